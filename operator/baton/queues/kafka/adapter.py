@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from baton.model.ids import Epoch, Uid
 from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
@@ -55,6 +56,7 @@ class KafkaQueue:
         self._claimant = claimant
         self._client = KafkaClient(address, group, CLIENT_ID)
         self._transactions = PartitionTransactions(self._client, spec.topic)
+        self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
         self._guard = GuardMember(self._client, spec.topic)
         self._topic: Topic | None = None
         self._first: int | None = None
@@ -86,8 +88,9 @@ class KafkaQueue:
         self._guard.start()
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
-        """The broker cannot keep an owner from reading: it hears of it from its ledger; its record says when it let go."""
+        """The broker cannot keep an owner from reading: it is told; its record says when it let go."""
         self._paused[partition] = epoch
+        self._announcer.paused(partition, epoch, within)
         return await self._unfinished(partition, epoch)
 
     async def outstanding(self, partition: int) -> int:
@@ -120,6 +123,7 @@ class KafkaQueue:
 
     async def close(self) -> None:
         await self._guard.close()
+        await self._announcer.close()
         await self._client.close()
 
     # -- grants
@@ -131,6 +135,7 @@ class KafkaQueue:
         self._refuse_group(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
         await self._transactions.commit(partition, offset, record)
+        self._announcer.granted(partition, record.epoch)
         return Owner(record.uid, record.epoch)
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:

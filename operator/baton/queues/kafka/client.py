@@ -23,6 +23,8 @@ ANSWERS_WITHIN = 4.0
 PASSES_WITHIN = 5.0
 """for which one is asked again that is refused for a moment."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_NO_BROKER = "it names no broker"
+"""That has just begun, or is about to end, it may tell of none, not even itself."""
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -52,7 +54,10 @@ class KafkaClient:
 
     async def to_anybody(self, request: Any) -> Any:
         client = await self._connected()
-        return await self._send(client.get_random_node(), request)
+        node = client.get_random_node()
+        if node is None:
+            raise await self._lost(client, ConnectionError(_NO_BROKER))
+        return await self._send(node, request)
 
     async def to_broker(self, node: int, request: Any) -> Any:
         return await self._send(node, request)
@@ -91,6 +96,8 @@ class KafkaClient:
             client = await self._connected()
             until, pause = time.monotonic() + PASSES_WITHIN, _FIRST_PAUSE
             while found is None:
+                if client.get_random_node() is None:
+                    raise await self._lost(client, ConnectionError(_NO_BROKER))
                 try:
                     found = await client.coordinator_lookup(kind, key)
                 except (KafkaError, OSError, TimeoutError) as error:

@@ -5,6 +5,7 @@ from baton.model.ids import QueueName, Uid
 from baton.queues.kafka.address import read
 
 with extra("kafka"):
+    from baton.queues.kafka.announcements import KafkaAnnouncements
     from baton.queues.kafka.fetcher import check_settings
     from baton.queues.kafka.reader import KafkaReader
 
@@ -22,5 +23,5 @@ class KafkaConsumerSide:
     def reader(self, queue: QueueName) -> KafkaReader:
         return KafkaReader(self._address, self._group, queue, self._uid)
 
-    def announcements(self) -> None:
-        """The queues announce nothing: hand-offs wait for the ledger."""
+    def announcements(self) -> KafkaAnnouncements:
+        return KafkaAnnouncements(self._address, self._group)

@@ -140,7 +140,9 @@ class Fleet:
             return any(line[:3] == ("taken", partition, epoch) for line in lines(text.rpartition("\n")[0]))
 
         async def shown() -> str:
-            return self.complaints()[-2000:]
+            self._processes[self.owners[partition][0]].send_signal(signal.SIGUSR1)
+            await asyncio.sleep(0)
+            return self.complaints()[-4000:]
 
         await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {self.owners[partition][0]}", 60, shown)
 

@@ -3,7 +3,9 @@
 Standard input says `partition epoch`, a line for each grant. OUTPUT is a file of all owners, so it has an order.
 """
 
+import faulthandler
 import os
+import signal
 import sys
 import threading
 from queue import Empty, SimpleQueue
@@ -65,6 +67,7 @@ class Owner:
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
     owner = Owner()
     threading.Thread(target=owner.listen, daemon=True).start()
     owner.run()

@@ -1,0 +1,77 @@
+"""What the operator tells the pods of a group between two ledgers: partitions whose owner records are to be looked at. Pure.
+
+It stands in the metadata of one offset of a group of its own, `<group id>.announcements`: pods ask for that one offset, twenty
+times a second. Nothing of it is believed: who owns a partition stands in its owner record alone. So one that is lost, forged or
+old costs time or a question, and no order.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+LONGEST = 4000
+"""Characters: a broker takes 4,095 by default."""
+_MOST = 400
+PARTITION = 0
+"""At whose offset it stands."""
+
+
+def announcing_group(group: str) -> str:
+    """Where the announcements of a group are."""
+    return f"{group}.announcements"
+
+
+class Said(NamedTuple):
+    """That something has changed in a partition."""
+
+    number: int
+    """Of the announcement: it is the offset under which it stands, and grows."""
+    partition: int
+    epoch: int
+    within: int
+    """Milliseconds that its owner has to let go of it; -1: it was granted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """The latest changes of a queue."""
+
+    queue: str
+    begins: int
+    """The lowest number of which all is said."""
+    said: tuple[Said, ...]
+
+    def to_text(self) -> str:
+        """As it stands beside the offset. What was said first is left out where there is too much."""
+        said, begins = list(self.said[-_MOST:]), self.begins
+        if len(said) < len(self.said):
+            begins = said[0].number + 1
+        while True:
+            fields = {"baton": 1, "queue": self.queue, "from": begins, "said": [one for one in said if one.number >= begins]}
+            text = json.dumps(fields, separators=(",", ":"))
+            if len(text) <= LONGEST:
+                return text
+            half = max(1, len(said) // 2)
+            begins = said[half - 1].number + 1
+            said = said[half:]
+
+
+def read(text: str | None) -> Announcement | None:
+    """None: it is none of Baton's."""
+    if not text or len(text) > LONGEST + 100:
+        return None
+    try:
+        fields = json.loads(text.partition("\0")[0])
+        if fields.get("baton") != 1 or not isinstance(fields["queue"], str) or not _whole([fields["from"]]):
+            return None
+        said = tuple(Said(*one) for one in fields["said"])
+        if all(_whole(one) for one in said):
+            return Announcement(fields["queue"], fields["from"], said)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        pass
+    return None
+
+
+def _whole(values: Iterable[object]) -> bool:
+    return all(isinstance(one, int) and not isinstance(one, bool) and -1 <= one < 2**63 for one in values)

@@ -1,0 +1,110 @@
+"""Announcements as a pod hears them: partitions whose owner records it is to look at."""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+from baton.model.ids import Epoch, Partition, QueueName
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcement import Announcement, announcing_group, read
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.messages import StableOffsets
+from baton.queues.kafka.record import Record
+from baton.queues.kafka.transaction import committed
+from baton.queues.protocol import Heard
+
+_EVERY = 0.05
+"""Seconds between two questions."""
+_WITHIN = 8.0
+"""Seconds for one, with what it takes to connect."""
+
+
+class KafkaAnnouncements:
+    """Of one pod, for all queues of its group. One thread waits; any may look, or interrupt it. Raises QueueUnreachable."""
+
+    def __init__(self, address: KafkaAddress, group: str) -> None:
+        """`group`: the group id in Kafka."""
+        self._loop = EventLoopThread("baton-kafka-announcements")
+        self._announced = KafkaClient(address, announcing_group(group), "baton")
+        self._records = KafkaClient(address, group, "baton")
+        self._heard: dict[str, tuple[int, str]] = {}
+        """The last announcement of each topic, and its number."""
+        self._topics: dict[QueueName, str] = {}
+        self._paused: dict[Partition, tuple[int, int]] = {}
+        """The last pause of each: its epoch, and milliseconds that the owner had."""
+        self._due: set[Partition] = set()
+        """To be looked at: their records are just being written."""
+        self._interrupted = threading.Event()
+
+    def wait(self, timeout: float) -> Mapping[Partition, Heard]:
+        """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
+        until = time.monotonic() + timeout
+        while not self._interrupted.is_set():
+            self._due |= self._news()
+            found = self.look(self._due) if self._due else {}
+            if found:
+                self._due -= found.keys()
+                return found
+            if time.monotonic() >= until:
+                self._due.clear()
+                break
+            self._interrupted.wait(_EVERY)
+        self._interrupted.clear()
+        return {}
+
+    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
+        """The owner records of these, as they are now. Without those that there are not, or that are just being written."""
+        wanted = {(self._topics[one.queue], one.number): one for one in partitions if one.queue in self._topics}
+        found: dict[Partition, Heard] = {}
+        for topic in {topic for topic, _ in wanted}:
+            numbers = tuple(sorted(number for name, number in wanted if name == topic))
+            seen, _ = self._loop.run(committed(self._records, topic, numbers), _WITHIN)
+            found |= {wanted[key]: self._as_heard(wanted[key], one.record) for key, one in seen.items() if one.record is not None}
+        return found
+
+    def interrupt(self) -> None:
+        """End the wait that another thread is in, or the next one."""
+        self._interrupted.set()
+
+    def close(self) -> None:
+        self._loop.close()
+
+    def _as_heard(self, partition: Partition, record: Record) -> Heard:
+        epoch, within = self._paused.get(partition, (0, 0))
+        paused = epoch == record.epoch
+        return Heard(record.uid, Epoch(record.epoch), paused, within / 1000 if paused else None)
+
+    def _news(self) -> set[Partition]:
+        """Partitions that were announced since the last question."""
+        answer = self._loop.run(self._ask(), _WITHIN)
+        found: set[Partition] = set()
+        for topic, those, _ in answer:
+            for _, number, _, text, code, _ in those:
+                announcement = read(text) if not code and self._heard.get(topic) != (number, text) else None
+                if announcement is not None:
+                    found |= self._take_in(topic, number, announcement)
+                    self._heard[topic] = number, text
+        return found
+
+    def _take_in(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
+        queue = QueueName(announcement.queue)
+        self._topics[queue] = topic
+        last, _ = self._heard.get(topic, (0, ""))
+        after = last if last < number else 0  # else another operator counts
+        new = [one for one in announcement.said if one.number > after]
+        for one in new:
+            if one.within >= 0:
+                self._paused[Partition(queue, one.partition)] = one.epoch, one.within
+        return {Partition(queue, one.partition) for one in new}
+
+    async def _ask(self) -> list[tuple[str, list[tuple[int, int, int, str, int, dict[int, bytes]]], dict[int, bytes]]]:
+        answer = None
+
+        async def ask() -> int:
+            nonlocal answer
+            answer = await self._announced.to_group(StableOffsets(self._announced.group))
+            return int(answer.error_code)
+
+        await self._announced.until_taken("OffsetFetch", ask, "")
+        return list(answer.topics) if answer is not None else []

@@ -1,0 +1,105 @@
+"""Announcements of the operator: who is concerned by a pause or a grant looks at the partition at once."""
+
+import asyncio
+import logging
+from collections import deque
+
+from aiokafka.protocol.commit import OffsetCommitRequest
+
+from baton.model.wording import quoted
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcement import PARTITION, Announcement, Said, announcing_group, read
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.messages import StableOffsets
+from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
+
+_KEPT = 200
+"""Changes that are said once more with each new one: pods that were slow hear them, too."""
+_NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
+
+
+class KafkaAnnouncer:
+    """Of one queue, to the pods of its group. Nobody waits for what is said, and a failure is only logged: the ledger says the
+    same a little later."""
+
+    def __init__(self, address: KafkaAddress, group: str, client_id: str, topic: str, queue: str) -> None:
+        self._client = KafkaClient(address, announcing_group(group), client_id)
+        self._topic = topic
+        self._queue = queue
+        self._waiting: list[tuple[int, int, int]] = []
+        self._kept: deque[Said] = deque(maxlen=_KEPT)
+        self._number: int | None = None
+        """Of the last one."""
+        self._begins = 0
+        self._task: asyncio.Task[None] | None = None
+        self._fails = False
+
+    def paused(self, partition: int, epoch: int, within: float | None) -> None:
+        """`within`: seconds that the owner has."""
+        self._say(partition, epoch, int(1000 * (within or 0.0)))
+
+    def granted(self, partition: int, epoch: int) -> None:
+        self._say(partition, epoch, -1)
+
+    async def close(self) -> None:
+        """What is under way is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.close()
+
+    def _say(self, partition: int, epoch: int, within: int) -> None:
+        self._waiting.append((partition, epoch, within))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send(), name="baton-announcer")
+
+    async def _send(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._announce(waiting)
+                self._fails = False
+            except QueueUnreachable as problem:
+                if not self._fails:
+                    log.warning(
+                        "changes of owner in %s cannot be announced (%s), so its consumers wait for their ledgers",
+                        self._queue,
+                        quoted(str(problem), 300),
+                    )
+                self._fails = True
+
+    async def _announce(self, waiting: list[tuple[int, int, int]]) -> None:
+        if self._number is None:
+            self._number = await self._last()
+            self._begins = self._number + 1
+        number = self._number + 1
+        if len(self._kept) + len(waiting) > _KEPT and self._kept:
+            self._begins = self._kept[min(len(waiting), len(self._kept)) - 1].number + 1
+        self._kept.extend(Said(number, *one) for one in waiting)
+        text = Announcement(self._queue, self._begins, tuple(self._kept)).to_text()
+
+        async def commit() -> int:
+            offsets = [(self._topic, [(PARTITION, number, text)])]
+            request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
+            answer = await self._client.to_group(request)
+            return int(answer.topics[0][1][0][1])
+
+        await self._client.until_taken("OffsetCommit", commit, self._topic)
+        self._number = number
+
+    async def _last(self) -> int:
+        """That this operator, or one before it, has used."""
+        found = 0
+
+        async def ask() -> int:
+            nonlocal found
+            answer = await self._client.to_group(StableOffsets(self._client.group, self._topic, (PARTITION,)))
+            for _, those, _ in answer.topics:
+                for _, offset, _, text, _, _ in those:
+                    found = max(0, offset) if read(text) is not None else 0
+            return int(answer.error_code)
+
+        await self._client.until_taken("OffsetFetch", ask, self._topic)
+        return found

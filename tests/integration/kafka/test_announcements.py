@@ -1,0 +1,63 @@
+"""Pods hear of grants and pauses before their ledgers say so."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.protocol import Heard
+from tests.integration.kafka.conftest import Queue
+from tests.waiting import HOUR, eventually
+
+pytestmark = pytest.mark.integration
+QUEUE = QueueName("orders")
+
+
+async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, Heard]) -> None:
+    """Until the last word of each of these is as expected."""
+    found: dict[Partition, Heard] = {}
+
+    async def all_of_it() -> bool:
+        found.update(await asyncio.to_thread(announcements.wait, 1.0))
+        return {partition: found.get(partition) for partition in expected} == dict(expected)
+
+    async def shown() -> object:
+        return found
+
+    await eventually(all_of_it, "it is heard", shown=shown)
+
+
+async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
+    announcements = KafkaAnnouncements(queue.address, queue.group)
+    first, second = Partition(QUEUE, 0), Partition(QUEUE, 1)
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    await queue.operator.grant(1, Uid("b"), Epoch(1))
+    await heard(announcements, {first: Heard(Uid("a"), Epoch(1)), second: Heard(Uid("b"), Epoch(1))})
+    await queue.operator.pause(0, Epoch(1), 2.5)
+    await heard(announcements, {first: Heard(Uid("a"), Epoch(1), True, 2.5)})
+    assert await asyncio.to_thread(announcements.look, [first, second]) == {
+        first: Heard(Uid("a"), Epoch(1), True, 2.5),
+        second: Heard(Uid("b"), Epoch(1)),
+    }
+    await queue.operator.grant(0, Uid("b"), Epoch(2))
+    await heard(announcements, {first: Heard(Uid("b"), Epoch(2))})
+    await asyncio.to_thread(announcements.close)
+
+
+async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> None:
+    announcements = KafkaAnnouncements(queue.address, queue.group)
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
+    await queue.another().grant(0, Uid("b"), Epoch(2))
+    await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("b"), Epoch(2))})
+    await asyncio.to_thread(announcements.close)
+
+
+async def test_who_waits_can_be_interrupted(queue: Queue) -> None:
+    announcements = KafkaAnnouncements(queue.address, queue.group)
+    waiting = asyncio.create_task(asyncio.to_thread(announcements.wait, HOUR))
+    announcements.interrupt()
+    assert await waiting == {}
+    await asyncio.to_thread(announcements.close)
