@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
+from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd, describe, offsets
@@ -14,6 +14,8 @@ from baton.queues.protocol import QueueUnreachable
 
 _WITHIN = 8.0
 """Seconds for a question, with what it takes to connect."""
+_GRANTED_WITHIN = 2.0
+"""Seconds for a grant of which the pod has heard to be seen in the group."""
 _PAUSE = 0.02
 
 
@@ -70,14 +72,14 @@ class GroupOffsets:
 
     async def _find(self) -> PartitionTransactions:
         client = KafkaClient(self._address, self._group, "baton")
-        until = time.monotonic() + PASSES_WITHIN
+        until = time.monotonic() + _GRANTED_WITHIN
         while True:
-            found, pending = await committed(client)
+            found, _ = await committed(client)
             records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
             ours = [(record.epoch, topic) for topic, record in records if record.queue == self._queue and record.group]
-            if ours or not pending or time.monotonic() >= until:
+            if ours or time.monotonic() >= until:
                 break
-            await asyncio.sleep(_PAUSE)  # it is just being granted
+            await asyncio.sleep(_PAUSE)  # Kafka does not tell of a first commit that is under way
         if not ours:
             await client.close()
             raise QueueUnreachable(
