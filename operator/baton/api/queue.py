@@ -102,7 +102,8 @@ class PartitionedQueueSpec(Shape):
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """After how many redeliveries an entry becomes a dead letter, so that its partition goes on. 0 or absent: never. For
-    consumers of single entries on Redis. With Spark the application handles a batch that fails."""
+    consumers of single entries, on Redis and Kafka; the guide of each says which tries count. With Spark the application handles
+    a batch that fails."""
 
 
 class PartitionedQueueStatus(Shape):

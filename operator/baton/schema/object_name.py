@@ -10,9 +10,9 @@ ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0
 
 
 class SecretKey(Shape):
-    """A key of a Secret in the queue's namespace."""
+    """A key of a Secret in the queue's namespace; each use has a default of its own for the key."""
 
     name: ObjectName
     """The Secret's name."""
-    key: Annotated[str, Field(min_length=1, max_length=253)] = "url"
+    key: Annotated[str, Field(min_length=1, max_length=253)]
     """The key in the Secret."""

@@ -1,1 +1,1 @@
-"""Topics of Kafka: declared, and not spoken to yet."""
+"""Topics of Kafka: pods read the partitions that they were granted, and the brokers refuse stale commits."""

@@ -37,8 +37,8 @@ async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
         secret = await queue.read_secret(reference.name, reference.key, named_by=where, holds="password")
         user, password = source.sasl.user, secret.text.rstrip("\r\n")
     if source.tls is not None and source.tls.ca_secret_ref is not None:
-        reference = source.tls.ca_secret_ref
+        authority = source.tls.ca_secret_ref
         where = "spec.source.kafka.tls.caSecretRef"
-        ca = (await queue.read_secret(reference.name, reference.key, named_by=where, holds="CA certificate")).text
+        ca = (await queue.read_secret(authority.name, authority.key, named_by=where, holds="CA certificate")).text
     mechanism = source.sasl.mechanism.value if source.sasl is not None else "SCRAM-SHA-512"
     return KafkaAddress(found, user, password, mechanism, source.tls is not None, ca)

@@ -29,6 +29,20 @@ class Mechanism(StrEnum):
 assert tuple(Mechanism) == MECHANISMS
 
 
+class PasswordKey(SecretKey):
+    """A key of a Secret in the queue's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "password"
+    """The key in the Secret."""
+
+
+class CertificateKey(SecretKey):
+    """A key of a Secret in the queue's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "ca.crt"
+    """The key in the Secret."""
+
+
 class Sasl(Shape):
     """A user of the cluster."""
 
@@ -36,14 +50,14 @@ class Sasl(Shape):
     """How it shows its password. PLAIN sends it as it is: only with tls."""
     user: Annotated[str, Field(min_length=1, max_length=255)]
     """Its name."""
-    password_secret_ref: SecretKey
+    password_secret_ref: PasswordKey
     """A Secret that holds its password. The operator reads it for every new connection, so you may change it."""
 
 
 class Tls(Shape):
     """The brokers are spoken to by TLS."""
 
-    ca_secret_ref: SecretKey | None = None
+    ca_secret_ref: CertificateKey | None = None
     """A Secret that holds the CA's certificates as PEM. Absent: those that the operator's image trusts."""
 
 

@@ -33,6 +33,13 @@ _FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.
 _OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
 
 
+class UrlKey(SecretKey):
+    """A key of a Secret in the queue's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "url"
+    """The key in the Secret."""
+
+
 class RedisSource(SourceFields):
     """A queue on Redis streams, made by Baton. The server itself refuses stale owners."""
 
@@ -94,5 +101,5 @@ class RedisSource(SourceFields):
     """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS), or who knows which one is the primary:
     redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
     several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
-    url_secret_ref: SecretKey | None = None
+    url_secret_ref: UrlKey | None = None
     """A Secret that holds the URL. The operator reads it for every new connection, so you may change the password."""
