@@ -15,6 +15,7 @@ import structlog
 
 from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError, core_path
 from baton.kube.clock import ApiServerClock
+from baton.kube.members import EXECUTOR
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
@@ -49,11 +50,15 @@ def mark(entry: str) -> str:
 
 
 def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[MountRefresh]:
-    """The refreshes of the pods whose annotation is not that of their key of the ledger."""
+    """The refreshes of the pods whose annotation is not that of their key of the ledger. Spark's executors have no need of it:
+    their driver watches the ledger."""
     return [
         MountRefresh(pod.namespace, pod.name, pod.uid, wanted)
         for pod in pods
-        if pod.nameable and (entry := ledger.get(pod.name)) is not None and pod.told != (wanted := mark(entry))
+        if pod.nameable
+        and pod.spark_role != EXECUTOR
+        and (entry := ledger.get(pod.name)) is not None
+        and pod.told != (wanted := mark(entry))
     ]
 
 

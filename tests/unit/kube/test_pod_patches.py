@@ -28,6 +28,10 @@ def test_only_pods_whose_key_changed_are_told() -> None:
     assert due_refreshes({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
 
 
+def test_executors_of_spark_are_not_told_for_their_driver_watches_the_ledger() -> None:
+    assert due_refreshes(LEDGER, [replace(A, spark_role="executor"), B]) == []
+
+
 async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     api = ShopApi()
     path = put(api, A)
