@@ -1,7 +1,8 @@
 """The demo's Spark application, as a user would write it: its function works for a while and then tells the sink what it did.
 
-The sink is fenced as every sink of an at-least-once pipeline should be: it knows the epoch that is in force and does not take a
-result from before. Here it can ask the owner record itself, for sink and queue are one Redis.
+A range may be worked on twice, as when an executor is killed, or stopped and woken up. So the sink keeps how far it has each
+partition, and takes a range only from there on. It does not look at epochs: a batch goes on under those that it was planned with,
+also when a partition was granted on meanwhile, and its rows come to nobody else.
 """
 
 import json
@@ -15,12 +16,17 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 SINK = """
-local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
-redis.call('RPUSH', KEYS[2], (late and '1' or '0') .. ARGV[2])
-if not late then redis.call('INCRBY', KEYS[3], ARGV[3]) end
+local late = tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1])
+redis.call('RPUSH', KEYS[2], (late and '1' or '0') .. ARGV[3])
+if not late then
+  redis.call('SET', KEYS[1], ARGV[2])
+  redis.call('INCRBY', KEYS[3], ARGV[4])
+end
+redis.call('HSETNX', KEYS[4], ARGV[5], ARGV[6])
 return late and 1 or 0
 """
-"""Keys: owner record, results, count of processed messages. Arguments: epoch, result, number of messages."""
+"""Keys: the last offset that it has, results, count of processed messages, when each owner had its first row. Arguments: first
+and last offset of the range, result, number of messages, epoch and executor, when it had the first of them."""
 
 SECONDS = float(os.environ.get("DEMO_SECONDS_PER_BATCH", "1.1"))
 """What an executor spends on its part of a batch. It sleeps, for the demo's two cores have other work."""
@@ -55,7 +61,10 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
     task = TaskContext.get()
     assert task is not None
     parts: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    began: dict[tuple[int, int], float] = {}
+    executor = os.environ.get("SPARK_EXECUTOR_POD_NAME", "")
     for row in rows:
+        began.setdefault((row.partition, row.epoch), time.time())
         parts[row.partition, row.epoch].append(row)
     with redis.Redis.from_url(url) as server:
         sink = server.register_script(SINK)
@@ -64,7 +73,7 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
             result = {
                 "partition": partition,
                 "epoch": epoch,
-                "executor": os.environ.get("SPARK_EXECUTOR_POD_NAME", ""),
+                "executor": executor,
                 "batch": batch,
                 "run": f"{task.taskAttemptId()}-{uuid4().hex[:6]}",
                 "rows": [
@@ -73,8 +82,10 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
                 ],
             }
             place = f"{{{root}}}:{partition}"
-            keys = [f"pq:{place}:owner", f"demo:{place}:results", f"demo:{place}:count"]
-            sink(keys, [epoch, json.dumps(result, separators=(",", ":")), len(found)])
+            keys = [f"demo:{place}:{each}" for each in ("taken", "results", "count", "first")]
+            told = json.dumps(result, separators=(",", ":"))
+            who, first, last = f"{epoch} {executor}", found[0].offset, found[-1].offset
+            sink(keys, [first, last, told, len(found), who, began[partition, epoch]])
 
 
 def main() -> None:

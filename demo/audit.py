@@ -32,7 +32,7 @@ class Verdict:
     redelivered: int
     """Processings that were marked as such."""
     late: int
-    """No fault: results of a fenced owner, which the sink did not take because it checks the epoch."""
+    """No fault: results that the sink did not take, because it had them already or their epoch was over."""
     gaps: Finding
     duplicates: Finding
     order_violations: Finding
@@ -98,8 +98,7 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
     Three independent signs, none of which asks the queue's own counters:
     - a direct attempt with lost credentials was not refused;
     - an entry was read under an epoch although it was added after a higher one was in force;
-    - an entry whose only processing came too late (its result was not taken) was not given to anybody else: a stale commit
-      must have been accepted.
+    - an entry whose only result was not taken was not given to anybody else: a stale commit must have been accepted.
     """
     tally = _Tally()
     for attempt in evidence.attempts:
@@ -116,7 +115,7 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
                 )
                 break
         if row.late and (row.key, row.sequence) not in taken:
-            tally.add(f"{row.key} #{row.sequence} was processed only by a fenced owner (epoch {row.epoch}) and counts as done")
+            tally.add(f"{row.key} #{row.sequence} counts as done, and its only result (epoch {row.epoch}) was not taken")
     return tally.finding()
 
 

@@ -78,11 +78,6 @@ class Eyes:
             self._story.wait_for("")
             return self.picture
 
-    def mounted(self, uid: str, key: str) -> None:
-        """A pod's mounted file was seen to read `key`."""
-        with self._changed:
-            self.timings.mounted(uid, key, time.time())
-
     def _watches(self) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
         core, leases, custom = (
             client.CoreV1Api(self._api),

@@ -52,6 +52,15 @@ class Gauges:
             for raw in self._server.lrange(f"demo:{{{self._queue}}}:{partition}:results", 0, -1):
                 yield from _processed(bytes(raw))  # type: ignore[arg-type]
 
+    def first_rows(self) -> dict[tuple[int, int, str], float]:
+        """Partition, epoch and pod: when it had the first row (seconds since 1970)."""
+        found = {}
+        for partition in range(self._partitions):
+            for who, at in self._server.hgetall(f"demo:{{{self._queue}}}:{partition}:first").items():
+                epoch, _, pod = bytes(who).decode().partition(" ")  # type: ignore[arg-type]
+                found[partition, int(epoch), pod] = float(at)
+        return found
+
     def _follow(self) -> None:
         looks = 0
         while not self._closed.wait(_PERIOD):

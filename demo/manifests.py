@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baton.model.names import API_GROUP, API_VERSION, GROUP_LABEL, ledger_name
+from baton.model.names import API_GROUP, API_VERSION, GROUP_LABEL
 
 Json = dict[str, Any]
 
@@ -14,7 +14,6 @@ DELAY = 8
 """Seconds. Long enough for an executor to come and go within it."""
 MAX_HANDOFF = 6
 """Seconds. Longer than a batch, so that only who is stopped misses the deadline."""
-LEDGER = "/etc/baton/assignments"
 
 _RBAC = "rbac.authorization.k8s.io"
 _API = f"{API_GROUP}/{API_VERSION}"
@@ -92,7 +91,7 @@ def application(files: Mapping[str, str]) -> Json:
 
 
 def executor(volumes: Sequence[Json], mounts: Sequence[Json]) -> Json:
-    """The executors' pod template: the group's label, and the ledger as a volume."""
+    """The executors' pod template: the group's label is all that Baton needs of it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -103,11 +102,10 @@ def executor(volumes: Sequence[Json], mounts: Sequence[Json]) -> Json:
                 {
                     "name": "spark-kubernetes-executor",
                     "imagePullPolicy": "Never",
-                    "env": [_field("POD_UID", "metadata.uid")],
-                    "volumeMounts": [{"name": "ledger", "mountPath": LEDGER, "readOnly": True}, *mounts],
+                    "volumeMounts": list(mounts),
                 }
             ],
-            "volumes": [{"name": "ledger", "configMap": {"name": ledger_name(GROUP), "optional": True}}, *volumes],
+            "volumes": list(volumes),
         },
     }
 

@@ -13,7 +13,6 @@ from demo.chart import chart
 from demo.eyes import Eyes
 from demo.gauges import Gauges
 from demo.manifests import GROUP, NAMESPACE, PARTITIONS, QUEUE
-from demo.mounts import Mounts
 from demo.picture import Picture
 from demo.producer import RATE, Producer
 from demo.records import Evidence
@@ -53,6 +52,7 @@ class Performance:
         self._title = "the verdict"
         self._story.wait_for("the auditor")
         verdict = audit(Evidence(run.producer.keys, run.gauges.results(), tuple(run.gauges.fences), tuple(run.attempts)))
+        run.eyes.timings.first_rows(run.gauges.first_rows())
         self._watching.close()
         self._conclude(run, verdict)
         return verdict
@@ -70,9 +70,6 @@ class Performance:
         world.install_operator()
         world.create_group(url, EXECUTORS)
         eyes = self._watching.enter_context(Eyes(cluster.kubeconfig, NAMESPACE, GROUP, QUEUE, story))
-        self._watching.enter_context(
-            Mounts(cluster.kubelet_folder, lambda: [(each.uid, each.name) for each in eyes.picture.members], eyes.mounted)
-        )
         world.start_spark(EXECUTORS)
         eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(EXECUTORS), 120)
         queue = f"{NAMESPACE}/{QUEUE}"

@@ -34,8 +34,6 @@ class Member:
     owned: Mapping[int, int] = field(default_factory=dict)
     """Partition -> epoch."""
     revoking: Mapping[int, int] = field(default_factory=dict)
-    key: str = ""
-    """The member's key of the ledger as it stands there."""
 
     @property
     def serving(self) -> bool:
@@ -100,7 +98,7 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
     entries = _entries(ledger)
     members = [_member(pod, entries, executors, queue) for pod in pods.values()]
     known = {member.uid for member in members}
-    members += [_gone(entry, ledger, queue) for entry in entries.values() if entry.uid not in known]
+    members += [_gone(entry, queue) for entry in entries.values() if entry.uid not in known]
     ready: Json = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
     return Picture(
         members=tuple(sorted(members, key=lambda member: _natural(member.name))),
@@ -148,11 +146,10 @@ def _member(pod: Json, entries: Mapping[str, MemberEntry], executors: list[str],
         active=mine is not None and mine.active,
         owned=dict(mine.owned.get(queue, {})) if mine else {},  # type: ignore[call-overload]
         revoking=dict(mine.revoking.get(queue, {})) if mine else {},  # type: ignore[call-overload]
-        key=mine.to_json() if mine else "",
     )
 
 
-def _gone(entry: MemberEntry, ledger: Mapping[str, str], queue: str) -> Member:
+def _gone(entry: MemberEntry, queue: str) -> Member:
     return Member(
         name=entry.member,
         uid=entry.uid,
@@ -160,7 +157,6 @@ def _gone(entry: MemberEntry, ledger: Mapping[str, str], queue: str) -> Member:
         listed=True,
         owned=dict(entry.owned.get(queue, {})),  # type: ignore[call-overload]
         revoking=dict(entry.revoking.get(queue, {})),  # type: ignore[call-overload]
-        key=ledger[entry.member],
     )
 
 

@@ -22,7 +22,7 @@ class Processed(NamedTuple):
     run: str
     """One run of the function over one partition's part of a batch; a task that is run again has another."""
     late: bool = False
-    """The owner record was already past this epoch when the result arrived, so the sink did not take it."""
+    """The sink did not take the result: it had the range already, or (plain pods) the epoch was over when it arrived."""
 
 
 class Fence(NamedTuple):

@@ -116,7 +116,9 @@ def stop_one(run: Run) -> None:
             lambda picture: _elsewhere(picture, victim, set(grants)),
             _REBALANCE,
         )
-        run.story.good(f"the deadline passed: {format_numbers(grants)} went on without it")
+        missed = run.eyes.picture.deadline_misses > before.deadline_misses
+        why = "the deadline passed" if missed else "it had nothing in hand"
+        run.story.good(f"{why}: {format_numbers(grants)} went on without it")
         _try(run, victim, grants, "while it is stopped")
     finally:
         _send(run, victim, signal.SIGCONT)

@@ -1,6 +1,6 @@
 """How long things took, seen from outside: from pictures of the fleet and their times, not from the operator's own metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -13,7 +13,8 @@ class Timings:
 
     - `ready_to_ledger`: a pod serves (Ready, and its driver knows it), and the holddown that it was to wait for is over ->
       the ledger has a key for it. The delay is asked for; this is what comes on top.
-    - `ledger_to_executor`: a key of the ledger changed -> the pod's mounted file says the same.
+    - `ledger_to_executor`: the ledger names the next owner of a partition -> this executor has its first row. The batch that
+      runs meanwhile ends first.
     - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
       read in that time; nobody reads anything new.
     - `orphaned`: a partition's owner died, or vanished from the ledger without a hand-off -> the ledger names the next one.
@@ -27,7 +28,8 @@ class Timings:
     """Grants to another pod than the last owner, counted from the ledger as the watch saw it."""
     _due: dict[str, float] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
-    _written: dict[tuple[str, str], float] = field(default_factory=dict)
+    _granted: dict[tuple[int, int, str], float] = field(default_factory=dict)
+    """Of each move: partition, epoch and pod, and when the ledger named them."""
     _revoked: dict[int, float] = field(default_factory=dict)
     _owner: dict[int, str] = field(default_factory=dict)
     _alone: dict[int, float] = field(default_factory=dict)
@@ -40,15 +42,11 @@ class Timings:
             elif member.serving and not member.listed:
                 held = picture.held_until or 0.0
                 self._due[member.uid] = max(self._due.get(member.uid, at), held)
-            if member.key:
-                self._written.setdefault((member.uid, member.key), at)
         self._follow_partitions(picture, at)
 
-    def mounted(self, uid: str, key: str, at: float) -> None:
-        """The file of this pod now reads `key`."""
-        written = self._written.pop((uid, key), None)
-        if written is not None:
-            self.ledger_to_executor.append(max(0.0, at - written))
+    def first_rows(self, seen: Mapping[tuple[int, int, str], float]) -> None:
+        """When (seconds since 1970) a pod had its first row of a partition under an epoch."""
+        self.ledger_to_executor = [max(0.0, seen[grant] - at) for grant, at in self._granted.items() if grant in seen]
 
     def _follow_partitions(self, picture: Picture, at: float) -> None:
         owners = {number: member for number, member in picture.owners.items() if member.phase not in ("failed", "gone")}
@@ -62,7 +60,9 @@ class Timings:
                 if number in since:
                     found.append(at - since.pop(number))
             last = self._owner.get(number)
-            self.moves += last is not None and last != member.uid
+            if last is not None and last != member.uid:
+                self.moves += 1
+                self._granted[number, member.owned[number], member.name] = at
             self._owner[number] = member.uid
 
 

@@ -20,7 +20,7 @@ from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_name
 from cluster import Cluster as Kubernetes
-from demo.mounts import Mounts
+from tests.bench.mounts import Mounts
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.reader import results
 from tests.integration.operator.conftest import apply_crds, namespace

@@ -37,17 +37,18 @@ async def queue(url: str) -> RedisQueue:
     return found
 
 
-async def test_a_result_from_before_the_epoch_in_force_is_kept_as_late_and_not_counted(url: str, queue: RedisQueue) -> None:
+async def test_a_range_that_comes_twice_is_taken_once_whatever_the_epoch_in_force(url: str, queue: RedisQueue) -> None:
     await queue.grant(3, Uid("a"), Epoch(1))
+    await queue.grant(3, Uid("b"), Epoch(2))
     with redis.Redis.from_url(url) as server, watching(url) as gauges:
         sink = server.register_script(SINK)
-        keys = [f"pq:{{{QUEUE}}}:3:owner", f"demo:{{{QUEUE}}}:3:results", f"demo:{{{QUEUE}}}:3:count"]
-        result = '{"partition":3,"epoch":1,"executor":"e","batch":1,"run":"r","rows":[["%d-0",5,"k",%d,false]]}'
-        assert sink(keys, [1, result % (1, 1), 1]) == 0
-        await queue.grant(3, Uid("b"), Epoch(2))
-        assert sink(keys, [1, result % (2, 2), 1]) == 1
-        assert [(row.sequence, row.late) for row in gauges.results()] == [(1, False), (2, True)]
+        keys = [f"demo:{{{QUEUE}}}:3:{each}" for each in ("taken", "results", "count", "first")]
+        result = '{"partition":3,"epoch":1,"executor":"%s","batch":1,"run":"r","rows":[["17",5,"k",1,false]]}'
+        assert sink(keys, [17, 17, result % "e", 1, "1 e", 7.5]) == 0
+        assert sink(keys, [17, 17, result % "f", 1, "1 f", 8.5]) == 1
+        assert [(row.executor, row.late) for row in gauges.results()] == [("e", False), ("f", True)]
         assert server.get(keys[2]) == b"1"
+        assert gauges.first_rows() == {(3, 1, "e"): 7.5, (3, 1, "f"): 8.5}
 
 
 async def test_lost_credentials_are_refused_and_good_ones_would_not_be(url: str, queue: RedisQueue) -> None:

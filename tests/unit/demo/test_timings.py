@@ -8,8 +8,7 @@ from demo.timings import Timings, milliseconds
 
 def member(name: str, *, owned: tuple[int, ...] = (), revoking: tuple[int, ...] = (), listed: bool = True) -> Member:
     grants, taken = dict.fromkeys(owned, 1), dict.fromkeys(revoking, 1)
-    key = f"{owned}{revoking}" if listed else ""
-    return Member(name, f"uid-{name}", "ready", registered=True, listed=listed, owned=grants, revoking=taken, key=key)
+    return Member(name, f"uid-{name}", "ready", registered=True, listed=listed, owned=grants, revoking=taken)
 
 
 def seen(*moments: tuple[float, tuple[Member, ...]]) -> Timings:
@@ -58,12 +57,14 @@ def test_a_partition_whose_owner_died_is_orphaned_until_the_next() -> None:
     assert (timings.pauses, timings.orphaned, timings.moves) == ([], [6.0], 1)
 
 
-def test_a_mounted_file_is_compared_with_the_write_of_the_same_text() -> None:
-    timings = seen((1.0, (member("a", owned=(1,)),)), (4.0, (member("a", owned=(1, 2)),)))
-    timings.mounted("uid-a", "(1, 2)()", 4.4)
-    timings.mounted("uid-a", "(1, 2)()", 9.0)
-    timings.mounted("uid-a", "unknown", 9.0)
-    assert [round(each, 6) for each in timings.ledger_to_executor] == [0.4]
+def test_a_new_owner_has_its_first_row_so_long_after_the_ledger_names_it() -> None:
+    timings = seen(
+        (1.0, (member("a", owned=(1, 2)), member("b"))),
+        (2.0, (member("a", owned=(1,), revoking=(2,)), member("b"))),
+        (3.5, (member("a", owned=(1,)), member("b", owned=(2,)))),
+    )
+    timings.first_rows({(1, 1, "a"): 1.5, (2, 1, "a"): 1.5, (2, 1, "b"): 4.0})
+    assert timings.ledger_to_executor == [0.5]
 
 
 def test_milliseconds_of_nothing_are_zero() -> None:
