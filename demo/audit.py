@@ -97,7 +97,7 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
 
     Three independent signs, none of which asks the queue's own counters:
     - a direct attempt with lost credentials was not refused;
-    - an entry was read under an epoch although it was added after a higher one was in force;
+    - an entry was read under an epoch although it was added after a higher one was in force (epoch 0 is nobody's: Spark borrowed it);
     - an entry whose only result was not taken was not given to anybody else: a stale commit must have been accepted.
     """
     tally = _Tally()
@@ -108,7 +108,7 @@ def _stale(rows: Sequence[Processed], evidence: Evidence) -> Finding:
     taken = {(row.key, row.sequence) for row in rows if not row.late}
     for row in rows:
         for fence in fences.get(row.partition, ()):
-            if fence.epoch > row.epoch and row.added_ms > fence.at_ms:
+            if fence.epoch > row.epoch > 0 and row.added_ms > fence.at_ms:
                 tally.add(
                     f"{row.key} #{row.sequence} was read under epoch {row.epoch}, "
                     f"but was added {row.added_ms - fence.at_ms} ms after epoch {fence.epoch} was in force"

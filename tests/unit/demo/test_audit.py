@@ -115,6 +115,11 @@ def test_an_entry_read_under_an_epoch_that_had_ended_before_it_was_added_is_a_st
     assert judge(row(1), row(2), row(3, epoch=2), fences=[ended]).clean
 
 
+def test_an_entry_that_was_borrowed_was_read_under_nobodys_epoch() -> None:
+    ended = Fence(partition=3, epoch=2, at_ms=1000)
+    assert judge(row(1, epoch=0), fences=[ended]).clean
+
+
 def test_an_entry_that_only_a_fenced_owner_processed_is_a_stale_commit() -> None:
     verdict = judge(row(1), row(2, late=True), produced=1)
     assert verdict.stale_accepted.count == 1
