@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
 
 
 class PartitionBounds(NamedTuple):
@@ -45,9 +44,7 @@ class Ahead(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """The one asked for does not own the partition at that epoch; `owner` does."""
-
-    owner: Owner
+    """The one asked for does not own the partition at that epoch."""
 
 
 class Paused(NamedTuple):
@@ -104,3 +101,8 @@ class Finished(NamedTuple):
 
 class Unlogged(NamedTuple):
     """The queue knows of no such range: the end is inside of the one that is logged, or beyond all entries."""
+
+
+AheadAnswer = Ahead | Stale | Paused | LaterQuery | Gone
+LogAnswer = Logged | Gone | LaterQuery
+FinishAnswer = Finished | Unlogged | LaterQuery

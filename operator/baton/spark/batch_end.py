@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from baton.model.ids import Partition
-from baton.queues.logged_ranges import Ahead, Gone, LaterQuery, Paused, Stale
+from baton.queues.logged_ranges import Ahead, AheadAnswer
 from baton.spark.ownership import PartitionGrant
-
-AheadAnswer = Ahead | Stale | Paused | LaterQuery | Gone
 
 _ROUNDS = 4
 """What one partition does not need the others get in the next round."""
@@ -16,14 +14,11 @@ _ROUNDS = 4
 class Candidate(NamedTuple):
     """A partition that may be read, and from where."""
 
+    partition: Partition
     grant: PartitionGrant
     position: int
     most: int | None = None
     """It is read up to this position at most; None: to its end."""
-
-    @property
-    def partition(self) -> Partition:
-        return Partition(self.grant.queue, self.grant.partition)
 
 
 class Question(NamedTuple):
@@ -91,8 +86,8 @@ def _questions(candidates: Sequence[Candidate], ends: Mapping[Partition, int], r
     questions = []
     asked = min(len(candidates), rows)
     share, over = divmod(rows, asked)
-    for index, (grant, position, most) in enumerate(candidates[:asked]):
-        start = ends.get(Partition(grant.queue, grant.partition), position)
+    for index, (partition, grant, position, most) in enumerate(candidates[:asked]):
+        start = ends.get(partition, position)
         entries = share + (index < over)
         if most is not None:
             entries = min(entries, most - start)

@@ -26,11 +26,6 @@ def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
             todo.append(Range(partition, start, min(end, of.last)))
     addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in todo}}
     return {
-        "ranges": [
-            placed(one, None, {})
-            | {"kind": addresses[one.partition.queue]["kind"], "redeliveredTo": 0}
-            | dict(queues.keys(one.partition))
-            for one in todo
-        ],
+        "ranges": [placed(one, None, {}, seen=0) for one in todo],
         "queues": {queue: {**address, "query": 0} for queue, address in addresses.items()},
     }

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import Ahead, Gone, LaterQuery
-from baton.spark.batch_end import AheadAnswer, Candidate, Chosen, Question, choose_end, in_turn
+from baton.queues.logged_ranges import Ahead, AheadAnswer, Gone, LaterQuery
+from baton.spark.batch_end import Candidate, Chosen, Question, choose_end, in_turn
 from baton.spark.due import Due
 from baton.spark.errors import SourceError
 from baton.spark.last_entries import LastEntries
@@ -57,7 +57,7 @@ class BatchSearch:
             with self._around.counts.step("ahead"):
                 chosen = choose_end(in_turn(due, self._served), rows, size, lambda asked: self._ask(query, asked))
             self._learn(due, chosen)
-            kept = frozenset(grant for grant in taken if Partition(grant.queue, grant.partition) in chosen.ends)
+            kept = frozenset(candidate.grant for candidate in due if candidate.partition in chosen.ends)
         finally:
             self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
         return Found(chosen.ends, kept, [candidate.partition for candidate in idle])
@@ -79,13 +79,13 @@ class BatchSearch:
         """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
         is not registered here."""
         executors = self._around.executors()
-        for grant in ownership.owned:
-            position = start.get(partition := Partition(grant.queue, grant.partition))
+        for partition, grant in ownership.owners.items():
+            position = start.get(partition)
             if position is None or grant.member not in executors:
                 continue
             most = None if self.target is None else self.target.get(partition, position)
             if most is None or position < most:
-                yield Candidate(grant, position, most)
+                yield Candidate(partition, grant, position, most)
 
     def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         answers = self._around.queues.ahead(query, questions)

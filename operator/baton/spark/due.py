@@ -1,11 +1,11 @@
-"""Which partitions are worth asking how far one may read: those that are new, have more, or were woken."""
+"""Which partitions are worth asking how far one may read: those that are new, have more, had rows a batch ago, or were woken."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from baton.model.ids import Epoch, Partition
-from baton.queues.logged_ranges import Ahead, Stale
-from baton.spark.batch_end import AheadAnswer, Candidate
+from baton.queues.logged_ranges import Ahead, AheadAnswer, Stale
+from baton.spark.batch_end import Candidate
 
 _REFUSED_AGAIN = 0.2
 """Seconds until a queue is asked again that refused the owner that the ledger names: one of the two is ahead of the other."""
@@ -20,6 +20,7 @@ class _Asked:
     position: int
     """Up to there its entries are known; at the end of what there was unless it is `more`."""
     more: bool
+    """There is more, or may be by now: a batch has run since. To ask is cheaper than to be woken."""
     again: float
     """When (monotonic) it is asked again whatever happens; 0: when it is woken."""
 
@@ -50,7 +51,7 @@ class Due:
         """The queue's word on a partition, of which this batch reads up to `end`; None: the queue was away."""
         asked = _Asked(candidate.grant.epoch, end, more=False, again=0.0)
         if isinstance(answer, Ahead):
-            asked.more = end < answer.last
+            asked.more = candidate.position < end or end < answer.last
         else:
             asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)
         self._asked[candidate.partition] = asked

@@ -35,8 +35,10 @@ class GrantsInUse:
 
     def put_back(self, grants: Iterable[PartitionGrant]) -> None:
         """The batch is done with these; what the ledger wants back of them is released."""
+        if not (back := list(grants)):
+            return
         with self._lock:
-            self._taken.subtract(grants)
+            self._taken.subtract(back)
             self._taken = +self._taken
             self.review()
 

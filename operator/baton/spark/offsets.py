@@ -6,6 +6,7 @@ up to it and with it is read.
 
 import json
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
@@ -21,8 +22,10 @@ class OffsetError(ValueError):
     """What is wrong with the text of an offset, and where it came from."""
 
 
-def parse_offset(text: str, what: str = "the offset") -> dict[Partition, int]:
-    """Positions of the text. `what`: where it stood, the beginning of the message of an OffsetError."""
+@lru_cache(maxsize=4)
+def parse_offset(text: str, what: str = "the offset") -> Positions:
+    """Positions of the text; Spark names the same offset several times in a batch, so the last ones are kept. `what`: where it
+    stood, the beginning of the message of an OffsetError."""
     if len(text) > LONGEST:
         raise OffsetError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:

@@ -33,6 +33,11 @@ class Ownership:
     revoking: frozenset[PartitionGrant] = frozenset()
 
     @cached_property
+    def owners(self) -> Mapping[Partition, PartitionGrant]:
+        """The owned grants, by partition."""
+        return {Partition(one.queue, one.partition): one for one in self.owned}
+
+    @cached_property
     def partitions(self) -> frozenset[Partition]:
         """Those that are in anybody's hands."""
         return frozenset(Partition(one.queue, one.partition) for one in self.owned | self.revoking)

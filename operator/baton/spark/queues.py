@@ -12,19 +12,17 @@ from typing import Any, TypeVar
 from baton.consumer.queue_requests import TOLD_AFTER, alike
 from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import (
+    AheadAnswer,
     AheadRequest,
-    Finished,
-    Gone,
-    LaterQuery,
-    Logged,
+    FinishAnswer,
+    LogAnswer,
     PartitionBounds,
     RangeToFinish,
     RangeToLog,
-    Unlogged,
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, logged_ranges
-from baton.spark.batch_end import AheadAnswer, Question
+from baton.spark.batch_end import Question
 from baton.spark.range_placement import Range
 
 log = logging.getLogger("baton.spark")
@@ -32,8 +30,6 @@ log = logging.getLogger("baton.spark")
 AGAIN = 0.5
 """Seconds until a queue that is out of reach is asked again."""
 
-LogAnswer = Logged | Gone | LaterQuery
-FinishAnswer = Finished | Unlogged | LaterQuery
 T = TypeVar("T")
 
 
@@ -72,10 +68,6 @@ class FleetQueues:
     def address(self, queue: QueueName) -> Mapping[str, Any]:
         """What an executor has to know of a queue, to be written as JSON. It has its password."""
         return self._queues[queue].address()
-
-    def keys(self, partition: Partition) -> Mapping[str, Any]:
-        """What an executor has to know of a partition, to be written as JSON."""
-        return self._queues[partition.queue].keys(partition.number)
 
     def begin(self) -> dict[QueueName, int]:
         """A query number from each queue. Raises QueueAwayError."""

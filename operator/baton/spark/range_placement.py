@@ -27,19 +27,15 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
 
 
 def owners(
-    grants: Iterable[PartitionGrant], executors: Mapping[MemberId, Executor], only: Iterable[Partition]
+    grants: Mapping[Partition, PartitionGrant], executors: Mapping[MemberId, Executor], only: Iterable[Partition]
 ) -> dict[Partition, PartitionGrant]:
     """The grants of these partitions whose owner is an executor that can be given a task."""
-    wanted = frozenset(only)
-    return {
-        partition: grant
-        for grant in grants
-        if (partition := Partition(grant.queue, grant.partition)) in wanted and grant.member in executors
-    }
+    return {one: grant for one in only if (grant := grants.get(one)) is not None and grant.member in executors}
 
 
-def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor]) -> dict[str, Any]:
-    """What the JVM is told of a range. Without an owner it is borrowed by whoever gets the task."""
+def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor], seen: int) -> dict[str, Any]:
+    """What the JVM is told of a range. Without an owner it is borrowed by whoever gets the task. `seen`: entries up to this one
+    may have been handed out before."""
     told: dict[str, Any] = {
         "queue": one.partition.queue,
         "partition": one.partition.number,
@@ -49,6 +45,7 @@ def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId
         "epoch": 0,
         "executor": "",
         "location": "",
+        "redeliveredTo": seen,
     }
     executor = executors.get(owner.member) if owner is not None else None
     if owner is not None and executor is not None:

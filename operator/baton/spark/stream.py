@@ -187,7 +187,7 @@ class Stream:
                     if isinstance(answer, LaterQuery):
                         raise superseded(answer.number)
 
-    def _parsed(self, text: str) -> dict[Partition, int]:
+    def _parsed(self, text: str) -> Positions:
         positions = parse_offset(text)
         of_these_queues(positions, self._around.queues.names, self._around.group)
         return positions
@@ -222,7 +222,7 @@ class Stream:
     def _await_owners(self, todo: list[Range], executors: Mapping[MemberId, Executor], end: Positions, batch: str) -> None:
         """A batch that is repeated: after a restart of the driver the executors are new, and the ledger has to be. After
         repeat_wait it goes on without: what has no owner is lent."""
-        found = owners(self._around.ledger.read().ownership.owned, executors, [one.partition for one in todo])
+        found = owners(self._around.ledger.read().ownership.owners, executors, [one.partition for one in todo])
         missing = sorted(one.partition for one in todo if one.partition not in found)
         if not missing:
             return
@@ -239,22 +239,15 @@ class Stream:
         return record_ranges(self._around.queues, self._numbers, todo, self._around.counts, fail_on_data_loss=careful)
 
     def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
-        return self._around.grants_in_use.take(
-            lambda ownership: [one for one in ownership.owned if Partition(one.queue, one.partition) in ends]
-        )
+        return self._around.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
 
     def _told_to_read(self, executors: Mapping[MemberId, Executor], grants: frozenset[PartitionGrant]) -> dict[str, Any]:
         ownership, queues, recorded = self._around.ledger.read().ownership, self._around.queues, self._recorded
-        named = ownership.owned | (ownership.revoking & grants)
-        owned = owners(named, executors, [one.partition for one in recorded])
+        revoking = {Partition(one.queue, one.partition): one for one in ownership.revoking & grants}
+        owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
         addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in recorded}}
         return {
-            "ranges": [
-                placed(one, owned.get(one.partition), executors)
-                | {"kind": addresses[one.partition.queue]["kind"], "redeliveredTo": logged.seen}
-                | dict(queues.keys(one.partition))
-                for one, logged in recorded.items()
-            ],
+            "ranges": [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()],
             "queues": {queue: {**address, "query": self._numbers[queue]} for queue, address in addresses.items()},
         }
 

@@ -12,7 +12,7 @@ from statistics import median
 
 import click
 
-from tests.bench.spark import measuring
+from tests.bench.spark import bookkeeping, measuring
 from tests.bench.spark.session import Processes, session
 from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowned
 from tests.bench.spark.streams import Streams
@@ -36,10 +36,12 @@ class Extent:
     seconds: float
     """for so long; and at rest."""
     settle: float
+    bookkeeping: tuple[int, int, int]
+    """Partitions, executors, batches."""
 
 
-WHOLE = Extent({8: 3, 64: 2, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 2, 1000, 10.0, 3.0)
-QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 200, 1.0, 0.5)
+WHOLE = Extent({8: 3, 64: 2, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 2, 1000, 10.0, 3.0, (1000, 100, 15))
+QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 200, 1.0, 0.5, (20, 4, 2))
 
 Measured = dict[str, list[float]]
 """By side, a figure of each round."""
@@ -76,6 +78,7 @@ class Bench:
             if least:
                 yield from self._drained(queue, partitions)
             self._streams.delete(queue)
+        yield from self._bookkeeping()
         yield from self._delays(min(self._extent.rounds))
         yield from self._at_rest(min(self._extent.rounds))
         if isinstance(ours := self._sides[0], Ours):
@@ -121,6 +124,16 @@ class Bench:
         yield from self._compared(what, "rows/s", rates)
         for name, figures in worked.items():
             yield from self._compared(f"processor time of {name}, {what}", "s/million rows", figures)
+
+    def _bookkeeping(self) -> Iterator[Case]:
+        partitions, executors, batches = self._extent.bookkeeping
+        what = f"bookkeeping of a batch, {partitions:,} partitions, {executors} executors"
+        _tell(what)
+        found: Measured = {
+            "ours": [1000 * seconds for seconds in bookkeeping.ours(self._streams, partitions, executors, batches)],
+            "plain pipelines": [1000 * seconds for seconds in bookkeeping.plain(self._streams, partitions, batches)],
+        }
+        yield from self._compared(what, "ms", found)
 
     def _delays(self, partitions: int) -> Iterator[Case]:
         found: dict[str, Measured] = {"p50": defaultdict(list), "p95": defaultdict(list)}

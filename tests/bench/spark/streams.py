@@ -35,7 +35,7 @@ class Streams:
     def filled(self, partitions: int, rows: int) -> str:
         """A queue's name, with so many rows spread evenly. Nobody owns it."""
         name = self.empty(partitions)
-        keys, value = cycle(_keys(partitions)), b"." * _LENGTH
+        keys, value = cycle(keys_of(partitions)), b"." * _LENGTH
         with RedisProducer(self.url, f"bench/{name}") as producer:
             for begin in range(0, rows, _AT_ONCE):
                 producer.send_many((key, value) for key in islice(keys, min(_AT_ONCE, rows - begin)))
@@ -84,7 +84,7 @@ class Streams:
     def sending(self, name: str, partitions: int, per_second: int) -> Iterator[None]:
         """Rows at a steady rate; the value of each begins with the time (unix, nanoseconds)."""
         ended = Event()
-        sender = Thread(target=self._send, args=(name, _keys(partitions), per_second, ended), daemon=True)
+        sender = Thread(target=self._send, args=(name, keys_of(partitions), per_second, ended), daemon=True)
         sender.start()
         try:
             yield
@@ -118,7 +118,7 @@ def _pattern(name: str) -> str:
     return f"pq:{{bench/{name}}}:*"  # braces stand for themselves in Redis
 
 
-def _keys(partitions: int) -> list[bytes]:
+def keys_of(partitions: int) -> list[bytes]:
     """A key of each partition."""
     table = RoutingTable.even(1, partitions)
     found: dict[int, bytes] = {}

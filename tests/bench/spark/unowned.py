@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.keys import ANY_PARTITION, partition_keys
 from tests.bench.spark.streams import Streams
 
 GROUP = "unowned"
@@ -32,7 +32,9 @@ class Unowned:
     def plan(self, stream: str, start: str, end: str, batch: str) -> str:
         begun, ended = self._positions(start), self._positions(end)
         ranges = [self._range(number, begun[number], last) for number, last in ended.items() if last > begun[number]]
-        queue = {"kind": "redis", "server": self._server, "script": "", "query": 0}  # 0: nothing is checked
+        keys = partition_keys(f"bench/{self._queue}", ANY_PARTITION)
+        queue: dict[str, Any] = {"kind": "redis", "server": self._server, "keys": keys, "stream": keys.stream}
+        queue["query"] = 0  # nothing is checked
         return json.dumps({"ranges": ranges, "queues": {self._queue: queue}})
 
     def commit(self, stream: str, end: str) -> str:
@@ -57,7 +59,6 @@ class Unowned:
         return {int(number): position for number, position in json.loads(offset)[self._queue].items()}
 
     def _range(self, number: int, start: int, end: int) -> dict[str, Any]:
-        keys = partition_keys(f"bench/{self._queue}", number)
         return {
             "queue": self._queue,
             "partition": number,
@@ -68,9 +69,6 @@ class Unowned:
             "executor": "",
             "location": "",
             "redeliveredTo": 0,
-            "kind": "redis",
-            "keys": keys,
-            "stream": keys.stream,
         }
 
     class Java:

@@ -17,6 +17,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import Ahead, AheadRequest, Logged, RangeToFinish, RangeToLog
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
+from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.waiting import until
 
@@ -92,6 +93,10 @@ class StandIn:
         """A client of its own, without Baton's."""
         return redis.Redis.from_url(self.url)
 
+    def entries_of(self, partition: int) -> str:
+        """The key of the stream that has them."""
+        return partition_keys(self.queue, partition).stream
+
     def owner(self, partition: int) -> Owner:
         return self.owners[partition % len(self.owners)]
 
@@ -164,7 +169,7 @@ class StandIn:
         owner = self.owner(partition)
         of_owner = {"uid": owner.uid, "epoch": owner.epoch, "executor": owner.executor, "location": owner.location}
         place = {"queue": "orders", "partition": partition, "start": start, "end": end, "redeliveredTo": seen}
-        return {**place, **of_owner, **self.ranges.keys(partition)}
+        return {**place, **of_owner}
 
     def _address(self, query: int) -> Mapping[str, object]:
         address: Mapping[str, Any] = self.ranges.address()

@@ -36,6 +36,7 @@ def test_the_source_s_benchmark_ends_with_a_line_of_json() -> None:
             "processor time at rest, Redis",
         ):
             assert f"{what}; beside {other}" in names
+    assert "bookkeeping of a batch, 20 partitions, 4 executors; beside plain pipelines" in names
     owner = next(case for case in cases if case["name"].startswith("ranges that were read on their owner"))
     assert owner["ours"] > 0
     assert "200 rows a batch, 2 partitions: round 1 of 1" in run.stderr

@@ -112,7 +112,7 @@ def test_every_range_is_read_on_its_owner_and_reported(source: StandIn, tmp_path
 def test_what_somebody_else_added_is_no_row_and_is_reported(source: StandIn, tmp_path: Path) -> None:
     for n in range(3):
         source.producer.send(None, f"{n}", partition=0)
-    stream = str(source.ranges.keys(0)["stream"])
+    stream = source.entries_of(0)
     with source.raw() as raw:
         last = raw.xrevrange(stream, count=1)[0][0].decode()
         number = int(last.partition("-")[0])

@@ -68,7 +68,7 @@ def test_a_replica_takes_over_in_the_middle_of_a_read(spark: SparkSession, tmp_p
 
 def test_a_master_of_a_cluster_dies_in_the_middle_of_a_read(spark: SparkSession, tmp_path: Path) -> None:
     with clustered_redis() as clustered:
-        reads_on(spark, clustered.url(), tmp_path, lambda source: clustered.fail_over(str(source.ranges.keys(0)["stream"])))
+        reads_on(spark, clustered.url(), tmp_path, lambda source: clustered.fail_over(source.entries_of(0)))
 
 
 def reads_all(spark: SparkSession, url: str, folder: Path, arrange: Callable[[StandIn], object] = lambda _: None) -> None:

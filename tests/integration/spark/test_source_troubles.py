@@ -158,7 +158,7 @@ def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Pat
     source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
 
     def deleted(rows: DataFrame, _: int) -> None:
-        stream = str(source.ranges.keys(0)["stream"])
+        stream = source.entries_of(0)
         with source.raw() as raw:
             raw.xdel(stream, *(number for number, _ in raw.xrevrange(stream, count=3)))
         rows.collect()

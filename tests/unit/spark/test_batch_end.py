@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 
-from baton.queues.logged_ranges import Ahead, Paused
-from baton.spark.batch_end import AheadAnswer, Candidate, Question, choose_end, in_turn
+from baton.queues.logged_ranges import Ahead, AheadAnswer, Paused
+from baton.spark.batch_end import Candidate, Question, choose_end, in_turn
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 
@@ -28,7 +28,7 @@ class Queue:
 
 
 def candidates(*numbers: int, position: int = 0, most: int | None = None) -> list[Candidate]:
-    return [Candidate(grant("exec-1", number), position, most) for number in numbers]
+    return [Candidate(a_partition("orders", number), grant("exec-1", number), position, most) for number in numbers]
 
 
 def ends(asked: list[Candidate], queue: Queue, rows: int = 1000, size: int = 10**6) -> dict[int, int]:

@@ -1,11 +1,12 @@
 from baton.queues.logged_ranges import Ahead, Paused
 from baton.spark.batch_end import Candidate
 from baton.spark.due import Due
+from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 
 
 def candidate(number: int = 0, position: int = 0, epoch: int = 1) -> Candidate:
-    return Candidate(grant("exec-1", number, epoch), position)
+    return Candidate(a_partition("orders", number), grant("exec-1", number, epoch), position)
 
 
 def is_due(due: Due, one: Candidate, now: float = 0.0) -> bool:
@@ -20,10 +21,18 @@ def test_what_was_never_asked_is_due() -> None:
 
 def test_what_was_read_to_its_end_is_due_when_it_is_woken() -> None:
     due = Due()
-    due.answered(candidate(), 9, Ahead(9, 9, 1, 0), 0.0)
+    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
     assert not is_due(due, candidate(position=9), now=1e9)
     due.woken([candidate().partition])
     assert is_due(due, candidate(position=9))
+
+
+def test_what_had_rows_in_the_last_batch_is_due_once() -> None:
+    due = Due()
+    due.answered(candidate(), 9, Ahead(9, 9, 1, 0), 0.0)
+    assert is_due(due, candidate(position=9)), "more may have come while the batch ran"
+    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
+    assert not is_due(due, candidate(position=9), now=1e9)
 
 
 def test_what_has_more_is_due() -> None:

@@ -20,16 +20,16 @@ def test_a_partition_that_went_stays_where_it_was() -> None:
 
 
 def test_owners_are_executors_that_can_be_given_a_task() -> None:
-    grants = [grant("exec-1", 0), grant("exec-9", 1), grant("exec-2", 2)]
+    grants = {P0: grant("exec-1", 0), P1: grant("exec-9", 1), a_partition("orders", 2): grant("exec-2", 2)}
     assert owners(grants, FLEET, [P0, P1]) == {P0: grant("exec-1", 0)}
 
 
 def test_a_range_prefers_its_owner_s_executor() -> None:
-    told = placed(Range(P0, 3, 4), grant("exec-2", 0, 7), FLEET)
+    told = placed(Range(P0, 3, 4), grant("exec-2", 0, 7), FLEET, 0)
     assert (told["uid"], told["epoch"], told["executor"], told["location"]) == ("uid-exec-2", 7, "2", "executor_10.0.0.2_2")
 
 
 def test_without_an_owner_it_is_borrowed_by_anybody() -> None:
     for owner in (None, grant("exec-9", 0, 7)):
-        told = placed(Range(P0, 3, 4), owner, FLEET)
+        told = placed(Range(P0, 3, 4), owner, FLEET, 0)
         assert (told["uid"], told["epoch"], told["executor"], told["location"]) == ("", 0, "", "")

@@ -6,7 +6,6 @@ time than all else.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from re import ASCII, fullmatch
-from typing import NamedTuple
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
@@ -18,6 +17,7 @@ from baton.queues.redis.outgoing import ReadTable, Round, Waiting
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
+from baton.queues.redis.wire import Ask, arguments, packed
 
 _REPLICAS_WITHIN = 1000
 """Milliseconds that replicas have, before the same is tried again."""
@@ -25,13 +25,6 @@ _REPLICAS_WITHIN = 1000
 
 _BEFORE_ENTRIES = 3 + len(PartitionKeys._fields) + 1
 """Words of a request: command, script, number of keys; keys; producer."""
-
-
-class Ask(NamedTuple):
-    """Bytes to write at once, and how many answers to read. An answer that is a ResponseError stands for itself."""
-
-    written: bytes
-    answers: int
 
 
 class AddScript:
@@ -42,8 +35,8 @@ class AddScript:
         self._url, self._queue, self._replicas = url, queue, replicas
         self._heads: dict[int, bytes] = {}
         """By partition: what its requests begin with."""
-        self._table = Ask(_packed("HMGET", queue_key(queue), "version", "table"), 1)
-        self._wait = _packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
+        self._table = Ask(packed("HMGET", queue_key(queue), "version", "table"), 1)
+        self._wait = packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
 
     def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
@@ -116,7 +109,7 @@ class AddScript:
         if text or partition not in self._heads:
             keys = partition_keys(self._queue, partition)
             how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
-            head = _arguments(*how, len(keys), *keys)
+            head = arguments(*how, len(keys), *keys)
             if not text:
                 self._heads[partition] = head
         else:
@@ -140,16 +133,6 @@ class AddScript:
             f"{self._url.place} has what was sent to {self._queue}, but only {answer} of {self._replicas} replicas had it within "
             f"{_REPLICAS_WITHIN} ms. See its replicas, or ask for fewer (replicas=)."
         )
-
-
-def _packed(*words: str | int) -> bytes:
-    return b"*%d\r\n%b" % (len(words), _arguments(*words))
-
-
-def _arguments(*words: str | int) -> bytes:
-    """As the protocol has them: https://redis.io/docs/latest/develop/reference/protocol-spec/"""
-    encoded = (str(word).encode() for word in words)
-    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
 
 
 def _read(answer: object, count: int) -> tuple[str, list[str]]:

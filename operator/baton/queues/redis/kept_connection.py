@@ -11,7 +11,7 @@ import redis
 import redis.asyncio as aioredis
 from redis.exceptions import RedisError, ResponseError
 
-from baton.queues.redis.add_script import Ask
+from baton.queues.redis.wire import Ask
 
 _AT_REST = 1.0
 """Seconds without a request."""

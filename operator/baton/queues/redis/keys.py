@@ -44,7 +44,11 @@ class PartitionKeys(NamedTuple):
     (TRYAGAIN): so none runs while some of the keys are here and some there."""
 
 
-def partition_keys(queue: str, partition: int) -> PartitionKeys:
+ANY_PARTITION = "#"
+"""Instead of the number of one."""
+
+
+def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
     """`queue` is namespace/name."""
     root = f"pq:{{{queue}}}:{partition}:"
     return PartitionKeys(

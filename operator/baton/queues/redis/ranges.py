@@ -6,13 +6,15 @@ Everything goes for many partitions at once, and every request names the query: 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import (
     Ahead,
+    AheadAnswer,
     AheadRequest,
+    FinishAnswer,
     Finished,
     Gone,
     LaterQuery,
+    LogAnswer,
     Logged,
     PartitionBounds,
     Paused,
@@ -21,20 +23,17 @@ from baton.queues.logged_ranges import (
     Stale,
     Unlogged,
 )
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import absent, client, explained
-from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
-from baton.queues.redis.script_batches import ScriptBatches
+from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.script_batches import Run, ScriptBatches
 from baton.queues.redis.server_address import server_address
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import Wakeup
 
 _ONLY_GRANTS = 2**64 - 1
 """As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
-
-_Run = tuple[int, Sequence[str | int]]
-"""Of a script: the partition, and its arguments."""
 
 
 class RedisRanges:
@@ -46,7 +45,7 @@ class RedisRanges:
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._scripts = ScriptBatches(self._client)
+        self._scripts = ScriptBatches(self._client, self._keys)
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._known_keys: dict[int, PartitionKeys] = {}
         self._waits_from: dict[int, str] = {}
@@ -80,28 +79,28 @@ class RedisRanges:
         everything = range(self.partitions())
         answers = self._run(scripts.BOUNDS, [(partition, ()) for partition in everything])
         return {
-            partition: PartitionBounds(committed, first - 1, last)
+            partition: PartitionBounds(int(committed), int(first) - 1, int(last))
             for partition, (_, committed, first, last) in zip(everything, answers, strict=True)
         }
 
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[Ahead | Stale | Paused | LaterQuery | Gone]:
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
         """In the order of the requests. Nothing is recorded: until it is logged, a range is nobody's."""
         runs = [(one.partition, (query, one.uid, one.epoch, one.start, one.most_entries, one.most_bytes)) for one in requests]
         return [self._ahead(request, answer) for request, answer in zip(requests, self._run(scripts.AHEAD, runs), strict=True)]
 
-    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[Logged | Gone | LaterQuery]:
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
         """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
         range may be logged again, and gets the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
         return [_logged(answer) for answer in self._run(scripts.LOG, runs)]
 
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[Finished | Unlogged | LaterQuery]:
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order. To finish once more changes nothing."""
-        runs: dict[int, _Run] = {nth: (one.partition, (query, one.end, *one.foreign)) for nth, one in enumerate(ranges)}
-        answers: dict[int, Any] = {}
+        runs: dict[int, Run] = {nth: (one.partition, (query, one.end, *one.foreign)) for nth, one in enumerate(ranges)}
+        answers: dict[int, list[str]] = {}
         while runs:
             answers |= zip(runs, self._run(scripts.FINISH, list(runs.values())), strict=True)
-            runs = {nth: run for nth, run in runs.items() if answers[nth][0] == b"OK" and answers[nth][2]}
+            runs = {nth: run for nth, run in runs.items() if answers[nth][0] == "OK" and answers[nth][2] == "1"}
         return [_finished(answers[nth]) for nth in sorted(answers)]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
@@ -128,13 +127,16 @@ class RedisRanges:
         self._wakeup.interrupt()
 
     def address(self) -> Mapping[str, object]:
-        """What a reader needs to know of the server, fit for JSON: with the password, so never to be shown."""
-        return {"kind": "redis", "server": server_address(self._url), "script": scripts.READING.text}
-
-    def keys(self, partition: int) -> Mapping[str, object]:
-        """Likewise, where a partition is there: what its scripts are given, and its stream."""
-        keys = self._keys(partition)
-        return {"keys": list(keys), "stream": keys.stream}
+        """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
+        keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING
+        return {
+            "kind": "redis",
+            "server": server_address(self._url),
+            "script": reading.text,
+            "sha": reading.sha,
+            "keys": list(keys),
+            "stream": keys.stream,
+        }
 
     def close(self) -> None:
         """Close the connections."""
@@ -142,33 +144,32 @@ class RedisRanges:
         self._scripts.close()
         self._client.close()
 
-    def _ahead(self, request: AheadRequest, answer: Any) -> Ahead | Stale | Paused | LaterQuery | Gone:
+    def _ahead(self, request: AheadRequest, answer: Sequence[str]) -> AheadAnswer:
         partition = request.partition
         match answer[0]:
-            case b"STALE":
-                _, uid, epoch, paused, _ = answer
-                self._waits_from[partition] = f"{epoch}-{_ONLY_GRANTS}"
-                return Stale(Owner(Uid(uid.decode()) if uid else None, Epoch(epoch), paused == 1))
-            case b"PAUSED":
+            case "STALE":
+                self._waits_from[partition] = f"{answer[1]}-{_ONLY_GRANTS}"
+                return Stale()
+            case "PAUSED":
                 self._waits_from[partition] = f"{request.epoch}-{_ONLY_GRANTS}"
                 return Paused()
-            case b"QUERY":
-                return LaterQuery(answer[1])
-            case b"GONE":
-                return Gone(answer[1], answer[2])
+            case "QUERY":
+                return LaterQuery(int(answer[1]))
+            case "GONE":
+                return Gone(int(answer[1]), int(answer[2]))
         _, end, last, first, size, given = answer
         if end == last:
             self._waits_from[partition] = f"{request.epoch}-{given}"
         else:
             self._waits_from.pop(partition, None)
-        return Ahead(end, last, first, size)
+        return Ahead(int(end), int(last), int(first), int(size))
 
-    def _run(self, script: scripts.Script, runs: Sequence[_Run]) -> list[Any]:
+    def _run(self, script: scripts.Script, runs: Sequence[Run]) -> list[list[str]]:
         """The answers, in order."""
         with explained(self._url, self._queue):
-            answers = self._scripts.run(script, [(self._keys(partition), arguments) for partition, arguments in runs])
+            answers = self._scripts.run(script, runs)
         for (partition, _), answer in zip(runs, answers, strict=True):
-            if answer[0] == b"UNKNOWN":
+            if answer[0] == "UNKNOWN":
                 raise self._absent(f"partition {partition} of")
         return answers
 
@@ -182,19 +183,19 @@ class RedisRanges:
         return keys
 
 
-def _logged(answer: Any) -> Logged | Gone | LaterQuery:
+def _logged(answer: Sequence[str]) -> LogAnswer:
     match answer[0]:
-        case b"QUERY":
-            return LaterQuery(answer[1])
-        case b"GONE":
-            return Gone(answer[1], answer[2])
-    return Logged(answer[1], answer[2])
+        case "QUERY":
+            return LaterQuery(int(answer[1]))
+        case "GONE":
+            return Gone(int(answer[1]), int(answer[2]))
+    return Logged(int(answer[1]), int(answer[2]))
 
 
-def _finished(answer: Any) -> Finished | Unlogged | LaterQuery:
+def _finished(answer: Sequence[str]) -> FinishAnswer:
     match answer[0]:
-        case b"QUERY":
-            return LaterQuery(answer[1])
-        case b"UNLOGGED":
+        case "QUERY":
+            return LaterQuery(int(answer[1]))
+        case "UNLOGGED":
             return Unlogged()
-    return Finished(answer[1])
+    return Finished(int(answer[1]))

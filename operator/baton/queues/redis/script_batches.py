@@ -1,48 +1,64 @@
-"""A script, run for many partitions in few round trips."""
+"""A script that acts on many partitions (scripts/many.lua), run for however many there are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
 from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
-from baton.queues.redis.add_script import Ask
 from baton.queues.redis.connection import RETRY
 from baton.queues.redis.kept_connection import KeptConnection
-from baton.queues.redis.script_runner import packed
+from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.scripts import Script
+from baton.queues.redis.wire import Ask, arguments, packed
 
-MOST = 256
-"""Runs in one round trip: so few that the server is free for others after some milliseconds."""
+MOST = 128
+"""Partitions of one script. It ends earlier when that takes it long."""
+_SCRIPTS = 16
+"""In one round trip."""
 
-Run = tuple[Sequence[str], Sequence[str | int]]
-"""Keys and arguments."""
+Run = tuple[int, Sequence[str | int]]
+"""The partition, and what the script is told of it."""
 
 
 class ScriptBatches:
     """For one thread at a time."""
 
-    def __init__(self, client: "redis.Redis") -> None:
+    def __init__(self, client: "redis.Redis", keys: Callable[[int], PartitionKeys]) -> None:
+        """`keys`: of each partition."""
         self._kept = KeptConnection(client)
         self._retry = Retry(**RETRY)
+        self._keys = keys
+        self._packed: dict[int, bytes] = {}
+        """By partition: its keys, as a request has them."""
 
-    def run(self, script: Script, runs: Sequence[Run]) -> list[Any]:
-        """The answers, in order; the server keeps the script after the first time. Raises the library's errors. What is refused
-        with one is raised when all were asked."""
-        answers: list[Any] = []
-        for start in range(0, len(runs), MOST):
-            answers += self._ask(script, runs[start : start + MOST])
-        for answer in answers:
-            if isinstance(answer, ResponseError):
-                raise answer
-        return answers
+    def run(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
+        """The words that the script answers for each, in order; the server keeps the script after the first time. Raises the
+        library's errors. What is refused with one is raised when all were asked."""
+        answers: dict[int, list[str]] = {}
+        refusal: ResponseError | None = None
+        left = list(range(len(runs)))
+        while left:
+            at_once = MOST * _SCRIPTS
+            parts = [left[begin : begin + MOST] for begin in range(0, min(len(left), at_once), MOST)]
+            left = left[at_once:]
+            for part, answer in zip(parts, self._ask(script, [[runs[nth] for nth in part] for part in parts]), strict=True):
+                if isinstance(answer, ResponseError):
+                    refusal = refusal or answer
+                    continue
+                lines = answer.decode().split("\n")
+                answers.update((nth, line.split(" ")) for nth, line in zip(part, lines, strict=False))
+                left = part[len(lines) :] + left
+        if refusal is not None:
+            raise refusal
+        return [answers[nth] for nth in range(len(runs))]
 
     def close(self) -> None:
         self._kept.close()
 
-    def _ask(self, script: Script, runs: Sequence[Run]) -> list[Any]:
-        asked = [packed("EVALSHA", script.sha, len(keys), *keys, *arguments) for keys, arguments in runs]
+    def _ask(self, script: Script, parts: Sequence[Sequence[Run]]) -> list[Any]:
+        asked = [self._request(script, runs) for runs in parts]
         answers = self._carry(Ask(b"".join(asked), len(asked)))
         if any(isinstance(answer, NoScriptError) for answer in answers):  # those that were carried out may be asked twice
             load = packed("SCRIPT", "LOAD", script.text)
@@ -50,6 +66,20 @@ class ScriptBatches:
             if isinstance(loaded, ResponseError):
                 raise loaded
         return answers
+
+    def _request(self, script: Script, runs: Sequence[Run]) -> bytes:
+        """Of one script."""
+        keys = [self._keys_of(partition) for partition, _ in runs]
+        told = [word for _, words in runs for word in (len(words), *words)]
+        count = len(runs) * len(PartitionKeys._fields)
+        head = arguments("EVALSHA", script.sha, count)
+        return b"".join([b"*%d\r\n" % (3 + count + len(told)), head, *keys, arguments(*told)])
+
+    def _keys_of(self, partition: int) -> bytes:
+        found = self._packed.get(partition)
+        if found is None:
+            found = self._packed[partition] = arguments(*self._keys(partition))
+        return found
 
     def _carry(self, ask: Ask) -> list[Any]:
         return self._retry.call_with_retry(lambda: self._kept.ask(ask), lambda _: None)

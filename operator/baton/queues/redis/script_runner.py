@@ -7,10 +7,10 @@ import redis
 from redis.exceptions import NoScriptError, ResponseError
 from redis.retry import Retry
 
-from baton.queues.redis.add_script import Ask
 from baton.queues.redis.connection import RETRY
 from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.scripts import Script
+from baton.queues.redis.wire import Ask, packed
 
 
 class ScriptRunner:
@@ -35,9 +35,3 @@ class ScriptRunner:
     def _ask(self, written: bytes) -> Any:
         ask = Ask(written, 1)
         return self._retry.call_with_retry(lambda: self._kept.ask(ask), lambda _: None)[0]
-
-
-def packed(*words: str | int) -> bytes:
-    """A command, as the protocol has it: https://redis.io/docs/latest/develop/reference/protocol-spec/"""
-    encoded = [str(word).encode() for word in words]
-    return b"".join([b"*%d\r\n" % len(encoded), *[b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded]])

@@ -15,8 +15,8 @@ from redis.exceptions import RedisError
 
 from baton.queues.redis.connection import client
 from baton.queues.redis.kept_connection import gone
-from baton.queues.redis.script_runner import packed
 from baton.queues.redis.url import RedisUrl
+from baton.queues.redis.wire import packed
 
 _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import (
     Ahead,
+    AheadAnswer,
     AheadRequest,
+    FinishAnswer,
     Finished,
     Gone,
     LaterQuery,
+    LogAnswer,
     Logged,
     PartitionBounds,
     Paused,
@@ -17,7 +19,6 @@ from baton.queues.logged_ranges import (
     Stale,
     Unlogged,
 )
-from baton.queues.protocol import Owner
 from tests.simulation.spark.partition import Answer, Partition
 from tests.simulation.spark.protocol.world import World
 
@@ -48,26 +49,26 @@ class SimulatedRanges:
             found[number] = PartitionBounds(int(committed), int(first) - 1, int(last))
         return found
 
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[Ahead | Stale | Paused | LaterQuery | Gone]:
-        answers: list[Ahead | Stale | Paused | LaterQuery | Gone] = []
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        answers: list[AheadAnswer] = []
         for (number, one), asked in zip(self._each(asked.partition for asked in requests), requests, strict=True):
             answer = self._told(number, query, one.ahead(query, asked.uid, asked.epoch, asked.start, asked.most_entries))
             self._read_to.pop(number, None)
             if answer[0] in ("STALE", "PAUSED") or (answer[0] == "OK" and answer[1] == answer[2]):
                 self._read_to[number] = (one.epoch, one.last if answer[0] == "OK" else 10**18)
-            answers.append(_ahead(answer, one))
+            answers.append(_ahead(answer))
         return answers
 
-    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[Logged | Gone | LaterQuery]:
-        answers: list[Logged | Gone | LaterQuery] = []
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        answers: list[LogAnswer] = []
         for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
             word, *rest = self._told(number, query, one.log(query, asked.start, asked.end, int(asked.partly)))
             kind = {"OK": Logged, "GONE": Gone, "QUERY": LaterQuery}[str(word)]
             answers.append(kind(*map(int, rest)))
         return answers
 
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[Finished | Unlogged | LaterQuery]:
-        answers: list[Finished | Unlogged | LaterQuery] = []
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        answers: list[FinishAnswer] = []
         world = self._world
         for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
             committed = max(world.promises.committed, default=None)
@@ -96,9 +97,6 @@ class SimulatedRanges:
     def address(self) -> Mapping[str, object]:
         return {"kind": "simulated"}
 
-    def keys(self, partition: int) -> Mapping[str, object]:
-        return {}
-
     def close(self) -> None:
         pass
 
@@ -112,11 +110,11 @@ class SimulatedRanges:
         return self._world.promises.answered(number, query, answer)
 
 
-def _ahead(answer: Answer, one: Partition) -> Ahead | Stale | Paused | LaterQuery | Gone:
+def _ahead(answer: Answer) -> AheadAnswer:
     word, *rest = answer
     match word:
         case "STALE":
-            return Stale(Owner(Uid(one.uid), Epoch(one.epoch), one.paused))
+            return Stale()
         case "PAUSED":
             return Paused()
         case "QUERY":

@@ -3,8 +3,11 @@
 --@include logged
 -- Where a partition begins and ends for who reads it from now on. Answer: OK, up to which entry all is finished with, the first that
 -- is there and the last one; where there is none, the last is below the first.
-if unmade() then return {'UNKNOWN'} end
-local last = look()
-local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
-local first = first_behind(committed, last)
-return {'OK', committed, first or committed + 1, first and last_up_to(last, committed) or committed}
+local function answer(ARGV)
+  if unmade() then return {'UNKNOWN'} end
+  local last = look()
+  local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
+  local first = first_behind(committed, last)
+  return {'OK', committed, first or committed + 1, first and last_up_to(last, committed) or committed}
+end
+--@include many

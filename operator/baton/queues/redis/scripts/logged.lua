@@ -52,7 +52,7 @@ local function cut(finish, wholly)
   local behind, gone, times = string.format('%d-%d', finish, SEGMENT + 1), 0, 0
   while times < TIMES do
     local removed = redis.call('XTRIM', STREAM, 'MINID', '~', behind, 'LIMIT', AT_ONCE)
-    gone, times = gone + removed, times + 1
+    gone, times, removed_in_all = gone + removed, times + 1, removed_in_all + removed
     if removed == 0 then
       return true, gone + redis.call('XTRIM', STREAM, 'MINID', '=', behind)
     end
@@ -61,8 +61,7 @@ local function cut(finish, wholly)
 end
 
 -- Entries up to this one that were handed out singly before are finished with, too; and reading singly begins behind it.
-local function finish_pending(finish)
-  local pending = summary()
+local function finish_pending(finish, pending)
   if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
   local served, left = unserved()
   while pending[1] > 0 do
@@ -71,6 +70,7 @@ local function finish_pending(finish)
       ids[i] = entry[1]
       if left and number(entry[1]) > served and number(entry[1]) <= left then waited = waited + 1 end
     end
+    removed_in_all = removed_in_all + #ids
     if #ids > 0 then redis.call('XACK', STREAM, GROUP, unpack(ids)) end
     if waited > 0 then redis.call('HINCRBY', OWNER, 'waiting', -waited) end
     if #ids < 1000 then break end
@@ -80,15 +80,16 @@ end
 
 -- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
 -- be asked for again. Not before that are their number and the numbers that were never given told apart, so where some were not
--- (`done` is not `committed`), they are removed at once, and counted.
-local function finish_up_to(finish)
+-- (`done` is not `committed`), they are removed at once, and counted. `pending`: its summary.
+local function finish_up_to(finish, pending)
   local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'last')
   local committed, done, last = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
-  redis.call('HSET', PROGRESS, 'finished', finish)
-  forget_range()
-  redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled')
-  if finish <= committed then return (cut(committed)) end
-  finish_pending(finish)
+  redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
+  if finish <= committed then
+    redis.call('HSET', PROGRESS, 'finished', finish)
+    return (cut(committed))
+  end
+  finish_pending(finish, pending)
   local gaps, all, gone = done ~= committed, false, 0
   if gaps then
     cut(committed, true)
@@ -99,7 +100,7 @@ local function finish_up_to(finish)
     all = cut(finish)
     done = finish
   end
-  redis.call('HSET', PROGRESS, 'committed', finish, 'done', done)
+  redis.call('HSET', PROGRESS, 'finished', finish, 'committed', finish, 'done', done)
   if finish >= last then -- what comes is as large as it is
     redis.call('HDEL', PROGRESS, 'largest')
   end
@@ -178,7 +179,7 @@ local function log_range(start, finish, partly)
   -- Another range may be logged, by a query that knew less or more: it was handed out.
   local seen = fields[1] and void_range() or tonumber(fields[6] or 0)
   if start > finished then
-    finish_up_to(start)
+    finish_up_to(start, pending)
     pending = summary()
   end
   if finish == start then return nil, seen, 0 end

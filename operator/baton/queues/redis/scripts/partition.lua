@@ -53,7 +53,12 @@ local function unserved()
 end
 
 -- The history that the server is in: another one after a restart and after a failover. What was written last before it may be gone.
-local function history() return redis.call('INFO', 'replication'):match('master_replid:(%w+)') end
+-- Asked for once: to find it in the answer takes longer than most commands.
+local known_history
+local function history()
+  known_history = known_history or redis.call('INFO', 'replication'):match('master_replid:(%w+)')
+  return known_history
+end
 
 -- Where entries of a slot go: to the partition's own stream, to a stage, or nowhere (nil), for the slot is not accepted here; and
 -- the version at which that was said. On a stage they wait until what came before them is done at the partition they come from.
@@ -273,6 +278,7 @@ end
 
 -- An entry that somebody else added (XADD by hand) goes to the dead letters: nobody could make sense of it. JSON takes the server 20 ms
 -- for each megabyte, so of a large one not all is kept.
+local removed_in_all = 0 -- entries; one that goes to the dead letters counts as many as take the server as long
 local function set_foreign_aside(entry)
   local MOST, FIELDS, BEGINNING = 2 ^ 20, 100, 1000
   local fields, size, why = entry[2], size_of(entry[2]), 'no producer of Baton added it: its fields, in JSON, are the value'
@@ -281,6 +287,7 @@ local function set_foreign_aside(entry)
     for i = 1, math.min(FIELDS, #fields) do cut[i] = fields[i]:sub(1, BEGINNING) end
     fields, why = cut, string.format('no producer of Baton added it, and it had %d bytes: the beginnings of its fields, in JSON', size)
   end
+  removed_in_all = removed_in_all + 10 + math.min(size, MOST) / 50
   redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', '', 'value', cjson.encode(fields), 'timestamp', '',
     'deliveries', 0, 'why', why)
   redis.call('HINCRBY', PROGRESS, 'dead', 1)

@@ -1,12 +1,8 @@
 package dev.baton.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
@@ -16,6 +12,9 @@ import org.apache.spark.sql.connector.read.InputPartition;
 
 /** Reads the decisions' plans. What a queue's ranges have in common goes to each executor once, and not with each task. */
 final class Plans {
+  /** In the names of a queue's keys, instead of the partition's number. */
+  private static final String ANY_PARTITION = ":#:";
+
   private final Map<PlannedQueue, Broadcast<PlannedQueue>> sent = new HashMap<>();
 
   InputPartition[] ranges(JsonNode plan) {
@@ -24,7 +23,8 @@ final class Plans {
     sent.values().retainAll(queues.values());
     List<Range> ranges = new ArrayList<>();
     for (JsonNode range : plan.path("ranges")) {
-      ranges.add(range(range, queues.get(range.path("queue").asText())));
+      String queue = range.path("queue").asText();
+      ranges.add(range(range, plan.path("queues").path(queue), queues.get(queue)));
     }
     return ranges.toArray(new InputPartition[0]);
   }
@@ -33,9 +33,10 @@ final class Plans {
     return sent.computeIfAbsent(queue, new JavaSparkContext(SparkContext.getOrCreate())::broadcast);
   }
 
-  private static Range range(JsonNode range, Broadcast<PlannedQueue> planned) {
+  private static Range range(JsonNode range, JsonNode queue, Broadcast<PlannedQueue> planned) {
+    String place = ":" + range.path("partition").asInt() + ":";
     List<String> keys = new ArrayList<>();
-    range.path("keys").forEach(key -> keys.add(key.asText()));
+    queue.path("keys").forEach(key -> keys.add(key.asText().replace(ANY_PARTITION, place)));
     return new Range(
         range.path("queue").asText(),
         range.path("partition").asInt(),
@@ -47,22 +48,16 @@ final class Plans {
         range.path("location").asText(),
         range.path("redeliveredTo").asLong(),
         keys,
-        range.path("stream").asText(),
+        queue.path("stream").asText().replace(ANY_PARTITION, place),
         planned);
   }
 
   private static PlannedQueue queue(JsonNode queue) {
-    String script = queue.path("script").asText();
     return new PlannedQueue(
-        queue.path("kind").asText(), queue.path("query").asLong(), queue.path("server").toString(), script, sha1(script));
-  }
-
-  private static String sha1(String text) {
-    try {
-      byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(StandardCharsets.UTF_8));
-      return HexFormat.of().formatHex(digest);
-    } catch (NoSuchAlgorithmException impossible) {
-      throw new IllegalStateException(impossible);
-    }
+        queue.path("kind").asText(),
+        queue.path("query").asLong(),
+        queue.path("server").toString(),
+        queue.path("script").asText(),
+        queue.path("sha").asText());
   }
 }
