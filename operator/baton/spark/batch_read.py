@@ -13,6 +13,7 @@ def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
     """The ranges to read, as a stream's plan has them. Raises SourceError."""
     try:
         bounds = bounds_of_all(queues)
+        addresses = {queue: queues.address(queue) for queue in queues.names}
     except QueueAwayError as error:
         raise SourceError(str(error)) from None
     for positions, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
@@ -24,8 +25,8 @@ def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:
         end = at(options.ending, partition, of) if isinstance(options.ending, str) else options.ending.get(partition, of.last)
         if start < min(end, of.last):
             todo.append(Range(partition, start, min(end, of.last)))
-    addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in todo}}
+    read = {one.partition.queue for one in todo}
     return {
         "ranges": [placed(one, None, {}, seen=0) for one in todo],
-        "queues": {queue: {**address, "query": 0} for queue, address in addresses.items()},
+        "queues": {queue: {**addresses[queue], "query": 0} for queue in read},
     }

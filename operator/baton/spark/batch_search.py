@@ -114,7 +114,7 @@ class BatchSearch:
             if isinstance(answer, LaterQuery):
                 raise superseded(answer.number)
             if isinstance(answer, Ahead):
-                self.last_entries.saw(partition, answer.last)
+                self.last_entries.saw(partition, answer.first, answer.last)
                 if self.target is not None and (answer.last <= candidate.position or answer.first > self.target[partition]):
                     self.target = {**self.target, partition: candidate.position}  # what was up to there has gone
             self._due.answered(candidate, chosen.ends.get(partition, candidate.position), answer, now)

@@ -1,10 +1,12 @@
 """Batches that Spark is done with are finished at their queues, and what the ledger wants back of them is released."""
 
 import logging
-import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted
@@ -16,6 +18,9 @@ from baton.spark.receipts import RangeReport, foreign_entries, outcomes
 from baton.spark.statistics import Counts
 
 log = logging.getLogger("baton.spark")
+
+_Part = tuple["PlannedBatch", Mapping[Partition, Sequence[str]]]
+"""What a batch has of one queue, and the foreign entries of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +36,19 @@ class PlannedBatch:
     batch: str = ""
     """Spark's number of it."""
 
+    def queues(self) -> frozenset[QueueName]:
+        """That it reads."""
+        return frozenset(partition.queue for partition in self.ends)
+
+    def part(self, queue: QueueName) -> "PlannedBatch":
+        """What it has of one queue."""
+        ends = {partition: end for partition, end in self.ends.items() if partition.queue == queue}
+        return replace(self, ends=ends, grants=frozenset(grant for grant in self.grants if grant.queue == queue))
+
 
 class Finishing:
-    """A thread that finishes one batch after the other. A queue that is away is waited for."""
+    """A thread for each queue finishes one batch after the other there. A queue that is away is waited for, and holds up no
+    other."""
 
     def __init__(
         self,
@@ -44,56 +59,74 @@ class Finishing:
     ) -> None:
         """`reports`: what the tasks of a stream have reported since it was last asked."""
         self._queues, self._grants_in_use, self._counts, self._reports = queues, grants_in_use, counts, reports
-        self._done: queue.Queue[PlannedBatch | None] = queue.Queue()
+        self._done: Mapping[QueueName, SimpleQueue[_Part | None]] = {name: SimpleQueue() for name in queues.names}
         self._closed = threading.Event()
-        self._open = 0
+        self._open: Counter[QueueName] = Counter()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="baton-finish", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(name,), name=f"baton-finish-{name}", daemon=True) for name in self._done
+        ]
 
     def start(self) -> None:
         """Finish from now on what is submitted."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, batch: PlannedBatch) -> None:
         """Spark has this batch in its commit log."""
+        queues = batch.queues()
         with self._lock:
-            self._open += 1
-        self._done.put(batch)
+            self._open.update(queues)
+        reports = self._reported(batch)
+        self._counts.batch(len(batch.ends), outcomes(batch.ends, reports), reports)
+        foreign = foreign_entries(batch.ends, reports)
+        for queue in queues:
+            self._done[queue].put((batch.part(queue), foreign))
 
-    def settled(self) -> bool:
-        """Everything that was submitted is finished."""
-        return self._open == 0
+    def settled(self, queues: Iterable[QueueName] | None = None) -> bool:
+        """Everything that was submitted is finished, at these queues; None: at all."""
+        return not any(self._open[queue] for queue in (self._done if queues is None else queues))
 
     def close(self, seconds: float) -> None:
         """Finish what was submitted, as far as queues answer within so many seconds. The next query finishes the rest."""
-        self._done.put(None)
-        self._thread.join(seconds)
+        for done in self._done.values():
+            done.put(None)
+        until = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
         self._closed.set()
-        self._thread.join(AGAIN * 2)
+        until = time.monotonic() + AGAIN * 2
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
-    def finish_next(self) -> bool:
-        """Wait for a batch, and finish it. False: there is none to come."""
-        batch = self._done.get()
-        if batch is None:
+    def finish_next(self, queue: QueueName) -> bool:
+        """Wait for a batch, and finish it at this queue. False: there is none to come."""
+        part = self._done[queue].get()
+        if part is None:
             return False
+        batch, foreign = part
         try:
-            self._finish(batch)
+            self._finish(batch, foreign)
         except Exception:  # the next query finishes it
-            log.exception("finishing batch %s of %s failed", batch.batch, batch.stream)
+            log.exception("finishing batch %s of %s at queue %s failed", batch.batch, batch.stream, queue)
         finally:
             self._grants_in_use.put_back(batch.grants)
             with self._lock:
-                self._open -= 1
+                self._open[queue] -= 1
         return True
 
-    def _run(self) -> None:
-        while self.finish_next():
+    def _run(self, queue: QueueName) -> None:
+        while self.finish_next(queue):
             pass
 
-    def _finish(self, batch: PlannedBatch) -> None:
-        reports = self._reports(batch.stream)
-        self._counts.batch(len(batch.ends), outcomes(batch.ends, reports), reports)
-        foreign = foreign_entries(batch.ends, reports)
+    def _reported(self, batch: PlannedBatch) -> Sequence[RangeReport]:
+        try:
+            return self._reports(batch.stream)
+        except Exception as error:  # the JVM is gone: what was read is finished all the same
+            log.warning("what tasks of batch %s of %s have reported is not known: %s", batch.batch, batch.stream, error)
+            return ()
+
+    def _finish(self, batch: PlannedBatch, foreign: Mapping[Partition, Sequence[str]]) -> None:
         while True:
             try:
                 with self._counts.step("finish"):

@@ -1,13 +1,22 @@
-"""The last entry of each partition, as far as the queues have said."""
+"""What is still to be read of each partition, as far as the queues have said."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from baton.model.ids import Partition
+from baton.spark.offsets import Positions
 from baton.spark.queues import FleetQueues, QueueAwayError
 
 _SHARE = 0.05
 """Of the time is spent at most on asking for all of them."""
+
+
+class _Entries(NamedTuple):
+    """Those that are there: the numbers (before_first, last]. A position may be far below: numbers jump after a failover."""
+
+    before_first: int
+    last: int
 
 
 class LastEntries:
@@ -15,19 +24,24 @@ class LastEntries:
 
     def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
         self._queues, self._clock = queues, clock
-        self._known: dict[Partition, int] = {}
+        self._known: dict[Partition, _Entries] = {}
         self._again = float("-inf")
 
-    def saw(self, partition: Partition, last: int) -> None:
+    def saw(self, partition: Partition, first: int, last: int) -> None:
         """The queue has said so by the way."""
-        self._known[partition] = last
+        self._known[partition] = _Entries(first - 1, last)
 
-    def ask(self) -> Mapping[Partition, int]:
-        """Of all partitions. A second old at most where there are a thousand; older while a queue is away."""
+    def behind(self, positions: Positions) -> Mapping[Partition, int]:
+        """Entries behind each position. A second old at most where there are a thousand partitions; older while a queue is away."""
         began = self._clock()
         if began >= self._again:
             with suppress(QueueAwayError):
-                self._known |= {partition: bounds.last for partition, bounds in self._queues.positions().items()}
+                for partition, bounds in self._queues.positions().items():
+                    self._known[partition] = _Entries(bounds.before_first, bounds.last)
             now = self._clock()
             self._again = now + (now - began) / _SHARE
-        return self._known
+        return {partition: self._behind(partition, position) for partition, position in positions.items()}
+
+    def _behind(self, partition: Partition, position: int) -> int:
+        known = self._known.get(partition)
+        return 0 if known is None else max(0, known.last - max(position, known.before_first))

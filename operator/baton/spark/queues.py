@@ -66,8 +66,13 @@ class FleetQueues:
         return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told))
 
     def address(self, queue: QueueName) -> Mapping[str, Any]:
-        """What an executor has to know of a queue, to be written as JSON. It has its password."""
-        return self._queues[queue].address()
+        """What an executor has to know of a queue, to be written as JSON. It has its password. Raises QueueAwayError where a file
+        that it is in cannot be read."""
+        try:
+            return self._queues[queue].address()
+        except QueueUnreachable as error:
+            self._lost(queue, error)
+            raise QueueAwayError(str(error)) from None
 
     def begin(self) -> dict[QueueName, int]:
         """A query number from each queue. Raises QueueAwayError."""

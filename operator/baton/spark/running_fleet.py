@@ -23,7 +23,7 @@ from baton.spark.progress import DoneBatches
 from baton.spark.query_failures import last_line
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, parse_reports
-from baton.spark.source_metrics import FleetView, fleet_view, rows_behind
+from baton.spark.source_metrics import FleetView, fleet_view
 from baton.spark.start_times import StartTimes
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
@@ -147,7 +147,7 @@ class RunningFleet:
         """What the driver sees now."""
         behind: dict[Partition, int] = {}
         for stream in self._decisions.streams():
-            behind |= rows_behind(stream, stream.position)
+            behind |= stream.rows_behind(stream.position)
         return fleet_view(self._around, behind)
 
     def stop(self, grace: float) -> None:

@@ -36,15 +36,9 @@ def fleet_view(around: Surroundings, behind: Mapping[Partition, int]) -> FleetVi
     return FleetView(owned, max(0, len(behind) - owned - revoking), revoking, lag, around.counts.step_seconds())
 
 
-def rows_behind(stream: Stream, consumed: Positions) -> Mapping[Partition, int]:
-    """Entries of each partition that the query has not read up to this offset."""
-    last = stream.last_entries()
-    return {partition: max(0, last.get(partition, position) - position) for partition, position in consumed.items()}
-
-
 def source_metrics(around: Surroundings, stream: Stream, consumed: Positions) -> Mapping[str, str]:
     """As Spark's ReportsSourceMetrics has them: texts by name. The counts of ranges are of all finished batches."""
-    behind = rows_behind(stream, consumed)
+    behind = stream.rows_behind(consumed)
     view, statistics = fleet_view(around, behind), around.counts.statistics()
     return {
         "rowsBehind": str(sum(behind.values())),

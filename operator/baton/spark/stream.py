@@ -116,8 +116,9 @@ class Stream:
         executors = self._around.executors()
         try:
             self._begin(start)
-            if not self._around.finishing.settled():
+            if not self._around.finishing.settled({one.partition.queue for one in todo}):
                 raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
+            addresses = {queue: self._around.queues.address(queue) for queue in {one.partition.queue for one in todo}}
             if known is None:
                 self._await_owners(todo, executors, end, batch)
             if known is None or known is not self._planned:  # Spark plans a batch twice, for foreachBatch
@@ -131,7 +132,7 @@ class Stream:
             self._chosen = self._waits = None
         self._search.served(ends)
         self.last_plan = f"batch {batch or '(number unknown)'} of {counted(len(todo), 'range')} ({_examples(todo)})"
-        return self._told_to_read(executors, grants)
+        return self._told_to_read(executors, grants, addresses)
 
     def done(self, position: Positions) -> None:
         """Spark has written down that everything up to this offset is done."""
@@ -151,9 +152,9 @@ class Stream:
         if batch is not None:
             self._around.grants_in_use.put_back(batch.grants)
 
-    def last_entries(self) -> Mapping[Partition, int]:
-        """Of each partition, as far as its queue has said."""
-        return self._search.last_entries.ask()
+    def rows_behind(self, positions: Positions) -> Mapping[Partition, int]:
+        """Entries of each partition behind its position, as far as its queue has said."""
+        return self._search.last_entries.behind(positions)
 
     def busy(self) -> bool:
         """A batch runs."""
@@ -182,10 +183,12 @@ class Stream:
         now = self._around.clock()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
-            with suppress(QueueAwayError):
-                for answer in self._around.queues.finish(self._numbers, start, {}).values():
-                    if isinstance(answer, LaterQuery):
-                        raise superseded(answer.number)
+            for queue in self._around.queues.names:
+                mine = {partition: end for partition, end in start.items() if partition.queue == queue}
+                with suppress(QueueAwayError):
+                    for answer in self._around.queues.finish(self._numbers, mine, {}).values():
+                        if isinstance(answer, LaterQuery):
+                            raise superseded(answer.number)
 
     def _parsed(self, text: str) -> Positions:
         positions = parse_offset(text)
@@ -241,11 +244,15 @@ class Stream:
     def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
         return self._around.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
 
-    def _told_to_read(self, executors: Mapping[MemberId, Executor], grants: frozenset[PartitionGrant]) -> dict[str, Any]:
-        ownership, queues, recorded = self._around.ledger.read().ownership, self._around.queues, self._recorded
+    def _told_to_read(
+        self,
+        executors: Mapping[MemberId, Executor],
+        grants: frozenset[PartitionGrant],
+        addresses: Mapping[QueueName, Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        ownership, recorded = self._around.ledger.read().ownership, self._recorded
         revoking = {Partition(one.queue, one.partition): one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
-        addresses = {queue: queues.address(queue) for queue in {one.partition.queue for one in recorded}}
         return {
             "ranges": [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()],
             "queues": {queue: {**address, "query": self._numbers[queue]} for queue, address in addresses.items()},

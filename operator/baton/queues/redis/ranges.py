@@ -128,10 +128,12 @@ class RedisRanges:
 
     def address(self) -> Mapping[str, object]:
         """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
+        with explained(self._url, self._queue):
+            server = server_address(self._url)
         keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING
         return {
             "kind": "redis",
-            "server": server_address(self._url),
+            "server": server,
             "script": reading.text,
             "sha": reading.sha,
             "keys": list(keys),

@@ -114,7 +114,7 @@ class SourceDriver(Driver):
                         self.decisions.done(self.stream, text)
                 case "finish":
                     self.may_fail = 0
-                    self.finishing.finish_next()
+                    self.finishing.finish_next(QUEUE)
                 case "see":
                     self.ledger.see(world.entries())
                 case _:
