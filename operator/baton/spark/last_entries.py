@@ -32,7 +32,7 @@ class LastEntries:
         self._known[partition] = _Entries(first - 1, last)
 
     def behind(self, positions: Positions) -> Mapping[Partition, int]:
-        """Entries behind each position. A second old at most where there are a thousand partitions; older while a queue is away."""
+        """Entries behind each position. Of a thousand partitions that is a second old at most; older while a queue is away."""
         began = self._clock()
         if began >= self._again:
             with suppress(QueueAwayError):

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
+from baton.spark.active_queries import running_in, stop_queries
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
@@ -20,7 +21,6 @@ from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
 from baton.spark.progress import DoneBatches
-from baton.spark.query_failures import last_line
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
@@ -60,22 +60,47 @@ class RunningFleet:
         self._java = java
         self._start = StartTimes()
         self._start.done("Spark")
+        self._queries = running_in(spark)
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
-        self._over = ""
         self.lost = ""
         """Who has taken the group over: a sentence; empty: nobody."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
+        self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
+        """What ends all that has begun, the last first."""
+        try:
+            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure)
+        except BaseException:
+            self._close()
+            raise
+
+    def _begin(
+        self,
+        urls: Mapping[QueueName, str],
+        environment: FleetEnvironment,
+        executors: Executors,
+        holdup_timeout: float,
+        repeat_wait: float,
+        query_failure: Callable[[], str],
+    ) -> None:
+        spark, group, counts = self._spark, self._group, self._counts
         self._queues = FleetQueues(urls, environment.namespace)
+        self._closing.append(self._queues.close)
         self._session = environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)
         self._session.acquire()
+        self._closing.append(self._session.close)
         self._start.done("Lease")
-        self._ledger, self._leaving = environment.ledger(group), environment.leaving(group)
+        self._ledger = environment.ledger(group)
+        self._closing.append(self._ledger.close)
+        self._leaving = environment.leaving(group)
+        self._closing.append(self._leaving.close)
         self._rights = environment.rights(group)
+        self._closing.append(self._rights.close)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
+        self._closing.append(lambda: self._finishing.close(0))
         self._around = Surroundings(
             group=group,
             queues=self._queues,
@@ -88,14 +113,15 @@ class RunningFleet:
             over=self.over,
             stopping=self._stopping.is_set,
         )
-        self._decisions = Decisions(self._around, self._active)
+        self._decisions = Decisions(self._around, lambda: frozenset(self._queries()))
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)
         self._listener = DoneBatches(self._decisions.done)
         spark.streams.addListener(self._listener)
+        self._closing.append(lambda: spark.streams.removeListener(self._listener))
         Watch(
-            alive=self.alive,
+            alive=self._follow,
             ended=self._close,
             ready=self._executors_are,
             ledger=self._ledger,
@@ -116,24 +142,15 @@ class RunningFleet:
 
     def alive(self) -> bool:
         """It has neither been stopped, nor lost the group or Spark."""
-        self._follow_start()
-        if self._ended.is_set():
-            return False
-        if who := self._session.lost():
-            if not self._over:
-                self._over = self.lost = f"group {self._group} has another driver now ({who}): this one ends"
-                log.error("%s", self._over)
-                self._stop_queries()
-            return False
-        return self._spark.sparkContext._jsc is not None
+        return not self._ended.is_set() and not self._session.lost() and self._spark.sparkContext._jsc is not None
 
     def over(self) -> str:
         """Why nothing more is to be read; empty: it goes on."""
-        return self._over
+        return self.lost or (f"the fleet of group {self._group} was stopped" if self._ended.is_set() else "")
 
     def ending(self) -> bool:
         """No further query is to be started."""
-        return self._stopping.is_set() or bool(self._over)
+        return self._stopping.is_set() or bool(self.over())
 
     def wait(self, seconds: float) -> None:
         """For so long, or until it is to end."""
@@ -165,6 +182,15 @@ class RunningFleet:
             self._finishing.close(_FINISHING)
             self._ended.set()
 
+    def _follow(self) -> bool:
+        """Look what has become of the fleet. Answers whether it goes on."""
+        self._follow_start()
+        if not self.lost and (who := self._session.lost()):
+            self.lost = f"group {self._group} has another driver now ({who}): this one ends"
+            log.error("%s", self.lost)
+            self._stop_queries()
+        return self.alive()
+
     def _follow_start(self) -> None:
         if self._start.over():
             return
@@ -176,18 +202,9 @@ class RunningFleet:
             self._start.done("first batch")
 
     def _close(self) -> None:
-        self._over = self._over or f"the fleet of group {self._group} was stopped"
+        self._ended.set()
         self._stopping.set()
-        for close in (
-            lambda: self._finishing.close(0),
-            self._session.close,
-            self._ledger.close,
-            self._leaving.close,
-            self._rights.close,
-            self._queues.close,
-            lambda: self._java.Groups.release(self._group),
-            lambda: self._spark.streams.removeListener(self._listener),
-        ):
+        for close in reversed(self._closing):
             try:
                 close()
             except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
@@ -196,16 +213,7 @@ class RunningFleet:
         self.closed.set()
 
     def _stop_queries(self) -> None:
-        ours = {stream.query_id for stream in self._decisions.streams()}
-        for query in self._spark.streams.active:
-            if query.id in ours:
-                try:
-                    query.stop()
-                except Exception as error:  # the others are stopped all the same
-                    log.warning("query %s could not be stopped: %s", query.id, last_line(str(error)))
-
-    def _active(self) -> frozenset[str]:
-        return frozenset(query.id for query in self._spark.streams.active)
+        stop_queries(self._queries, {stream.query_id for stream in self._decisions.streams()})
 
     def _say_releases(self, releases: frozenset[Release]) -> None:
         self._counts.add("releases", len(releases - self._released))

@@ -130,6 +130,7 @@ class StandIn:
         return self._answer("prepareAvailableNow", (stream,), prepare)
 
     def stop(self, stream: str) -> str:
+        self.reports()  # what a stream's tasks have reported ends with it
         return self._answer("stop", (stream,), dict)
 
     def batch(self, options: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from baton.spark import Directory, Fleet
+from baton.spark.leaving_pods import LeavingPods
+from baton.spark.session import SilentSession
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.redis_server import RedisServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -275,6 +280,54 @@ def test_a_second_query_on_the_group_is_refused_while_one_reads(world: Worlds) -
     orders.send(*numbers(10, 10))
     wait_for(orders.committed, "now the second reads")
     assert orders.values() == numbers(20)
+
+
+def test_queries_of_another_session_are_of_the_same_application(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+    orders = at_work(1, world)
+    first = orders.query_here()
+    orders.send(*numbers(10))
+    wait_for(orders.committed, "the first reads")
+    rows = spark.newSession().readStream.format("baton").option("group", orders.name).load()
+    elsewhere = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "elsewhere"))
+    assert "reads group" in failure(elsewhere.start())
+    assert first.isActive
+    first.stop()
+    second = elsewhere.start()
+    orders.send(*numbers(10, 10))
+    wait_for(orders.committed, "now the other session's reads")
+    assert orders.fleet is not None
+    orders.fleet.stop()
+    assert not second.isActive, "it is stopped with its fleet"
+
+
+def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+    class Lease(SilentSession):
+        given_up = False
+
+        def close(self) -> None:
+            self.given_up = True
+
+    class WithoutPods(Directory):
+        def leaving(self, group: str) -> LeavingPods:
+            raise ConnectionError("the API server does not answer")
+
+    orders, lease, threads = world(1), Lease(), set(threading.enumerate())
+    (tmp_path / "ledger").mkdir()
+    fleet = Fleet(
+        spark,
+        group=orders.name,
+        queues={orders.name: "redis://127.0.0.1:1"},
+        environment=WithoutPods(tmp_path / "ledger", session=lease),
+    )
+    with pytest.raises(ConnectionError):
+        fleet.start()
+    assert lease.given_up
+    until(lambda: set(threading.enumerate()) <= threads, "its threads have ended")
+    orders.share_out(1)
+    orders.fleet_here()
+    orders.query_here()
+    orders.send(*numbers(10))
+    wait_for(orders.committed, "another fleet of the group reads")
 
 
 def test_a_second_fleet_of_the_group_is_refused_while_one_runs(world: Worlds) -> None:

@@ -154,6 +154,33 @@ def test_a_batch_that_is_done_is_not_read_again(source: StandIn, tmp_path: Path)
         drained(source.stream(), finished, tmp_path)
 
 
+def test_a_server_that_takes_no_writes_for_now_is_waited_for(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+    read: list[list[str]] = []
+
+    def refused() -> int:
+        with source.raw() as raw:
+            return sum(int(one["count"]) for name, one in raw.info("errorstats").items() if name == "errorstat_NOREPLICAS")
+
+    def with_a_replica_again() -> None:
+        until(lambda: refused() > 0, "the server has refused somebody")
+        with source.raw() as raw:
+            raw.config_set("min-replicas-to-write", 0)
+
+    def without_replicas(rows: DataFrame, _: int) -> None:
+        with source.raw() as raw:
+            raw.config_resetstat()
+            raw.config_set("min-replicas-to-write", 1)
+        again = threading.Thread(target=with_a_replica_again)
+        again.start()
+        read.append(values(rows))
+        again.join()
+
+    drained(source.stream(), without_replicas, tmp_path)
+    assert sorted(value for rows in read for value in rows) == sorted(f"{n}" for n in range(100))
+    assert {one["how"] for one in source.reports()} == {"owner"}, "by first attempts: no task has failed"
+
+
 def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Path) -> None:
     source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
 

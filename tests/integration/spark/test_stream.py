@@ -4,21 +4,23 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import redis
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ids import Partition
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
-from baton.queues.redis.keys import partition_keys
+from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.outgoing import Sent
-from baton.spark.errors import AskAgain
+from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
 from baton.spark.offsets import offset_json
-from baton.spark.queues import FleetQueues
+from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
 from baton.spark.statistics import Counts
@@ -161,3 +163,41 @@ def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(ser
     another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
     begin = json.dumps({ORDERS: {"0": at, "77": 5}})
     assert again(lambda: another.latest_offset(begin)) == {ONLY: at + 1, Partition(ORDERS, 77): 5}
+
+
+def test_a_driver_that_has_lost_the_group_takes_no_number(server: RedisServer, around: Surroundings) -> None:
+    after = Stream(
+        "group-1", RunningQuery("query"), "place", StreamOptions(), replace(around, over=lambda: "another driver has the group")
+    )
+    with pytest.raises(SourceError, match="another driver has the group"):
+        after.latest_offset("{}")
+    with redis.Redis.from_url(server.url) as raw:
+        assert raw.hget(queue_key(QUEUE), "query") is None, "a number would end the query of who has it now"
+
+
+def test_what_is_behind_counts_entries_and_not_the_jump_of_numbers_after_a_failover(
+    server: RedisServer, around: Surroundings
+) -> None:
+    with RedisProducer(server.url, QUEUE) as producer:
+        producer.send("key", "first")
+        query = Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around)
+        at = {ONLY: to_the_end(query)}
+        assert query.rows_behind(at) == {ONLY: 0}
+        server.stop()
+        server.start()
+        until(lambda: around.queues.positions()[ONLY].last > at[ONLY] + 1_000_000, "numbers go on far behind")
+        another = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
+        assert another.rows_behind(at) == {ONLY: 0}
+        producer.send("key", "second")
+        assert Stream("group-3", RunningQuery("query"), "place", StreamOptions(), around).rows_behind(at) == {ONLY: 1}
+
+
+def test_a_password_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    with RedisServer(password="secret") as server:
+        queues = FleetQueues({ORDERS: f"redis://127.0.0.1:{server.port}?password_file={file}"}, "default")
+        with pytest.raises(QueueAwayError, match="password"):
+            queues.address(ORDERS)
+        file.write_text("secret")
+        assert queues.address(ORDERS)["server"]["password"] == "secret"
+        queues.close()

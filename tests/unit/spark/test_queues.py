@@ -10,6 +10,8 @@ from baton.spark.queues import FleetQueues, QueueAwayError
 from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
+from tests.unit.spark.queue_without_entries import QueueWithoutEntries
+from tests.waiting import HOUR
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 
@@ -33,3 +35,16 @@ def test_an_address_of_no_kind_of_queue_is_refused_with_those_that_there_are_and
     with pytest.raises(QueueUnreachable, match=r"The address of shop/orders is that of no .*redis://, rediss://") as refused:
         FleetQueues({ORDERS: "http://:hunter2@redis"}, "shop")
     assert "hunter2" not in str(refused.value)
+
+
+def test_two_queues_without_news_are_each_waited_for_once_and_to_the_end() -> None:
+    made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    everything = [a_partition("orders", 0), a_partition("parcels", 0)]
+    made["shop/orders"].news.set()
+    assert both.wait(everything, HOUR) == {a_partition("orders", 0)}
+    assert both.wait(everything, 0.01) == set()
+    assert [(queue.waits, queue.interrupts) for queue in made.values()] == [(2, 0), (2, 1)], (
+        "the one with news was not interrupted"
+    )
+    both.close()

@@ -1,5 +1,8 @@
-from baton.spark.session import Word
+from baton.model.names import STATISTICS_ANNOTATION
+from baton.spark.session import DriverSession, Word
+from tests.in_memory_lease import InMemoryLease
 from tests.unit.spark.builders import grant
+from tests.waiting import HOUR, until
 
 
 def test_the_driver_s_word_names_its_executors_and_application() -> None:
@@ -13,3 +16,18 @@ def test_the_driver_s_word_names_its_executors_and_application() -> None:
         "baton.dev/query-failure": "",
         "baton.dev/missing-rights": "",
     }
+
+
+def test_the_lease_is_renewed_at_once_for_news_and_not_for_counts() -> None:
+    store = InMemoryLease()
+    session = DriverSession(store, "orders", "uid-of-the-driver", duration=HOUR, every=HOUR)
+    session.acquire()
+    for rows in range(3):
+        session.say(statistics=f'{{"rows":{rows}}}')
+    released = frozenset({grant("exec-1", 5, 12).released()})
+    session.say(releases=released)
+    until(lambda: store.lease is not None and store.releases() == released, "the news is told")
+    assert len(store.writes) == 2, "once to acquire it, once for the news: counts go with what is written anyway"
+    assert store.lease is not None
+    assert store.lease["metadata"]["annotations"][STATISTICS_ANNOTATION] == '{"rows":2}'
+    session.close()

@@ -2,7 +2,7 @@
 -- KEYS: those of each partition. ARGV: for each how many arguments it has, and these.
 -- Answer: a line for each partition, of words with a space between two. The first error ends the script. So does much work, for the
 -- server serves nobody meanwhile: then there are fewer lines than partitions, and the others are to be asked for again.
-local KEYS_OF_EACH, MOST_REMOVED = 10, 20000
+local KEYS_OF_EACH, MOST_REMOVED = 10, 10000
 local lines, place = {}, 1
 for nth = 1, #KEYS / KEYS_OF_EACH do
   if nth > 1 and removed_in_all > MOST_REMOVED then break end

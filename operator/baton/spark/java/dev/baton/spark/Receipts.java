@@ -1,10 +1,8 @@
 package dev.baton.spark;
 
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
@@ -14,8 +12,6 @@ import scala.Option;
 public final class Receipts extends AccumulatorV2<String, List<String>> {
   private static final long serialVersionUID = 1;
   private static final Map<String, Receipts> BY_STREAM = new ConcurrentHashMap<>();
-  private static final Queue<String> ENDED = new ArrayDeque<>();
-  private static final int MOST_ENDED = 16;
 
   private final List<String> reports = new ArrayList<>();
 
@@ -30,10 +26,9 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
         });
   }
 
-  /** The stream has ended: its last batch may still be asked for. Of many that failed nobody asks, so a few are kept. */
-  static synchronized void end(String stream) {
-    ENDED.add(stream);
-    while (ENDED.size() > MOST_ENDED) BY_STREAM.remove(ENDED.remove());
+  /** The stream has ended. What was reported of batches that are done has been asked for; of others nobody asks. */
+  static void end(String stream) {
+    BY_STREAM.remove(stream);
   }
 
   /** The reports of a stream since the last time, as a JSON list. */

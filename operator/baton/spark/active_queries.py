@@ -1,0 +1,41 @@
+"""The streaming queries that run in an application: `spark.streams` knows those of its own session only."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from baton.spark.query_failures import last_line
+
+log = logging.getLogger("baton.spark")
+
+
+class Stoppable(Protocol):
+    """A query that runs."""
+
+    def stop(self) -> None: ...
+
+
+Running = Callable[[], Mapping[str, Stoppable]]
+"""The queries that run now, by Spark's id."""
+
+
+def running_in(spark: SparkSession) -> Running:
+    """In all sessions of the application: they share one list."""
+    session: Any = spark._jsparkSession
+
+    def running() -> Mapping[str, Stoppable]:
+        return {query.id().toString(): query for query in session.sharedState().activeStreamingQueries().values()}
+
+    return running
+
+
+def stop_queries(running: Running, ids: Iterable[str]) -> None:
+    """Stop those of these that run. One that cannot be stopped keeps no other from it."""
+    found = running()
+    for one in sorted(found.keys() & set(ids)):
+        try:
+            found[one].stop()
+        except Exception as error:  # of Spark, or of the query
+            log.warning("query %s could not be stopped: %s", one, last_line(str(error)))

@@ -1,0 +1,76 @@
+"""A queue with one partition and no entries, as a driver asks it."""
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from baton.queues.logged_ranges import (
+    Ahead,
+    AheadAnswer,
+    AheadRequest,
+    FinishAnswer,
+    Finished,
+    LogAnswer,
+    Logged,
+    PartitionBounds,
+    RangeToFinish,
+    RangeToLog,
+)
+from baton.queues.protocol import QueueUnreachable
+from tests.waiting import PATIENCE
+
+
+class QueueWithoutEntries:
+    """A `LoggedRanges` (baton.queues.spark_side). Everything asked of it is answered, unless it is `away`."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.news = threading.Event()
+        """Ends a wait."""
+        self.finished: list[int] = []
+        """The ends."""
+        self.waits = self.interrupts = 0
+        self._interrupted = threading.Event()
+
+    def begin(self) -> int:
+        return 1
+
+    def partitions(self) -> int:
+        return 1
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        return {0: PartitionBounds(0, 0, 0)}
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        return [Ahead(one.start, one.start, one.start + 1, 0) for one in requests]
+
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        return [Logged(0, one.end - one.start) for one in ranges]
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        if self.away:
+            raise QueueUnreachable("it is away")
+        self.finished += [one.end for one in ranges]
+        return [Finished(0) for _ in ranges]
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        self.waits += 1
+        for _ in range(int(PATIENCE * 1000)):
+            if self.news.is_set():
+                self.news.clear()
+                return {0}
+            if self._interrupted.wait(min(timeout, 0.001)):
+                self._interrupted.clear()
+                return set()
+            if timeout < 1:
+                return set()
+        raise AssertionError("nobody ended the wait")
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+        self._interrupted.set()
+
+    def address(self) -> Mapping[str, object]:
+        return {"kind": "none"}
+
+    def close(self) -> None:
+        pass
