@@ -23,7 +23,7 @@ from baton.spark.surroundings import Surroundings
 log = logging.getLogger("baton.spark")
 
 _LONGEST = 2000
-"""Characters of an error that nobody has written for users."""
+"""Characters of an error whose text is not written for users."""
 _opened = itertools.count(1)
 """No two streams have one name, also of two fleets: what tasks report of them is kept by name in the JVM."""
 _CHECKPOINT = "checkpointlocation"

@@ -1,4 +1,4 @@
-"""Batches that Spark is done with are finished at their queues, and what the ledger wants back of them is released."""
+"""Batches that Spark is done with are finished at their queues, and what the ledger revokes of them is released."""
 
 import logging
 import threading

@@ -1,6 +1,6 @@
 """What the driver has in its hands: which grants a batch works on, and which it has let go of.
 
-A partition that the ledger wants back is released at once when no batch has it, and otherwise as soon as its part of the batch is
+A partition that the ledger revokes is released at once when no batch has it, and otherwise as soon as its part of the batch is
 finished. The next batch may take a grant before the one before has put it back, so each is counted. Taking and releasing exclude
 each other: what has been released is never taken again.
 """
@@ -34,7 +34,7 @@ class GrantsInUse:
             return chosen
 
     def put_back(self, grants: Iterable[PartitionGrant]) -> None:
-        """The batch is done with these; what the ledger wants back of them is released."""
+        """The batch is done with these; what the ledger revokes of them is released."""
         if not (back := list(grants)):
             return
         with self._lock:

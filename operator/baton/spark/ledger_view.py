@@ -7,16 +7,17 @@ API server.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from baton.consumer.api_server import ApiConnection, ListWatch, segments
+from baton.consumer.api_server import ApiConnection, segments
 from baton.model.ids import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
+from baton.spark.followed_objects import FollowedObjects
 from baton.spark.ownership import Ownership, ownership
 from baton.spark.scale import RequestedScale, parse_scale
 
@@ -108,46 +109,17 @@ class WatchedLedger(_View):
 
     def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
         super().__init__()
-        self._api = api
-        self._namespace = namespace
-        self._name = ledger_name(group)
-        self._watch: ListWatch | None = None
-        threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
+        name = ledger_name(group)
+        path, what = f"/api/v1/namespaces/{segments(namespace)}/configmaps", f"the ledger {namespace}/{name}"
+        self._followed = FollowedObjects(api, path, what, self._see_all, fieldSelector=f"metadata.name={name}")
+        self._followed.start()
 
     def close(self) -> None:
         super().close()
-        if self._watch is not None:
-            self._watch.end()
+        self._followed.close()
 
-    def _run(self) -> None:
-        problem = False
-        while not self._closed.is_set():
-            try:
-                for data in self._states():
-                    if self._closed.is_set():
-                        return
-                    self._see(data)
-                    if problem:
-                        problem = False
-                        log.info("the ledger %s/%s is in sight again", self._namespace, self._name)
-            except Exception as error:  # whatever the API server or the network does, the fleet goes on
-                if not problem:
-                    log.warning("the ledger %s/%s is out of sight, its last state stands: %s", self._namespace, self._name, error)
-                problem = True
-                self._closed.wait(1.0)
-
-    def _states(self) -> Iterator[Mapping[str, str]]:
-        """Of its data: now, and after each change until the watch ends. Empty: the ConfigMap is not there."""
-        path, only = f"/api/v1/namespaces/{segments(self._namespace)}/configmaps", f"metadata.name={self._name}"
-        listed = self._api.request("GET", path, fieldSelector=only)
-        items = listed.get("items") or []
-        yield items[0].get("data") or {} if items else {}
-        with self._api.watch(path, fieldSelector=only, resourceVersion=listed["metadata"]["resourceVersion"]) as watch:
-            self._watch = watch
-            if self._closed.is_set():
-                return
-            for event in watch:
-                yield {} if event["type"] == "DELETED" else event["object"].get("data") or {}
+    def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
+        self._see(maps[0].get("data") or {} if maps else {})
 
 
 class MountedLedger(_View):

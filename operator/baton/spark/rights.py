@@ -53,15 +53,14 @@ def require(api: ApiConnection, namespace: str, group: str, patience: float = _P
     while True:
         try:
             wanted = missing(api, namespace, wanted)
-            if not wanted:
-                return
-            if time.monotonic() >= until:
-                raise MissingRights(sentence(account(api), namespace, wanted))
-        except MissingRights:
-            raise
+            whose = account(api) if wanted and time.monotonic() >= until else ""
         except Exception as error:  # whatever the way to the API server raises
             log.info("the rights of the driver's account were not looked at: %s", error)
             return
+        if not wanted:
+            return
+        if whose:
+            raise MissingRights(sentence(whose, namespace, wanted))
         time.sleep(_AGAIN)
 
 

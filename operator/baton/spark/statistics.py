@@ -34,7 +34,7 @@ class Statistics:
     positions_lost: int = 0
     """Positions that a query had to leave out because their entries were gone (failOnDataLoss false)."""
     releases: int = 0
-    """Partitions that were handed back because the ledger wanted them."""
+    """Partitions that were handed back because the ledger revoked them."""
     executors_ended: int = 0
     """Executors that the driver killed because they held up a batch."""
     query_failures: int = 0

@@ -26,7 +26,7 @@ def stuck_executors(
     """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to somebody
     else.
 
-    None while anybody else still has a task to do, or nobody has one (the user's function is busy in the driver). A task that
+    None while anybody else still has a task to do, or there is none (the user's function is busy in the driver). A task that
     is finished starts the clock again: who makes progress is slow, not stopped.
     """
     fleet = tuple(executors)

@@ -65,6 +65,21 @@ def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
     )
 
 
+class KeysOfPartitions:
+    """Of one queue; they are made once."""
+
+    def __init__(self, queue: str) -> None:
+        """`queue` is namespace/name."""
+        self._queue = queue
+        self._made: dict[int, PartitionKeys] = {}
+
+    def of(self, partition: int) -> PartitionKeys:
+        keys = self._made.get(partition)
+        if keys is None:
+            keys = self._made[partition] = partition_keys(self._queue, partition)
+        return keys
+
+
 def queue_key(queue: str) -> str:
     """Hash of the whole queue: group, partitions, most (there ever were), born, ready, the limits, and table with its version
     (routing.py); while the number of partitions changes: former (table), target (partitions), and next (table) until it is

@@ -26,14 +26,11 @@ from baton.queues.logged_ranges import (
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import absent, client, explained
-from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.keys import ANY_PARTITION, KeysOfPartitions, partition_keys, queue_key
 from baton.queues.redis.script_batches import Run, ScriptBatches
 from baton.queues.redis.server_address import server_address
 from baton.queues.redis.url import read
-from baton.queues.redis.wakeup import Wakeup
-
-_ONLY_GRANTS = 2**64 - 1
-"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
+from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 
 
 class RedisRanges:
@@ -45,9 +42,9 @@ class RedisRanges:
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._scripts = ScriptBatches(self._client, self._keys)
         self._wakeup = Wakeup(self._url, queue_key(queue))
-        self._known_keys: dict[int, PartitionKeys] = {}
+        self._keys = KeysOfPartitions(queue)
+        self._scripts = ScriptBatches(self._client, self._keys.of)
         self._waits_from: dict[int, str] = {}
         """By partition that was read to its end: the wake-up that was the last."""
 
@@ -57,7 +54,7 @@ class RedisRanges:
         with explained(self._url, self._queue):
             with self._client.pipeline(transaction=False) as pipe:
                 for partition in everything:
-                    pipe.hget(self._keys(partition).progress, "query")
+                    pipe.hget(self._keys.of(partition).progress, "query")
                 known = max((int(number) for number in pipe.execute() if number), default=0)
             answer = scripts.BEGIN.run(self._client, [queue_key(self._queue)], [known])
         if answer[0] != b"OK":
@@ -111,7 +108,7 @@ class RedisRanges:
         places = {partition: self._waits_from.get(partition) for partition in partitions}
         if ready := {partition for partition, place in places.items() if place is None}:
             return ready
-        partition_of = {self._keys(partition).wake: partition for partition in partitions}
+        partition_of = {self._keys.of(partition).wake: partition for partition in partitions}
         woken = set(partitions)  # after a failure the server may have forgotten who waits
         try:
             with explained(self._url, self._queue):
@@ -150,10 +147,10 @@ class RedisRanges:
         partition = request.partition
         match answer[0]:
             case "STALE":
-                self._waits_from[partition] = f"{answer[1]}-{_ONLY_GRANTS}"
+                self._waits_from[partition] = f"{answer[1]}-{ONLY_GRANTS}"
                 return Stale()
             case "PAUSED":
-                self._waits_from[partition] = f"{request.epoch}-{_ONLY_GRANTS}"
+                self._waits_from[partition] = f"{request.epoch}-{ONLY_GRANTS}"
                 return Paused()
             case "QUERY":
                 return LaterQuery(int(answer[1]))
@@ -177,12 +174,6 @@ class RedisRanges:
 
     def _absent(self, what: str) -> QueueUnreachable:
         return QueueUnreachable(absent(self._url, what, self._queue))
-
-    def _keys(self, partition: int) -> PartitionKeys:
-        keys = self._known_keys.get(partition)
-        if keys is None:
-            keys = self._known_keys[partition] = partition_keys(self._queue, partition)
-        return keys
 
 
 def _logged(answer: Sequence[str]) -> LogAnswer:

@@ -16,17 +16,15 @@ from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import absent, client, explained
 from baton.queues.redis.entry_replies import entries_of_reply
-from baton.queues.redis.keys import PartitionKeys, entry_number, partition_keys, queue_key
+from baton.queues.redis.keys import KeysOfPartitions, entry_number, queue_key
 from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
-from baton.queues.redis.wakeup import Wakeup
+from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 
 _ACKS = 5000
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
-_ONLY_GRANTS = 2**64 - 1
-"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
 
 
 class RedisReader:
@@ -44,7 +42,7 @@ class RedisReader:
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
         self._scripts = ScriptRunner(self._client)
-        self._known_keys: dict[int, PartitionKeys] = {}
+        self._keys = KeysOfPartitions(queue)
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions = Positions()
         self._token = token_hex(6)
@@ -110,7 +108,7 @@ class RedisReader:
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
         with explained(self._url, self._queue):
-            return unfinished(self._client, map(self._keys, partitions))
+            return unfinished(self._client, map(self._keys.of, partitions))
 
     def let_go(self, partition: int, epoch: Epoch) -> None:
         """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more, and comes
@@ -134,9 +132,9 @@ class RedisReader:
         ready = {partition for partition, position in positions.items() if position is None or position.more}
         if ready:
             return ready
-        partition_of = {self._keys(partition).wake: partition for partition in partitions}
+        partition_of = {self._keys.of(partition).wake: partition for partition in partitions}
         streams = {
-            key: f"{position.epoch}-{_ONLY_GRANTS if position.tail is None else position.tail}"
+            key: f"{position.epoch}-{ONLY_GRANTS if position.tail is None else position.tail}"
             for key, partition in partition_of.items()
             if (position := positions[partition])
         }
@@ -183,7 +181,7 @@ class RedisReader:
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         with explained(self._url, self._queue):
-            answer: list[Any] = self._scripts.run(script, self._keys(partition), arguments)
+            answer: list[Any] = self._scripts.run(script, self._keys.of(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:
             case b"STALE":
@@ -207,9 +205,3 @@ class RedisReader:
     def _known_as(self, position: Position) -> str:
         """The process, where the queue knows which one reads."""
         return self._process if position.began else ""
-
-    def _keys(self, partition: int) -> PartitionKeys:
-        keys = self._known_keys.get(partition)
-        if keys is None:
-            keys = self._known_keys[partition] = partition_keys(self._queue, partition)
-        return keys

@@ -18,6 +18,8 @@ from baton.queues.redis.kept_connection import gone
 from baton.queues.redis.url import RedisUrl
 from baton.queues.redis.wire import packed
 
+ONLY_GRANTS = 2**64 - 1
+"""As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
 _LONGEST_BLOCK = 4.0
 """Seconds. A server that died without a word is noticed a little later."""
 _TAKES_WRITES = ("EVAL", "#!lua flags=allow-oom\nreturn 0", 0)

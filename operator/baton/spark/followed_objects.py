@@ -1,0 +1,71 @@
+"""Objects at the API server as they are now: listed, and watched from there."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from baton.consumer.api_server import ApiConnection, ListWatch
+
+log = logging.getLogger("baton.spark")
+
+_AGAIN = 1.0
+"""Seconds until a list is asked for again that could not be had."""
+
+
+class FollowedObjects:
+    """From a thread of its own. While the API server is out of reach, what was seen last stands."""
+
+    def __init__(
+        self, api: ApiConnection, path: str, what: str, seen: Callable[[Sequence[dict[str, Any]]], None], **only: Any
+    ) -> None:
+        """`path`: of the objects; `only`: selectors, as fieldSelector. `what`: their name, for the log. `seen` is called with all
+        of them, at first and after each change."""
+        self._api, self._path, self._what, self._seen, self._only = api, path, what, seen, only
+        self._closed = threading.Event()
+        self._watch: ListWatch | None = None
+        self._thread = threading.Thread(target=self._run, name=f"baton-follow {what}", daemon=True)
+
+    def start(self) -> None:
+        """Follow from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Follow no longer."""
+        self._closed.set()
+        if self._watch is not None:
+            self._watch.end()
+
+    def _run(self) -> None:
+        problem = False
+        while not self._closed.is_set():
+            try:
+                self._follow(again=problem)
+                problem = False
+            except Exception as error:  # whatever the API server or the network does, the fleet goes on
+                if self._closed.is_set():
+                    return
+                if not problem:
+                    log.warning("%s: out of sight, the last state stands: %s", self._what, error)
+                problem = True
+                self._closed.wait(_AGAIN)
+
+    def _follow(self, *, again: bool) -> None:
+        """List, and watch until the API server ends it."""
+        listed = self._api.request("GET", self._path, **self._only)
+        objects = {one["metadata"]["name"]: one for one in listed.get("items") or ()}
+        self._seen(list(objects.values()))
+        if again:
+            log.info("%s: in sight again", self._what)
+        with self._api.watch(self._path, resourceVersion=listed["metadata"]["resourceVersion"], **self._only) as watch:
+            self._watch = watch
+            if self._closed.is_set():
+                return
+            for event in watch:
+                if self._closed.is_set():
+                    return
+                name = event["object"]["metadata"]["name"]
+                objects.pop(name, None)
+                if event["type"] != "DELETED":
+                    objects[name] = event["object"]
+                self._seen(list(objects.values()))
