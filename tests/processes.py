@@ -29,3 +29,19 @@ else:
 
             options["preexec_fn"] = end_with_starter
             _STARTER.submit(super().__init__, *arguments, **options).result()
+
+
+class Freezable:
+    """A server in a process of its own."""
+
+    _process: "subprocess.Popen[bytes] | None"
+
+    def freeze(self) -> None:
+        """SIGSTOP: it takes connections, and does not answer."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)

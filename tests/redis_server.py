@@ -15,14 +15,14 @@ from urllib.parse import quote
 import redis
 
 from cluster.ports import free_ports
-from tests.processes import ChildProcess
+from tests.processes import ChildProcess, Freezable
 from tests.waiting import PATIENCE
 
 _PREFIX = "baton-redis-"
 """Of folders; the id of the process that made one follows."""
 
 
-class RedisServer:
+class RedisServer(Freezable):
     """A context manager; the server also dies with the process that started it.
 
     `with RedisServer() as server: redis.Redis.from_url(server.url)`. It keeps its port and its data over `kill` and `start`.
@@ -113,15 +113,6 @@ class RedisServer:
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
-
-    def freeze(self) -> None:
-        """SIGSTOP: it takes connections, and does not answer."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self.start()

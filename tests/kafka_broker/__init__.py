@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from cluster.ports import free_ports
 from tests.kafka_broker import jars
-from tests.processes import ChildProcess
+from tests.processes import ChildProcess, Freezable
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE
 
@@ -53,7 +53,7 @@ ORDERED: Mapping[str, Any] = {"enable.idempotence": True}
 """For a producer whose messages keep their order when one is sent once more: the leader of a new topic is not there at once."""
 
 
-class KafkaBroker:
+class KafkaBroker(Freezable):
     """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
     `start`."""
 
@@ -123,15 +123,6 @@ class KafkaBroker:
     def stop(self) -> None:
         self._end(signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
-
-    def freeze(self) -> None:
-        """SIGSTOP: it takes connections, and does not answer."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def _answers(self) -> bool:
         try:

@@ -3,24 +3,19 @@
 The jars and the compiled program are kept in the cache, in a folder named by what they are made of.
 """
 
-import fcntl
-import hashlib
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from baton.assignors import Request
 from baton.model import Partition, QueueName
 from cluster import packages
+from tests.made_once import fetch_jars, made_once, run
 
 HERE = Path(__file__).parent
 SOURCES = ("pom.xml", "Peers.java")
-NEEDED = {"mvn": "maven", "javac": "openjdk-17-jdk-headless"}
+NEEDED = {"javac": "openjdk-17-jdk-headless"}
 Hands = dict[str, list[Partition]]
 
 
@@ -100,32 +95,10 @@ def _partition(text: str) -> Partition:
 
 def _built() -> Path:
     """The folder with the compiled program and its jars, made if it is not there."""
-    cache = Path(os.environ.get("BATON_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton")
-    key = hashlib.sha256(b"\0".join((HERE / source).read_bytes() for source in SOURCES)).hexdigest()[:16]
-    place = cache / f"peers-{key}"
-    if not place.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache / "peers.lock"):
-            if not place.is_dir():
-                _build(place)
-    return place
+    return made_once("peers", [HERE / source for source in SOURCES], _build)
 
 
-def _build(place: Path) -> None:
+def _build(work: Path) -> None:
     packages.install(NEEDED)
-    print("peers: fetching Kafka's and RocketMQ's classes (once)", file=sys.stderr, flush=True)
-    work = place.with_suffix(".work")
-    shutil.rmtree(work, ignore_errors=True)
-    fetch = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={work / 'lib'}"]
-    for command in (fetch, ["javac", "-d", str(work), "-cp", f"{work / 'lib'}/*", str(HERE / "Peers.java")]):
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}")
-    work.rename(place)
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    fetch_jars(HERE / "pom.xml", work / "lib")
+    run(["javac", "-d", str(work), "-cp", f"{work / 'lib'}/*", str(HERE / "Peers.java")])

@@ -82,7 +82,7 @@ class QueueAdapter(Protocol):
     """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
 
     fenced: bool
-    """The queue itself refuses stale owners."""
+    """As its kind says."""
 
     async def check(self) -> QueueCheck:
         """All that is to be known of the queue, in as few round trips as it takes. A restart of the server that is seen here was

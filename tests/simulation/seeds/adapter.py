@@ -65,7 +65,7 @@ class SeedQueue:
                 raise QueueUnreachable(f"the server of {queue.name} is {queue.state}; start it, or make room")
             return do()
 
-        return await self._operator.wire.carry(0.002, carried_out, lambda: self._queue.state == HANGS)
+        return await self._operator.connection.carry(0.002, carried_out, lambda: self._queue.state == HANGS)
 
 
 def _owner(uid: str | None, epoch: int) -> Owner:

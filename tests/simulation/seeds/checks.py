@@ -75,7 +75,7 @@ class Checks:
     def _written(self, made: Step) -> None:
         state = made.state
         self._turn(state)
-        now = self._tenant.world.now
+        now = self._tenant.environment.now
         for partition, record in state.records.items():
             move = state.moves.get(partition)
             if record.owner is not None:
@@ -86,9 +86,9 @@ class Checks:
                 self._epoch(effect.partition, effect.epoch, effect.uid)
         self.moves.written(made)
         self.state = state
-        if self._tenant.world.trace is not None:
+        if self._tenant.environment.trace is not None:
             for event in made.events:
-                self._tenant.world.say(f"{self._tenant}: {event}")
+                self._tenant.environment.say(f"{self._tenant}: {event}")
 
     def _turn(self, state: GroupState) -> None:
         before, now = self._partitions, partition_states(state)
@@ -113,16 +113,16 @@ class Checks:
             tenant = self._tenant
             eager = tenant.spec["protocol"] != "Cooperative"
             unchanged = self._changed_at < since - tenant.rebalance["resyncSeconds"] - 5
-            if owner == giver and not eager and unchanged and not tenant.world.stormy:
+            if owner == giver and not eager and unchanged and not tenant.environment.stormy:
                 raise InvariantError(f"{partition} of {giver} was paused at {since} for nothing")
 
     def changed(self) -> None:
         """A fact of the group is another."""
-        self._changed_at = self._tenant.world.now
+        self._changed_at = self._tenant.environment.now
 
     def _ledger_lost(self) -> None:
         """What was not yet granted is forgotten; what was, the queues know."""
-        self._tenant.world.say(f"{self._tenant}: the ledger is lost")
+        self._tenant.environment.say(f"{self._tenant}: the ledger is lost")
         self._issued = {}
         self._believed = {}
         self._partitions, self.state = {}, None

@@ -55,8 +55,8 @@ class Consumer:
         return not self.dead and not self.stopped
 
     def start(self) -> None:
-        world = self.tenant.world
-        world.later(world.rng.random() * self.pace, self._tick)
+        environment = self.tenant.environment
+        environment.later(environment.rng.random() * self.pace, self._tick)
         if self.lease is not None:
             self.session = Session(self, self.lease)
             self.session.start()
@@ -100,7 +100,7 @@ class Consumer:
         if self.session.lapsed():
             self._lapse_seen = True
             return False
-        now = self.tenant.world.now
+        now = self.tenant.environment.now
         if self._lapse_seen:
             self._lapse_seen, self._sees_all_at = False, now + MOUNT_LAG
         return now >= self._sees_all_at
@@ -141,7 +141,7 @@ class Consumer:
             return
         if not self.stopped:
             self._look_for_work()
-        self.tenant.world.later(self.pace, self._tick)
+        self.tenant.environment.later(self.pace, self._tick)
 
     def _look_for_work(self) -> None:
         for key, epoch in list(self.owned.items()):
@@ -157,7 +157,7 @@ class Consumer:
             elif isinstance(answer, tuple) and answer[1] > answer[0]:
                 self.busy[key] = (epoch, *answer)
                 self.read_to[key] = answer[1]
-                self.tenant.world.later(self.work, self._finish, key)
+                self.tenant.environment.later(self.work, self._finish, key)
 
     def _finish(self, key: Key) -> None:
         if self.stopped or self.dead or key not in self.busy or (self.silent and key in self.revoking):
@@ -170,7 +170,7 @@ class Consumer:
             taken = self.tenant.acknowledge(self, key, epoch, start, end)
         if taken is None:  # no answer: again, until there is one
             self.busy[key] = (epoch, start, end)
-            self.tenant.world.later(1.0, self._finish, key)
+            self.tenant.environment.later(1.0, self._finish, key)
             return
         if not taken:
             self._drop(key)

@@ -13,11 +13,11 @@ from baton.kube.objects import groups_path, queues_path
 from tests.simulation.api_server import MemoryApi
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds.invariant import InvariantError
-from tests.simulation.seeds.peace import REACTION
+from tests.simulation.seeds.quiescence import REACTION
 
 if TYPE_CHECKING:
+    from tests.simulation.seeds.environment import Environment
     from tests.simulation.seeds.tenant import Tenant
-    from tests.simulation.seeds.world import World
 
 GROUP, NAMESPACE, ALONE = "its group", "its namespace", "its namespace, while no operator runs"
 ENDINGS = (GROUP, NAMESPACE, ALONE)
@@ -36,16 +36,16 @@ FORGOTTEN_AFTER = 650.0
 
 def end(tenant: Tenant, what: str) -> None:
     """Delete it, and see that it goes, and that its queues are free. Raises InvariantError."""
-    world = tenant.world
-    world.say(f"{tenant.namespace} is deleted: {what}")
+    environment = tenant.environment
+    environment.say(f"{tenant.namespace} is deleted: {what}")
     path = groups_path(tenant.namespace, tenant.group)
     if what == ALONE:
-        for operator in world.living:
+        for operator in environment.living:
             operator.kill()
-        world.later(5.0, world.new_operator)
+        environment.later(5.0, environment.new_operator)
     if what != GROUP:
         path = f"/api/v1/namespaces/{tenant.namespace}"
-    world.ask("delete", path)
+    environment.ask("delete", path)
     gone(tenant, path, LEADS_WITHIN if what == ALONE else 0.0)
     held = [name for name in tenant.named if tenant.servers[name].group is not None]
     if held and what == GROUP:  # with its namespace goes what says where its queues are
@@ -53,27 +53,27 @@ def end(tenant: Tenant, what: str) -> None:
     for pod in list(tenant.pods.values()):
         tenant.remove(pod)
     for name in tenant.queue_specs:
-        world.ask("delete", queues_path(tenant.namespace, name))
+        environment.ask("delete", queues_path(tenant.namespace, name))
 
 
 def gone(tenant: Tenant, path: str, more: float = 0.0) -> None:
     """It goes, within its bound and some seconds more. Raises InvariantError."""
-    world = tenant.world
+    environment = tenant.environment
     longest = tenant.max_handoff() + 2 * REACTION + SWEPT_WITHIN + more
-    until = world.now + longest
-    while not isinstance(world.ask("get", path), Refused):
-        if world.now >= until:
+    until = environment.now + longest
+    while not isinstance(environment.ask("get", path), Refused):
+        if environment.now >= until:
             raise InvariantError(f"{path} is still there, {longest:.0f} s after it was deleted")
-        world.run(1.0)
+        environment.run(1.0)
 
 
-def forget(world: World) -> None:
+def forget(environment: Environment) -> None:
     """After a while no operator remembers anything of what is gone. Raises InvariantError."""
-    for tenant in world.tenants.values():
-        world.ask("delete", core_path(None, "namespaces", tenant.namespace))
-    world.run(FORGOTTEN_AFTER)
-    names = frozenset(world.tenants) - frozenset(world.watched)
-    for operator in world.living:
+    for tenant in environment.tenants.values():
+        environment.ask("delete", core_path(None, "namespaces", tenant.namespace))
+    environment.run(FORGOTTEN_AFTER)
+    names = frozenset(environment.tenants) - frozenset(environment.watched)
+    for operator in environment.living:
         assert operator.replica is not None
         if paths := sorted(set(remembered(operator.replica, names))):
             raise InvariantError(f"{operator} remembers what is gone: {'; '.join(paths[:10])}")

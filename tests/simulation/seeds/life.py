@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from tests.simulation.api_server.faults import Fault, Hang, LoseAnswer
 from tests.simulation.seeds.ending import ENDINGS
+from tests.simulation.seeds.environment import Environment
 from tests.simulation.seeds.manifests import IDENTITY_LABEL
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS
 from tests.simulation.seeds.tenant import Tenant
 from tests.simulation.seeds.troubles import PASSING, READS, REFUSALS, WRITES, Troubles, Window
-from tests.simulation.seeds.world import World
 
 
 class Event(NamedTuple):
@@ -25,9 +25,9 @@ class Event(NamedTuple):
 
 
 class Life(NamedTuple):
-    """A seed's world before anything has happened in it, and what will."""
+    """A seed's environment before anything has happened in it, and what will."""
 
-    world: World
+    environment: Environment
     tenants: list[Tenant]
     operators: int
     """How many there are at the start."""
@@ -65,10 +65,10 @@ def make(seed: int) -> Life:
     neighbour = rng.random() < NEIGHBOUR
     names = ("shop", "bank") if neighbour else ("shop",)
     watched = names if rng.random() < 0.4 else ()
-    world = World(seed, troubles, stormy=storm > CALM, watched=watched)
+    environment = Environment(seed, troubles, stormy=storm > CALM, watched=watched)
     if storm > CALM:
-        world.skews = rng.choice(((0.0,), (0.0,), (0.0, 3600.0, -3600.0)))
-    tenants = [_tenant(rng, world, name) for name in names]
+        environment.skews = rng.choice(((0.0,), (0.0,), (0.0, 3600.0, -3600.0)))
+    tenants = [_tenant(rng, environment, name) for name in names]
     events = [event for tenant in tenants for event in _events(rng, tenant, storm)]
     if neighbour:
         events += [Event(round(rng.random() * LENGTH, 2), "bank", *_bad(rng, tenants[1])) for _ in range(rng.randint(3, 12))]
@@ -78,12 +78,12 @@ def make(seed: int) -> Life:
     ending = rng.choice((None, None, *ENDINGS))
     remembers = ending is not None and rng.random() < 0.05
     lasting = _lasting(rng) if storm > CALM and rng.random() < 0.06 else None
-    return Life(world, tenants, operators, sorted(events, key=lambda event: event.at), lasting, ending, remembers)
+    return Life(environment, tenants, operators, sorted(events, key=lambda event: event.at), lasting, ending, remembers)
 
 
-def _tenant(rng: random.Random, world: World, name: str) -> Tenant:
+def _tenant(rng: random.Random, environment: Environment, name: str) -> Tenant:
     spec = _spec(rng)
-    return Tenant(world, name, "orders", spec, {one["name"]: _queue(rng) for one in spec["queues"]}, strict=name == "shop")
+    return Tenant(environment, name, "orders", spec, {one["name"]: _queue(rng) for one in spec["queues"]}, strict=name == "shop")
 
 
 def _events(rng: random.Random, tenant: Tenant, storm: float) -> list[Event]:

@@ -11,14 +11,14 @@ import structlog
 from tests.simulation.seeds.loop import PROCESS
 
 if TYPE_CHECKING:
-    from tests.simulation.seeds.world import World
+    from tests.simulation.seeds.environment import Environment
 
-_worlds: list[World] = []
+_environments: list[Environment] = []
 
 
-def listen(world: World, level: int = logging.ERROR) -> None:
-    """From now on what is logged is this world's."""
-    _worlds[:] = [world]
+def listen(environment: Environment, level: int = logging.ERROR) -> None:
+    """From now on what is logged is this environment's."""
+    _environments[:] = [environment]
     structlog.configure(
         processors=[_hear],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -28,13 +28,13 @@ def listen(world: World, level: int = logging.ERROR) -> None:
 
 
 def _hear(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
-    world, process = _worlds[0], PROCESS.get()
+    environment, process = _environments[0], PROCESS.get()
     error = event.pop("exc_info", None)
     what = event.pop("event")
     text = f"{process}: {what} {_facts(event)}"
     if error or "task" in what:
-        world.violated(f"{text} {error!r}", error if isinstance(error, BaseException) else None)
-    world.say(text)
+        environment.violated(f"{text} {error!r}", error if isinstance(error, BaseException) else None)
+    environment.say(text)
     raise structlog.DropEvent
 
 

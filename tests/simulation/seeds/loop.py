@@ -1,7 +1,7 @@
 """One event loop for all processes of a seed, each of which can be stopped, woken up and killed at any of its awaits.
 
 A callback belongs to the process in whose context it was asked for. While a process is held, none of its callbacks run: neither
-those that are ready nor its timers. What it has sent is on its way in the world's context, and arrives.
+those that are ready nor its timers. What it has sent is on its way in the environment's context, and arrives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from baton.simulation.virtual_time import NothingToWaitForError, VirtualTimeLoop
 T = TypeVar("T")
 
 PROCESS: ContextVar[object | None] = ContextVar("PROCESS", default=None)
-"""The process that asks; None: the world itself."""
+"""The process that asks; None: the environment itself."""
 
 Computed = Callable[[Any, tuple[Any, ...], Any], float]
 """Hears of the process, the arguments and the result of what was given to a thread; says how many seconds it takes."""
@@ -34,7 +34,7 @@ class SeedLoop(VirtualTimeLoop):
     def __init__(self, spins: Callable[[], None]) -> None:
         """`spins` is called where time does not pass any more."""
         super().__init__()
-        self._world = copy_context()
+        self._environment = copy_context()
         self.computed: Computed = lambda process, arguments, result: 0.0
         self._spins = spins
         self._rounds = 0
@@ -44,14 +44,14 @@ class SeedLoop(VirtualTimeLoop):
 
     def context_of(self, process: object) -> Context:
         """What runs in it belongs to this process."""
-        context = self._world.copy()
+        context = self._environment.copy()
         context.run(PROCESS.set, process)
         return context
 
     def later(self, seconds: float, do: Callable[..., object], *arguments: Any) -> None:
         """In nobody's context."""
         when = self._now + seconds
-        heappush(self._timers, (when, next(self._numbers), _Call(when, do, arguments, self, self._world)))
+        heappush(self._timers, (when, next(self._numbers), _Call(when, do, arguments, self, self._environment)))
 
     def hold(self, process: object) -> None:
         """SIGSTOP."""
@@ -61,7 +61,7 @@ class SeedLoop(VirtualTimeLoop):
         for n, handle in enumerate(self._ready):  # type: ignore[attr-defined]
             if handle._context.get(PROCESS) is process:
                 ready.append(handle)
-                self._ready[n] = asyncio.Handle(_nothing, (), self, self._world)  # type: ignore[attr-defined] # so many run in this round
+                self._ready[n] = asyncio.Handle(_nothing, (), self, self._environment)  # type: ignore[attr-defined] # so many run in this round
         timers = [timer for timer in self._timers if timer[2]._context.get(PROCESS) is process]  # type: ignore[attr-defined]
         self._timers[:] = [timer for timer in self._timers if timer[2]._context.get(PROCESS) is not process]  # type: ignore[attr-defined]
         heapify(self._timers)

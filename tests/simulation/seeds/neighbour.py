@@ -65,7 +65,7 @@ class Neighbour:
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        self._world = tenant.world
+        self._environment = tenant.environment
         self._made: list[str] = []
         """Paths of what it made beside the tenant's own."""
         self._repents = False
@@ -78,8 +78,8 @@ class Neighbour:
     def go_on(self) -> None:
         """Every now and then one thing more, until it repents."""
         if not self._repents and not self.tenant.deleted:
-            self.act(self._world.rng.getrandbits(32))
-            self._world.later(1.0 + 4 * self._world.rng.random(), self.go_on)
+            self.act(self._environment.rng.getrandbits(32))
+            self._environment.later(1.0 + 4 * self._environment.rng.random(), self.go_on)
 
     def repent(self) -> None:
         """Put everything right, as its administrator would."""
@@ -220,11 +220,11 @@ class Neighbour:
         return True
 
     def _ask(self, verb: str, path: str, body: Any = None) -> Any:
-        answer = self._world.ask(verb, path, body)
-        if self._world.trace is not None:
+        answer = self._environment.ask(verb, path, body)
+        if self._environment.trace is not None:
             short = str(body)
             short = short if len(short) < 300 else f"{short[:300]}… ({len(short)})"
-            self._world.say(f"the neighbour: {verb} {path} {short}: {'refused' if isinstance(answer, Refused) else 'done'}")
+            self._environment.say(f"the neighbour: {verb} {path} {short}: {'refused' if isinstance(answer, Refused) else 'done'}")
         return answer
 
 

@@ -18,11 +18,11 @@ from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.adapter import SeedQueue
-from tests.simulation.seeds.wire import Wire
+from tests.simulation.seeds.connection import Connection
 
 if TYPE_CHECKING:
     from tests.simulation.api_server.faults import Fault
-    from tests.simulation.seeds.world import World
+    from tests.simulation.seeds.environment import Environment
 
 LEASE = ("baton-system", "baton-operator")
 TERMS = Terms(duration=8.0, renew_deadline=5.0, retry=2.0)
@@ -31,16 +31,16 @@ EPOCH = 1_800_000_000.0
 
 
 class Operator:
-    """See above. `skew`: seconds by which its wall clock is ahead of the world's."""
+    """See above. `skew`: seconds by which its wall clock is ahead of the environment's."""
 
-    def __init__(self, world: World, identity: str, skew: float = 0.0) -> None:
-        self.world = world
+    def __init__(self, environment: Environment, identity: str, skew: float = 0.0) -> None:
+        self.environment = environment
         self.identity = identity
         self.dead = False
         self.stopped = False
-        self.wire = Wire(self)
+        self.connection = Connection(self)
         self._skew = skew
-        self._context = world.loop.context_of(self)
+        self._context = environment.loop.context_of(self)
         self._apis: list[MemoryApi] = []
         self.replica: Replica | None = None
 
@@ -48,13 +48,13 @@ class Operator:
         return self.identity
 
     def start(self) -> None:
-        if not self.world.ending:
+        if not self.environment.ending:
             self._context.run(self._make)
 
     def _make(self) -> None:
-        world = self.world
-        api, of_elector, of_watches = self._api(), self._api(), self._api(lambda: world.troubles.late)
-        clock = ApiServerClock(lambda: EPOCH + world.loop.time() + self._skew, world.loop.time)
+        environment = self.environment
+        api, of_elector, of_watches = self._api(), self._api(), self._api(lambda: environment.troubles.late)
+        clock = ApiServerClock(lambda: EPOCH + environment.loop.time() + self._skew, environment.loop.time)
         self.replica = Replica(
             api,
             of_elector,
@@ -64,26 +64,26 @@ class Operator:
             lease_namespace=LEASE[0],
             lease_name=LEASE[1],
             terms=TERMS,
-            namespaces=world.watched,
+            namespaces=environment.watched,
         )
-        feed = WatchEvents(world.loop, self.replica.cache.event)
-        self._task("watch", WatchFeed(of_watches, feed.put, world.watched, world.repeats).run())
+        feed = WatchEvents(environment.loop, self.replica.cache.event)
+        self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats).run())
         self._task("replica", self.replica.run())
 
     def _api(self, late: Callable[[], float] = lambda: 0.0) -> MemoryApi:
-        made = MemoryApi(self, self._trouble, lambda: self.world.latency(0.005) + late())  # type: ignore[arg-type]
+        made = MemoryApi(self, self._trouble, lambda: self.environment.latency(0.005) + late())  # type: ignore[arg-type]
         self._apis.append(made)
         return made
 
     def _task(self, name: str, work: Any) -> None:
-        task = self.world.loop.create_task(work, name=f"{self} {name}")
+        task = self.environment.loop.create_task(work, name=f"{self} {name}")
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if self.world.ending or self.dead:
+        if self.environment.ending or self.dead:
             return
         why = "was cancelled" if task.cancelled() else f"ended: {task.exception()!r}"
-        self.world.violated(f"the task {task.get_name()} {why}", None if task.cancelled() else task.exception())
+        self.environment.violated(f"the task {task.get_name()} {why}", None if task.cancelled() else task.exception())
 
     @property
     def leading(self) -> bool:
@@ -102,29 +102,29 @@ class Operator:
         if self.dead:
             return
         self.dead = True
-        self.world.say(f"{self} is killed")
-        self.world.loop.hold(self)
+        self.environment.say(f"{self} is killed")
+        self.environment.loop.hold(self)
         self.drop_watches()
 
     def stop(self) -> None:
         """SIGSTOP."""
         if not self.dead:
             self.stopped = True
-            self.world.loop.hold(self)
+            self.environment.loop.hold(self)
 
     def wake(self) -> None:
         """SIGCONT."""
         if not self.dead and self.stopped:
             self.stopped = False
-            self.world.loop.let_go(self)
+            self.environment.loop.let_go(self)
 
     def drop_watches(self) -> None:
         for api in self._apis:
             api.drop_watches()
 
     def boundary(self) -> bool:
-        """Between two things that it does to the world. True: it has just died."""
-        if not self.dead and self.world.crashes(self):
+        """Between two things that it does to the environment. True: it has just died."""
+        if not self.dead and self.environment.crashes(self):
             self.kill()
             return True
         return False
@@ -134,23 +134,23 @@ class Operator:
     def request(self, *arguments: Any) -> Any:
         """As `ApiServer.request`, which it is for this operator."""
         try:
-            return self.world.server.request(*arguments)
+            return self.environment.server.request(*arguments)
         finally:
             self.boundary()
 
     @property
     def date(self) -> str:
-        return self.world.server.date
+        return self.environment.server.date
 
     def watch(self, *arguments: Any) -> Any:
-        return self.world.server.watch(*arguments)
+        return self.environment.server.watch(*arguments)
 
     def _trouble(self, verb: str, path: str) -> Fault | None:
-        return self.world.troubles.of_request(self, verb, path)
+        return self.environment.troubles.of_request(self, verb, path)
 
     async def _open(self, queue: QueueView, claimant: Claimant) -> QueueAdapter:
         spec = queue.spec
         assert spec is not None
         if not spec.source.kind.fenced:
             return ExternalQueue()
-        return SeedQueue(self.world.queue(queue.namespace, queue.name), self, claimant)
+        return SeedQueue(self.environment.queue(queue.namespace, queue.name), self, claimant)

@@ -1,4 +1,4 @@
-"""One seed from beginning to end: trouble, then peace, and then, within a bound, everybody is served and evenly."""
+"""One seed from beginning to end: trouble, then none, and then, within a bound, everybody is served and evenly."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from tests.simulation.seeds.checks import Turn
 from tests.simulation.seeds.ending import end, forget, gone
+from tests.simulation.seeds.environment import Environment
 from tests.simulation.seeds.events import happen
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.life import Event, make
 from tests.simulation.seeds.logs import listen
-from tests.simulation.seeds.peace import bound, totals, unrest, unserved
 from tests.simulation.seeds.queues import UP
+from tests.simulation.seeds.quiescence import bound, totals, unrest, unserved
 from tests.simulation.seeds.tenant import Tenant
 from tests.simulation.seeds.troubles import Window
-from tests.simulation.seeds.world import World
 
 LASTS = 90.0
 """Seconds of trouble that lasts."""
@@ -35,81 +35,81 @@ class Played:
 def play(seed: int, events: Iterable[Event] | None = None, trace: list[tuple[float, str]] | None = None) -> Played:
     """Without `events`: the seed's own."""
     life = make(seed)
-    world, tenants = life.world, life.tenants
-    world.trace = trace
-    listen(world, logging.ERROR if trace is None else logging.DEBUG)
+    environment, tenants = life.environment, life.tenants
+    environment.trace = trace
+    listen(environment, logging.ERROR if trace is None else logging.DEBUG)
     problem = None
     try:
-        world.begin(tenants)
+        environment.begin(tenants)
         for _ in range(life.operators):
-            world.new_operator()
+            environment.new_operator()
         for event in life.events if events is None else events:
-            world.run(event.at - world.now)
-            happen(world, event)
+            environment.run(event.at - environment.now)
+            happen(environment, event)
         if life.lasting is not None:
-            _endure(world, tenants[0], life.lasting)
-        _to_peace(world, tenants)
-        lose_no_task(world)
+            _endure(environment, tenants[0], life.lasting)
+        _to_quiescence(environment, tenants)
+        lose_no_task(environment)
         for tenant in tenants:
             if life.ending is not None and not tenant.deleted:
                 end(tenant, life.ending)
         if life.remembers:
-            forget(world)
+            forget(environment)
     except InvariantError as violation:
-        problem = f"at {world.now:.3f}: {violation}"
+        problem = f"at {environment.now:.3f}: {violation}"
     except Exception as error:
-        problem = f"at {world.now:.3f}: {type(error).__name__}: {error}"
+        problem = f"at {environment.now:.3f}: {type(error).__name__}: {error}"
         if trace is not None:
             raise
     finally:
-        world.end()
+        environment.end()
     return Played(seed, problem, {turn for tenant in tenants for turn in tenant.checks.turns})
 
 
-def _endure(world: World, tenant: Tenant, window: Window) -> None:
+def _endure(environment: Environment, tenant: Tenant, window: Window) -> None:
     """Somebody goes, and for long that cannot be seen, or not be written."""
-    world.run(1.0)
-    world.say(f"for {LASTS} s: {window}")
-    world.troubles.begin(window)
-    for operator in world.living:
+    environment.run(1.0)
+    environment.say(f"for {LASTS} s: {window}")
+    environment.troubles.begin(window)
+    for operator in environment.living:
         operator.drop_watches()
-    world.server.compact()
+    environment.server.compact()
     for pod in list(tenant.pods.values())[:1]:
         tenant.remove(pod)
-    world.run(LASTS)
-    world.troubles.end(window)
+    environment.run(LASTS)
+    environment.troubles.end(window)
 
 
-def _to_peace(world: World, tenants: list[Tenant]) -> None:
+def _to_quiescence(environment: Environment, tenants: list[Tenant]) -> None:
     """No more faults; what was stopped, unreachable or on its way out comes to its end. A neighbour's troubles go on."""
-    world.run(AFTERMATH)
-    world.troubles.calm = True
-    world.say("from here on nothing goes wrong any more, but for a neighbour")
-    if not world.living:
-        world.new_operator()
+    environment.run(AFTERMATH)
+    environment.troubles.calm = True
+    environment.say("from here on nothing goes wrong any more, but for a neighbour")
+    if not environment.living:
+        environment.new_operator()
     good, *bad = tenants
     for tenant in bad:
         tenant.neighbour.go_on()
     _rest(good)
     for tenant in bad:
-        world.say("the neighbour repents")
-        hung = bool(world.troubles.windows)
-        world.troubles.windows.clear()
+        environment.say("the neighbour repents")
+        hung = bool(environment.troubles.windows)
+        environment.troubles.windows.clear()
         if tenant.deleted:
             gone(tenant, f"/api/v1/namespaces/{tenant.namespace}")
             continue
         tenant.lift_the_limit()
         tenant.neighbour.repent()
         if hung:
-            world.run(AFTERMATH)  # requests that hang end, and are made again
+            environment.run(AFTERMATH)  # requests that hang end, and are made again
             tenant.take_over()  # a server may have been away for too long for a group that was deleted
         _rest(tenant)
 
 
-def lose_no_task(world: World) -> None:
+def lose_no_task(environment: Environment) -> None:
     """One that waits and that nothing holds is collected as garbage: asyncio tells of that. Raises InvariantError."""
     gc.collect()
-    world.run(0)
+    environment.run(0)
 
 
 def _rest(tenant: Tenant) -> None:
@@ -117,7 +117,7 @@ def _rest(tenant: Tenant) -> None:
     _calm(tenant)
     _settle(tenant)
     for queue in tenant.servers.values():
-        queue.produce_until = tenant.world.now
+        queue.produce_until = tenant.environment.now
     for pod in tenant.pods.values():
         pod.work = min(pod.work, 0.3)
     _drain(tenant)
@@ -141,13 +141,13 @@ def _calm(tenant: Tenant) -> None:
 
 def _settle(tenant: Tenant) -> None:
     """Within its bound everybody is served and evenly."""
-    world, longest = tenant.world, bound(tenant)
-    until = world.now + longest
+    environment, longest = tenant.environment, bound(tenant)
+    until = environment.now + longest
     while (problem := unrest(tenant)) is not None:
         tenant.approve()
-        if world.now >= until:
+        if environment.now >= until:
             raise InvariantError(f"{tenant}: {problem}, {longest} s after the last fault")
-        world.run(min(1.0, until - world.now))
+        environment.run(min(1.0, until - environment.now))
 
 
 def _drain(tenant: Tenant) -> None:
@@ -155,7 +155,7 @@ def _drain(tenant: Tenant) -> None:
         if unserved(tenant) is None and unrest(tenant) is None:
             return
         tenant.approve()
-        tenant.world.run(5.0)
+        tenant.environment.run(5.0)
     raise InvariantError(f"{tenant}: {unserved(tenant) or unrest(tenant)}")
 
 

@@ -23,7 +23,7 @@ class Session:
 
     def __init__(self, consumer: Consumer, duration: float) -> None:
         self._consumer = consumer
-        self._world = consumer.tenant.world
+        self._environment = consumer.tenant.environment
         self.duration = duration
         self._collection = leases_path(consumer.tenant.namespace)
         self.path = leases_path(consumer.tenant.namespace, session_lease_name(consumer.name))  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ class Session:
 
     def lapsed(self) -> bool:
         """The operator may have given this consumer up."""
-        return self._world.now >= self._renewed_at + self.duration
+        return self._environment.now >= self._renewed_at + self.duration
 
     def wake(self) -> None:
         if self._late:
@@ -62,7 +62,7 @@ class Session:
         if self._consumer.stopped:
             self._late = True
             return
-        self._world.later(self.duration / 3, self._renew)
+        self._environment.later(self.duration / 3, self._renew)
         if not self._asking:
             self._ask()
 
@@ -70,25 +70,25 @@ class Session:
         if self._consumer.stopped or self._consumer.dead:
             return
         self._asking, self._unsaid = True, False
-        consumer, begun = self._consumer, self._world.now
+        consumer, begun = self._consumer, self._environment.now
         now = datetime.fromtimestamp(EPOCH + begun, UTC)
         said = {RELEASES_ANNOTATION: format_releases(self._said)}
         owner = {"name": consumer.name, "uid": consumer.uid}
         body = renewed(self._lease, consumer.uid, consumer.tenant.group, self.duration, now, said, owner)
         if self._lease is None:
             body["metadata"]["name"] = session_lease_name(consumer.name)  # type: ignore[arg-type]
-            self._world.send("create", self._collection, body, lambda answer: self._answered(answer, begun))
+            self._environment.send("create", self._collection, body, lambda answer: self._answered(answer, begun))
         else:
-            self._world.send("update", self.path, body, lambda answer: self._answered(answer, begun))
+            self._environment.send("update", self.path, body, lambda answer: self._answered(answer, begun))
 
     def _answered(self, answer: Any, begun: float) -> None:
         """None: there was no answer."""
         if answer is None or (isinstance(answer, Refused) and answer.code != 409):
             if isinstance(answer, Refused) and answer.code == 404:
                 self._lease = None
-            self._world.later(RETRY, self._again)
+            self._environment.later(RETRY, self._again)
         elif isinstance(answer, Refused):
-            self._world.send("get", self.path, None, self._read)
+            self._environment.send("get", self.path, None, self._read)
         else:
             self._lease, self._renewed_at = answer, begun
             self._again(self._unsaid)

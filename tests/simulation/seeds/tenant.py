@@ -17,26 +17,32 @@ from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.neighbour import Neighbour
 from tests.simulation.seeds.operators import EPOCH
 from tests.simulation.seeds.queues import UP, Queue
-from tests.simulation.seeds.vigil import says_ready
+from tests.simulation.seeds.readiness_check import says_ready
 
 if TYPE_CHECKING:
-    from tests.simulation.seeds.world import World
+    from tests.simulation.seeds.environment import Environment
 
 
 class Tenant:
     """See above. `spec` and `queue_specs` are those of the resources, as they stand at the API server."""
 
     def __init__(
-        self, world: World, namespace: str, group: str, spec: Mapping[str, Any], queues: Mapping[str, Any], strict: bool = True
+        self,
+        environment: Environment,
+        namespace: str,
+        group: str,
+        spec: Mapping[str, Any],
+        queues: Mapping[str, Any],
+        strict: bool = True,
     ) -> None:
         """`strict`: what must hold is checked at every instant. Of a tenant that does harm to itself: in the end."""
-        self.world = world
+        self.environment = environment
         self.strict = strict
         self.namespace = namespace
         self.group = group
         self.spec = dict(spec)
         self.queue_specs = {name: dict(one) for name, one in queues.items()}
-        self.servers = {name: _server(world, name, one) for name, one in queues.items()}
+        self.servers = {name: _server(environment, name, one) for name, one in queues.items()}
         self.pods: dict[str, Consumer] = {}
         self.ledger: Mapping[str, str] = {}
         """As it stands at the API server."""
@@ -60,58 +66,58 @@ class Tenant:
 
     def begin(self) -> None:
         """Make the namespace, and the resources in it."""
-        self.world.ask("create", "/api/v1/namespaces", manifests.namespace(self.namespace))
+        self.environment.ask("create", "/api/v1/namespaces", manifests.namespace(self.namespace))
         for name in self.queue_specs:
             self.make_queue(name)
-        self.world.ask("create", groups_path(self.namespace), manifests.group(self.group, self.spec))
+        self.environment.ask("create", groups_path(self.namespace), manifests.group(self.group, self.spec))
         if "targetRef" in (self.spec.get("scale") or {}):
             path = group_path("apps/v1", self.namespace, "deployments")
-            self.world.ask("create", path, manifests.deployment(self.spec["scale"]["targetRef"]["name"]))
+            self.environment.ask("create", path, manifests.deployment(self.spec["scale"]["targetRef"]["name"]))
 
     def make_queue(self, name: str) -> None:
-        self.world.ask("create", queues_path(self.namespace), manifests.queue(name, self.queue_specs[name]))
+        self.environment.ask("create", queues_path(self.namespace), manifests.queue(name, self.queue_specs[name]))
         self.checks.changed()
 
     def delete_queue(self, name: str) -> None:
-        self.world.say(f"{self.namespace}: the queue {name} is deleted")
-        self.world.ask("delete", queues_path(self.namespace, name))
+        self.environment.say(f"{self.namespace}: the queue {name} is deleted")
+        self.environment.ask("delete", queues_path(self.namespace, name))
         self.checks.changed()
 
     def make_rival(self) -> None:
         """Another group that wants the same queues, and has no pods."""
-        self.world.say(f"{self.namespace}: another group wants its queues")
+        self.environment.say(f"{self.namespace}: another group wants its queues")
         spec = {"queues": [{"name": name} for name in sorted(self.queue_specs)]}
-        self.world.ask("create", groups_path(self.namespace), manifests.group("rival", spec))
+        self.environment.ask("create", groups_path(self.namespace), manifests.group("rival", spec))
 
     def drop_rival(self) -> None:
         """If there is one. It may have been there first."""
-        self.world.ask("delete", groups_path(self.namespace, "rival"))
+        self.environment.ask("delete", groups_path(self.namespace, "rival"))
 
     def approve(self) -> None:
         """Whatever is proposed."""
         path = groups_path(self.namespace, self.group)
-        found = self.world.ask("get", path)
+        found = self.environment.ask("get", path)
         proposal = None if isinstance(found, Refused) else (found.get("status") or {}).get("proposal")
         if proposal is not None:
             patch = {"metadata": {"annotations": {APPROVE_ANNOTATION: proposal["id"]}}}
-            self.world.ask("patch", path, patch)
+            self.environment.ask("patch", path, patch)
 
     def take_over(self) -> None:
         """As its administrator does who is told that a queue belongs to a group that is gone."""
         recorded = {queue.group for queue in self.servers.values() if queue.group is not None}
         uids = sorted(uid for group, uid in recorded if self._gone(group, uid))
         if uids:
-            self.world.say(f"{self} takes over from {uids}")
+            self.environment.say(f"{self} takes over from {uids}")
             annotations = {TAKE_OVER_ANNOTATION: ",".join(uids)}
-            self.world.ask("patch", groups_path(self.namespace, self.group), {"metadata": {"annotations": annotations}})
+            self.environment.ask("patch", groups_path(self.namespace, self.group), {"metadata": {"annotations": annotations}})
 
     def _gone(self, group: str, uid: str) -> bool:
-        found = self.world.ask("get", groups_path(*group.split("/")))
+        found = self.environment.ask("get", groups_path(*group.split("/")))
         return isinstance(found, Refused) or found["metadata"]["uid"] != uid
 
     def delete_namespace(self) -> None:
-        self.world.say(f"the namespace {self.namespace} is deleted")
-        self.world.ask("delete", f"/api/v1/namespaces/{self.namespace}")
+        self.environment.say(f"the namespace {self.namespace} is deleted")
+        self.environment.ask("delete", f"/api/v1/namespaces/{self.namespace}")
         self.deleted = True
 
     # -- facts
@@ -150,21 +156,21 @@ class Tenant:
         if name in self.pods:
             return
         body = manifests.pod(name, self.group, facts.get("instance"), facts.get("subscribed"), 30)
-        made = self.world.ask("create", core_path(self.namespace, "pods"), body)
+        made = self.environment.ask("create", core_path(self.namespace, "pods"), body)
         if isinstance(made, Refused):
             return
         pod = Consumer(self, name, made["metadata"]["uid"], **facts)
         self.pods[name] = pod
         self.checks.moves.joined(name, pod.instance)
-        self.world.say(f"{self.namespace}: {name} ({pod.uid[:4]}) joins {facts}")
+        self.environment.say(f"{self.namespace}: {name} ({pod.uid[:4]}) joins {facts}")
         self.ready(pod, True)
         pod.start()
-        self._refresh_soon(pod, self.world.latency(0.4))
+        self._refresh_soon(pod, self.environment.latency(0.4))
 
     def ready(self, pod: Consumer, ready: bool) -> None:
         if not pod.dead:
-            status = manifests.pod_status(ready, EPOCH + self.world.now)
-            self.world.ask("patch", core_path(self.namespace, "pods", pod.name) + "/status", status)
+            status = manifests.pod_status(ready, EPOCH + self.environment.now)
+            self.environment.ask("patch", core_path(self.namespace, "pods", pod.name) + "/status", status)
             self.checks.changed()
 
     def remove(self, pod: Consumer) -> None:
@@ -172,21 +178,21 @@ class Tenant:
         if pod.dead:
             return
         pod.dead = True
-        self.world.say(f"{self.namespace}: {pod.name} ({pod.uid[:4]}) is gone")
+        self.environment.say(f"{self.namespace}: {pod.name} ({pod.uid[:4]}) is gone")
         if self.pods.get(pod.name) is pod:
             del self.pods[pod.name]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-        self.world.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, **options})
+        self.environment.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, **options})
         self.checks.changed()
 
     def terminate(self, pod: Consumer, grace: int) -> None:
         if pod.dead or pod.terminating:
             return
         pod.terminating = True
-        self.world.say(f"{self.namespace}: {pod.name} is asked to stop within {grace} s")
-        self.world.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, "gracePeriodSeconds": grace})
+        self.environment.say(f"{self.namespace}: {pod.name} is asked to stop within {grace} s")
+        self.environment.ask("delete", core_path(self.namespace, "pods", pod.name), {"metadata": {}, "gracePeriodSeconds": grace})
         self.checks.changed()
-        self.world.later(grace, self.remove, pod)
+        self.environment.later(grace, self.remove, pod)
         self._leave_when_idle(pod)
 
     def _leave_when_idle(self, pod: Consumer) -> None:
@@ -196,42 +202,42 @@ class Tenant:
         if not pod.stopped and pod.idle and not pod.busy and (key is None or '"owned":{},"revoking":{}' in key):
             self.remove(pod)
         else:
-            self.world.later(0.5, self._leave_when_idle, pod)
+            self.environment.later(0.5, self._leave_when_idle, pod)
 
     def stop(self, pod: Consumer, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after so many seconds."""
         if pod.dead or pod.stopped:
             return
         pod.stop()
-        self.world.say(f"{self.namespace}: {pod.name} is stopped for {seconds} s")
+        self.environment.say(f"{self.namespace}: {pod.name} is stopped for {seconds} s")
 
         def wake() -> None:
             if not pod.dead:
-                self.world.say(f"{self.namespace}: {pod.name} goes on")
+                self.environment.say(f"{self.namespace}: {pod.name} goes on")
                 pod.wake()
-                self._refresh_soon(pod, self.world.latency(0.4))
+                self._refresh_soon(pod, self.environment.latency(0.4))
 
-        self.world.later(seconds, wake)
+        self.environment.later(seconds, wake)
 
     def subscribe(self, pod: Consumer, queues: frozenset[str] | None) -> None:
         pod.subscribed = queues
         value = None if queues is None else ",".join(sorted(queues))
         patch = {"metadata": {"annotations": {SUBSCRIBED_ANNOTATION: value}}}
-        self.world.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
+        self.environment.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
         self.checks.changed()
 
     # -- resources
 
     def change(self, **spec: Any) -> None:
-        self.world.say(f"{self.namespace}: spec {spec}")
+        self.environment.say(f"{self.namespace}: spec {spec}")
         self.spec = _merged(self.spec, spec)
-        self.world.ask("patch", groups_path(self.namespace, self.group), {"metadata": {}, "spec": spec})
+        self.environment.ask("patch", groups_path(self.namespace, self.group), {"metadata": {}, "spec": spec})
         self.checks.changed()
 
     def queue_changed(self, name: str, **spec: Any) -> None:
-        self.world.say(f"{self.namespace}: queue {name} {spec}")
+        self.environment.say(f"{self.namespace}: queue {name} {spec}")
         self.queue_specs[name] = _merged(self.queue_specs[name], spec)
-        self.world.ask("patch", queues_path(self.namespace, name), {"metadata": {}, "spec": spec})
+        self.environment.ask("patch", queues_path(self.namespace, name), {"metadata": {}, "spec": spec})
         self.checks.changed()
 
     def name_queues(self, names: frozenset[str]) -> None:
@@ -243,28 +249,28 @@ class Tenant:
         paths = [(groups_path(self.namespace, self.group), self.spec)]
         paths += [(queues_path(self.namespace, name), spec) for name, spec in self.queue_specs.items()]
         for path, spec in paths:
-            self.world.ask("update", path, {**self.world.ask("get", path), "spec": spec})
+            self.environment.ask("update", path, {**self.environment.ask("get", path), "spec": spec})
 
     def limit_config_maps(self) -> None:
         body = {"metadata": {"name": "none"}, "spec": {"hard": {"count/configmaps": "0"}}}
-        self.world.ask("create", core_path(self.namespace, "resourcequotas"), body)
+        self.environment.ask("create", core_path(self.namespace, "resourcequotas"), body)
 
     def lift_the_limit(self) -> None:
-        self.world.ask("delete", core_path(self.namespace, "resourcequotas", "none"))
+        self.environment.ask("delete", core_path(self.namespace, "resourcequotas", "none"))
 
     def request(self, word: str) -> None:
         patch = {"metadata": {"annotations": {REBALANCE_ANNOTATION: word}}}
-        self.world.ask("patch", groups_path(self.namespace, self.group), patch)
+        self.environment.ask("patch", groups_path(self.namespace, self.group), patch)
         self.checks.changed()
 
     def delete_ledger(self) -> None:
-        self.world.say(f"{self.namespace}: the ledger is deleted")
-        self.world.ask("delete", core_path(self.namespace, "configmaps", ledger_name(self.group)))
+        self.environment.say(f"{self.namespace}: the ledger is deleted")
+        self.environment.ask("delete", core_path(self.namespace, "configmaps", ledger_name(self.group)))
 
     def touch_ledger(self, word: str) -> None:
         """Somebody annotates it, which makes no difference but to its resourceVersion."""
         path = core_path(self.namespace, "configmaps", ledger_name(self.group))
-        self.world.ask("patch", path, {"metadata": {"annotations": {"somebody": word}}})
+        self.environment.ask("patch", path, {"metadata": {"annotations": {"somebody": word}}})
 
     # -- what the kubelets do
 
@@ -280,7 +286,7 @@ class Tenant:
             text = self.ledger.get(pod.name)
             if text != self._texts.get(pod.uid):
                 self._texts[pod.uid] = text
-                self._refresh_soon(pod, self.world.rng.uniform(MOUNT_LAG / 3, MOUNT_LAG - 2))
+                self._refresh_soon(pod, self.environment.rng.uniform(MOUNT_LAG / 3, MOUNT_LAG - 2))
 
     def _no_deposed_leader_writes(self, kind: str, manifest: Mapping[str, Any]) -> None:
         term = (manifest["metadata"].get("annotations") or {}).get(WRITER_ANNOTATION, "0")
@@ -302,9 +308,9 @@ class Tenant:
         mark = (metadata.get("annotations") or {}).get(LEDGER_KEY_ANNOTATION)
         if self._marks.get(uid) != mark:
             self._marks[uid] = mark
-            self._refresh_soon(pod, self.world.latency(0.4))
+            self._refresh_soon(pod, self.environment.latency(0.4))
         if "deletionTimestamp" in metadata and not pod.terminating:
-            self.world.later(self.world.latency(1.0), self.remove, pod)  # with its namespace
+            self.environment.later(self.environment.latency(1.0), self.remove, pod)  # with its namespace
 
     def mark(self, pod: Consumer) -> str | None:
         """The annotation by which its kubelet was told last, at the API server."""
@@ -316,7 +322,7 @@ class Tenant:
             self.says_ready = kind != "DELETED" and says_ready(manifest)
 
     def _refresh_soon(self, pod: Consumer, seconds: float) -> None:
-        self.world.later(seconds, self._refresh, pod)
+        self.environment.later(seconds, self._refresh, pod)
 
     def _refresh(self, pod: Consumer) -> None:
         pod.told(self.ledger.get(pod.name))
@@ -348,11 +354,11 @@ class Tenant:
 READABLE = (UP, "full")
 
 
-def _server(world: World, name: str, spec: Mapping[str, Any]) -> Queue:
+def _server(environment: Environment, name: str, spec: Mapping[str, Any]) -> Queue:
     external = spec["source"].get("external")
     return Queue(
         name,
-        lambda: world.now,
+        lambda: environment.now,
         fenced=spec["source"]["type"] == "Redis",
         force=external is not None and external["onDeadline"] == "Force",
     )

@@ -44,7 +44,7 @@ class Troubles:
 
     rng: random.Random
     crash: float = 0.0
-    """That an operator dies between two things that it does to the world."""
+    """That an operator dies between two things that it does to the environment."""
     refused: float = 0.0
     """That a request is refused on its way: 429, 5xx."""
     lost: float = 0.0

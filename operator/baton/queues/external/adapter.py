@@ -1,13 +1,14 @@
 """A queue that Baton cannot reach: its partitions are only numbers, and only the consumer's word says that one is free."""
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.external.kind import KIND
 from baton.queues.protocol import Owner, QueueCheck
 
 
 class ExternalQueue:
     """QueueAdapter (queues/protocol.py) for External sources. Nothing enforces its grants, and it keeps no records."""
 
-    fenced = False
+    fenced = KIND.fenced
 
     def __init__(self) -> None:
         self._partitions: int | None = None

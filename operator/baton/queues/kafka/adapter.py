@@ -13,6 +13,7 @@ from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
+from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
 from baton.queues.kafka.positions_in_log import lag, lost_entries
 from baton.queues.kafka.record import Committed, Record, Token
@@ -49,7 +50,7 @@ class KafkaQueue:
     """QueueAdapter (queues/protocol.py) for one topic and one group. Methods raise QueueUnreachable, with a sentence for the
     user; the next call tries again."""
 
-    fenced = True
+    fenced = KIND.fenced
 
     def __init__(self, address: KafkaAddress, group: str, spec: TopicToOpen, claimant: Claimant) -> None:
         self._spec = spec

@@ -15,6 +15,7 @@ from baton.queues.redis.batch import Batches, Hint, ScriptRun
 from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.kind import KIND
 from baton.queues.redis.partition_check import PartitionCheck
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
@@ -40,7 +41,7 @@ class RedisQueue:
     Redis URL.
     """
 
-    fenced = True
+    fenced = KIND.fenced
 
     def __init__(
         self,

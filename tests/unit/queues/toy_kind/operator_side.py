@@ -1,5 +1,6 @@
 """The operator's side of a toy queue."""
 
+from baton.queues.toy.kind import KIND
 from baton.queues.toy.server import SERVERS, ToyQueue
 
 from baton.model.ids import Epoch, Uid
@@ -15,7 +16,7 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
 class ToyAdapter:
     """QueueAdapter for Toy sources."""
 
-    fenced = True
+    fenced = KIND.fenced
 
     def __init__(self, queue: ToyQueue, claimant: Claimant) -> None:
         self._queue, self._claimant = queue, claimant

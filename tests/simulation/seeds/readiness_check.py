@@ -12,9 +12,9 @@ from baton.kube.objects import groups_path
 from baton.model.names import LEDGER_GROUP_KEY
 
 if TYPE_CHECKING:
+    from tests.simulation.seeds.environment import Environment
     from tests.simulation.seeds.operators import Operator
     from tests.simulation.seeds.tenant import Tenant
-    from tests.simulation.seeds.world import World
 
 EVERY = 1.0
 REACTION = 20.0
@@ -23,11 +23,11 @@ REACTION = 20.0
 _UID = re.compile(r'"uid":"([^"]+)"')
 
 
-class Vigil:
+class ReadinessCheck:
     """Looks every second. A ledger is behind while it names a pod that is gone."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._leader: tuple[Operator, float] | None = None
         """Who led at the last look, and since when."""
         self._led_since = 0.0
@@ -35,28 +35,28 @@ class Vigil:
         """By namespace."""
 
     def look(self) -> None:
-        world = self._world
-        leader = None if world.leader is None or world.leader.stopped else world.leader.leads_since
+        environment = self._environment
+        leader = None if environment.leader is None or environment.leader.stopped else environment.leader.leads_since
         if leader is None or leader != self._leader:
-            self._leader, self._led_since = leader, world.now
-        for tenant in world.tenants.values():
+            self._leader, self._led_since = leader, environment.now
+        for tenant in environment.tenants.values():
             if not _behind(tenant) or not self._can_be_said(tenant):
                 self._behind_since.pop(tenant.namespace, None)
                 continue
-            since = self._behind_since.setdefault(tenant.namespace, world.now)
-            lasted = world.now - max(since, self._led_since)
+            since = self._behind_since.setdefault(tenant.namespace, environment.now)
+            lasted = environment.now - max(since, self._led_since)
             if tenant.says_ready and lasted > bound(tenant):
-                world.violated(f"{tenant} says Ready, and its ledger has been behind for {lasted:.0f} s")
-        world.later(EVERY, self.look)
+                environment.violated(f"{tenant} says Ready, and its ledger has been behind for {lasted:.0f} s")
+        environment.later(EVERY, self.look)
 
     def _can_be_said(self, tenant: Tenant) -> bool:
         """Its status can be written, and the leader has ever been shown the group."""
-        leader = self._world.leader
+        leader = self._environment.leader
         replica = None if leader is None else leader.replica
         if replica is not None and replica.cache.groups.get(tenant.namespace, tenant.group) is None:
             return False
         status = groups_path(tenant.namespace, tenant.group) + "/status"
-        return not any(window.meets("patch", status) for window in self._world.troubles.windows)
+        return not any(window.meets("patch", status) for window in self._environment.troubles.windows)
 
 
 def bound(tenant: Tenant) -> float:

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Wire:
+class Connection:
     """One operator's."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._world = operator.world
+        self._environment = operator.environment
 
     async def carry(self, about: float, do: Callable[[], T], lost: Callable[[], bool] = lambda: False) -> T:
         """Do it there, after about so many seconds, and answer after as many. `lost`: nothing is answered any more."""
-        world, loop = self._world, self._world.loop
+        environment, loop = self._environment, self._environment.loop
         answer: asyncio.Future[T] = loop.create_future()
-        back = world.latency(about)
+        back = environment.latency(about)
 
         def arrive() -> None:
             if lost():
@@ -37,7 +37,7 @@ class Wire:
             self._operator.boundary()
 
         self._operator.boundary()
-        loop.later(world.latency(about), arrive)
+        loop.later(environment.latency(about), arrive)
         return await answer
 
 

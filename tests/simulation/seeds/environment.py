@@ -1,4 +1,4 @@
-"""The world of one seed: the API server, the operators, the tenants, and everything that can go wrong between them."""
+"""The environment of one seed: the API server, the operators, the tenants, and everything that can go wrong between them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.simulation.seeds import manifests
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.loop import SeedLoop
 from tests.simulation.seeds.operators import EPOCH, LEASE, Operator
+from tests.simulation.seeds.readiness_check import ReadinessCheck
 from tests.simulation.seeds.tenant import Tenant
-from tests.simulation.seeds.vigil import Vigil
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.queues import Queue
     from tests.simulation.seeds.troubles import Troubles
 
 
-class World:
+class Environment:
     """See above. What must hold is checked where things are accepted."""
 
     def __init__(self, seed: int, troubles: Troubles, *, stormy: bool = False, watched: tuple[str, ...] = ()) -> None:
@@ -97,7 +97,7 @@ class World:
         self._hear(core_path(None, "configmaps"), Tenant.ledger_changed)
         self._hear(core_path(None, "pods"), Tenant.pod_changed)
         self._hear(groups_path(None), Tenant.group_changed)
-        self.later(0.5, Vigil(self).look)
+        self.later(0.5, ReadinessCheck(self).look)
         for tenant in tenants:
             self.tenants[tenant.namespace] = tenant
             tenant.begin()
