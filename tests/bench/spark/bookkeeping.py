@@ -71,7 +71,9 @@ def ours(streams: Streams, partitions: int, executors: int, batches: int) -> lis
     ledger = _shared_out(streams, queue, partitions, everybody)
     tasks = _Tasks()
     with _decisions(streams.url, queue, ledger, everybody, tasks) as (decisions, finishing):
-        stream = json.loads(decisions.open(json.dumps({"group": "bookkeeping"}), "query"))["stream"]
+        stream = json.loads(decisions.open(json.dumps({"group": "bookkeeping"}), json.dumps({"id": "query", "sources": 1})))[
+            "stream"
+        ]
         at = decisions.latestOffset(stream, "{}")
         decisions.plan(stream, "{}", at, "0")
         found = []
