@@ -82,6 +82,13 @@ soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its ex
 mutate: setup ## Break each rule of the engine and the controller in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
+.PHONY: dist
+dist: setup ## Build what is released, sdists and wheels, into dist/; needs a JDK 17 for the jar that baton-consumer carries
+	@rm -rf dist
+	@export BATON_RELEASE=1; for name in consumer operator; do \
+		$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist $$name || exit; done
+	@ls -1 dist/*
+
 .PHONY: bench-assignors
 bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.assignors

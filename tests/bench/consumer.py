@@ -5,18 +5,17 @@ after the other, so that what else the machine does is felt by both. A table for
 """
 
 import json
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from statistics import median
 
 import click
 
+from tests.bench.comparison import Case, compared, report, tell
 from tests.bench.readers import READ
 from tests.bench.sides import Bare, Ours, Reading, Side
 from tests.redis_server import RedisServer
@@ -52,17 +51,6 @@ _SHORT = 4
 """So many turns has a round of sends."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One line: medians of the rounds."""
-
-    name: str
-    ours: float
-    peer: float
-    ratio: float
-    unit: str
-
-
 class Bench:
     """One Redis, and sides of it that are closed in the end."""
 
@@ -95,7 +83,7 @@ class Bench:
         what, entries = f"{_partitions(partitions)}", self._extent.drained
         found: list[list[tuple[float, ...]]] = [[], []]
         for nth in range(self._extent.rounds):
-            _tell(f"consume and ack, {what}: round {nth + 1} of {self._extent.rounds}")
+            tell(f"consume and ack, {what}: round {nth + 1} of {self._extent.rounds}")
             for side, results in zip(self._sides(partitions), found, strict=True):
                 side.fill_evenly(entries)
                 with side.reading(entries) as reading:
@@ -114,10 +102,10 @@ class Bench:
             ("round trips to consume and ack", "/message"),
         )
         for place, (name, unit) in enumerate(units):
-            yield _case(f"{name}, {what}", unit, *([result[place] for result in results] for results in found))
+            yield compared(f"{name}, {what}", unit, *([result[place] for result in results] for results in found))
 
     def _send(self) -> Iterator[Case]:
-        _tell("sends, one by one and 200 at a time")
+        tell("sends, one by one and 200 at a time")
         sides = self._sides(12)
         for side in sides:
             side.send(0)
@@ -142,12 +130,12 @@ class Bench:
                     if not per_send:
                         side.flush()
                     found.append(sends * max(1, per_send) / (time.monotonic() - began))
-            yield _case(name, "messages/s", *rates)
+            yield compared(name, "messages/s", *rates)
 
     def _wait(self, partitions: int) -> Iterator[Case]:
         """Both consumers wait, and get entries one by one, in turns."""
         what, extent = _partitions(partitions), self._extent
-        _tell(f"an idle consumer, {what}")
+        tell(f"an idle consumer, {what}")
         sides = self._sides(partitions)
         with ExitStack() as stack:
             readings = [stack.enter_context(side.reading()) for side in sides]
@@ -169,14 +157,14 @@ class Bench:
             worked = [reading.worked() for reading in readings]
             time.sleep(extent.rest)
             rested = [[60 * (reading.worked() - before) / extent.rest] for reading, before in zip(readings, worked, strict=True)]
-        yield _case(f"idle consumer, from send to handler, p50, {what}", "ms", *delays)
+        yield compared(f"idle consumer, from send to handler, p50, {what}", "ms", *delays)
         late = [[sorted(some)[-1 - len(some) // 100]] for some in delays]
-        yield _case(f"idle consumer, from send to handler, p99, {what}", "ms", *late)
+        yield compared(f"idle consumer, from send to handler, p99, {what}", "ms", *late)
         for place, name in enumerate(
             ("Redis commands to send, wake, handle and ack one", "round trips to send, wake, handle and ack one")
         ):
-            yield _case(f"{name}, {what}", "/message", *([one[place] for one in some] for some in asked))
-        yield _case(f"processor time of an idle consumer, {what}", "s/minute", *rested)
+            yield compared(f"{name}, {what}", "/message", *([one[place] for one in some] for some in asked))
+        yield compared(f"processor time of an idle consumer, {what}", "s/minute", *rested)
 
     def _delay(self, side: Side, reading: Reading, nth: int) -> float:
         time.sleep(_GAP)
@@ -193,33 +181,14 @@ def _partitions(number: int) -> str:
     return f"{number} partition{'s' if number > 1 else ''}"
 
 
-def _case(name: str, unit: str, ours: Sequence[float], peer: Sequence[float]) -> Case:
-    figures = median(ours), median(peer)
-    ratio = figures[0] / figures[1] if figures[1] else 0.0
-    return Case(name, _rounded(figures[0]), _rounded(figures[1]), _rounded(ratio), unit)
-
-
-def _rounded(figure: float) -> float:
-    return float(f"{figure:.3g}")
-
-
-def _tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
-
-
 @click.command()
 @click.option("--tiny", is_flag=True, help="A few entries only, to see that it works: the figures say nothing.")
 def main(tiny: bool) -> None:
     """Print a table, then one line of JSON."""
-    found: list[Case] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
         server = stack.enter_context(RedisServer())
-        print(f"{'':76}{'ours':>9}{'redis-py':>10}{'ratio':>8}", flush=True)
-        for case in Bench(server, folder, TINY if tiny else WHOLE, stack).cases():
-            print(f"{case.name:76}{case.ours:>9,g}{case.peer:>10,g}{case.ratio:>8g}  {case.unit}", flush=True)
-            found.append(case)
-    print(json.dumps({"cases": [asdict(case) for case in found]}))
+        report(Bench(server, folder, TINY if tiny else WHOLE, stack).cases(), 76, "redis-py")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class How(StrEnum):
 
 
 class RangeReport(NamedTuple):
-    """One attempt at one range."""
+    """One attempt at one range, which may have ended before the range did: it failed, or nobody wanted more rows (`limit`)."""
 
     partition: Partition
     end: int
@@ -59,5 +59,9 @@ def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> M
 
 
 def foreign_entries(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, tuple[str, ...]]:
-    """For each range the entries that are none; each attempt has found the same."""
-    return {report.partition: report.foreign for report in reports if report.foreign and ends.get(report.partition) == report.end}
+    """For each range the entries that are none. Attempts find them in one order; the one that came farthest knows most."""
+    found: dict[Partition, tuple[str, ...]] = {}
+    for report in reports:
+        if ends.get(report.partition) == report.end and len(report.foreign) > len(found.get(report.partition, ())):
+            found[report.partition] = report.foreign
+    return found

@@ -20,7 +20,6 @@ from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
-from baton.spark.progress import DoneBatches
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
@@ -117,9 +116,9 @@ class RunningFleet:
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)
-        self._listener = DoneBatches(self._decisions.done)
-        spark.streams.addListener(self._listener)
-        self._closing.append(lambda: spark.streams.removeListener(self._listener))
+        self._listener = self._java.DoneBatches(group)
+        self._listeners().addListener(self._listener)
+        self._closing.append(lambda: self._listeners().removeListener(self._listener))
         Watch(
             alive=self._follow,
             ended=self._close,
@@ -226,6 +225,10 @@ class RunningFleet:
 
     def _warm_up(self, executor: Executor) -> None:
         self._java.WarmUp.run(self._spark.sparkContext._jsc.sc(), location(executor))
+
+    def _listeners(self) -> Any:
+        """Where the session's Java has them."""
+        return self._spark._jsparkSession.streams()
 
     def _reports(self, stream: str) -> list[RangeReport]:
         return parse_reports(self._java.Receipts.drain(stream))

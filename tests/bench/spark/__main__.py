@@ -1,17 +1,15 @@
 """A table for people, and a last line of JSON."""
 
-import json
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import click
 
+from tests.bench.comparison import Case, compared, report, tell
 from tests.bench.spark import bookkeeping, measuring
 from tests.bench.spark.session import Processes, session
 from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowned
@@ -31,6 +29,8 @@ class Extent:
     """Rows that AvailableNow reads, of the least partitions."""
     drains: int
     """Rounds of that, and of delays."""
+    in_python: int
+    """Partitions of the largest queue that the source in Python reads: of more, a batch takes it a minute."""
     per_second: int
     """Rows that are sent for the delays,"""
     seconds: float
@@ -40,22 +40,11 @@ class Extent:
     """Partitions, executors, batches."""
 
 
-WHOLE = Extent({8: 3, 64: 2, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 2, 1000, 10.0, 3.0, (1000, 100, 15))
-QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 200, 1.0, 0.5, (20, 4, 2))
+WHOLE = Extent({8: 3, 64: 2, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 2, 64, 1000, 10.0, 3.0, (1000, 100, 15))
+QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 2, 200, 1.0, 0.5, (20, 4, 2))
 
 Measured = dict[str, list[float]]
 """By side, a figure of each round."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One line: medians of the rounds."""
-
-    name: str
-    ours: float
-    peer: float
-    ratio: float
-    unit: str
 
 
 class Bench:
@@ -83,13 +72,13 @@ class Bench:
         yield from self._at_rest(min(self._extent.rounds))
         if isinstance(ours := self._sides[0], Ours):
             share = ours.read_on_owner / ours.planned
-            yield Case("ranges that were read on their owner, of all; beside all", _rounded(share), 1.0, _rounded(share), "share")
+            yield compared("ranges that were read on their owner, of all; beside all", "share", [share], [1.0])
 
     def _warm_up(self, queue: str, partitions: int) -> None:
         """Whoever comes first would pay for what is loaded once."""
         limit, batches = min(self._extent.batches.items())
         for side in self._sides:
-            _tell(f"warming up: {side.name}")
+            tell(f"warming up: {side.name}")
             with self._streams.copy(queue) as copied, side.reading(copied, partitions, limit) as frame:
                 measuring.throughput(frame, batches, self._folder)
 
@@ -97,9 +86,10 @@ class Bench:
         rates: Measured = defaultdict(list)
         times: Measured = defaultdict(list)
         what = f"{limit:,} rows a batch, {partitions} partitions"
+        sides = [side for side in self._sides if partitions <= self._extent.in_python or not isinstance(side, PythonSource)]
         for nth in range(rounds):
-            _tell(f"{what}: round {nth + 1} of {rounds}")
-            for side in self._sides:
+            tell(f"{what}: round {nth + 1} of {rounds}")
+            for side in sides:
                 with self._streams.copy(queue) as copied, side.reading(copied, partitions, limit) as frame:
                     found = measuring.throughput(frame, batches, self._folder)
                 rates[side.name].append(found.per_second)
@@ -114,7 +104,7 @@ class Bench:
         rows = self._rows(queue, partitions)
         what = f"{rows:,} rows by AvailableNow, {partitions} partitions"
         for nth in range(self._extent.drains):
-            _tell(f"{what}: round {nth + 1} of {self._extent.drains}")
+            tell(f"{what}: round {nth + 1} of {self._extent.drains}")
             for side in self._readers:
                 with self._streams.copy(queue) as copied, side.reading(copied, partitions, MOST) as frame:
                     found = measuring.drained(frame, rows, watched.values(), self._folder)
@@ -128,7 +118,7 @@ class Bench:
     def _bookkeeping(self) -> Iterator[Case]:
         partitions, executors, batches = self._extent.bookkeeping
         what = f"bookkeeping of a batch, {partitions:,} partitions, {executors} executors"
-        _tell(what)
+        tell(what)
         found: Measured = {
             "ours": [1000 * seconds for seconds in bookkeeping.ours(self._streams, partitions, executors, batches)],
             "plain pipelines": [1000 * seconds for seconds in bookkeeping.plain(self._streams, partitions, batches)],
@@ -138,7 +128,7 @@ class Bench:
     def _delays(self, partitions: int) -> Iterator[Case]:
         found: dict[str, Measured] = {"p50": defaultdict(list), "p95": defaultdict(list)}
         for nth in range(self._extent.drains):
-            _tell(f"send to process: round {nth + 1} of {self._extent.drains}")
+            tell(f"send to process: round {nth + 1} of {self._extent.drains}")
             for side in self._readers:
                 queue = self._streams.empty(partitions)
                 with (
@@ -152,7 +142,7 @@ class Bench:
             yield from self._compared(f"send to process at {self._extent.per_second:,} rows/s, {which}", "ms", figures)
 
     def _at_rest(self, partitions: int) -> Iterator[Case]:
-        _tell("at rest")
+        tell("at rest")
         watched = {"driver": self._processes.driver, "executors": self._processes.executors, "Redis": self._streams.worked}
         found: dict[str, Measured] = {name: defaultdict(list) for name in watched}
         for side in self._readers:
@@ -169,35 +159,21 @@ class Bench:
 
     def _compared(self, name: str, unit: str, measured: Measured) -> Iterator[Case]:
         """Ours beside each of the others."""
-        (_, ours), *others = [(side, median(figures)) for side, figures in measured.items()]
-        for peer, figure in others:
-            ratio = _rounded(ours / figure) if figure else 0.0
-            yield Case(f"{name}; beside {peer}", _rounded(ours), _rounded(figure), ratio, unit)
-
-
-def _rounded(figure: float) -> float:
-    return float(f"{figure:.3g}")
-
-
-def _tell(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+        (_, ours), *others = measured.items()
+        for peer, figures in others:
+            yield compared(f"{name}; beside {peer}", unit, ours, figures)
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A few rows only, to see that it works: the figures say nothing.")
 def main(quick: bool) -> None:
     """Print a table, then one line of JSON."""
-    found: list[Case] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
         streams = Streams(stack.enter_context(RedisServer()).url)
         spark = stack.enter_context(session(folder))
         sides: list[Side] = [side(spark, streams, folder) for side in (Ours, Unowned, PythonSource, Rate)]
-        print(f"{'':96}{'ours':>9}{'peer':>9}{'ratio':>8}", flush=True)
-        for case in Bench(streams, Processes(spark), folder, sides, QUICK if quick else WHOLE).cases():
-            print(f"{case.name:96}{case.ours:>9,g}{case.peer:>9,g}{case.ratio:>8g}  {case.unit}", flush=True)
-            found.append(case)
-    print(json.dumps({"cases": [asdict(case) for case in found]}))
+        report(Bench(streams, Processes(spark), folder, sides, QUICK if quick else WHOLE).cases(), 96)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""A Spark with two executors of one core each, as the tests have it, and what the processes of it have worked."""
+"""The Spark that is measured, and what its processes have worked."""
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from baton.spark import jar
-from baton.spark.steady_settings import Settings
+from tests.local_spark import local_spark
 
-EXECUTORS = 2
-_JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
 _ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
 _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
@@ -22,28 +18,10 @@ _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
 
 @contextmanager
 def session(folder: Path) -> Iterator[SparkSession]:
-    """Two executors, told nothing but what such a source needs of Spark; `folder` is for what the JVMs unpack."""
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(_ROOT)}
-    if _JAVA.is_dir():
-        os.environ["JAVA_HOME"] = str(_JAVA)
-    temporary = f"-Djava.io.tmpdir={folder}"
-    settings: Settings = {
-        "spark.driver.extraJavaOptions": temporary,
-        "spark.executor.extraJavaOptions": temporary,
-        "spark.jars": str(jar()),
-        "spark.executor.memory": "1g",
-        "spark.executorEnv.PYTHONPATH": str(_ROOT),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.numRecentProgressUpdates": "10000",
-        "spark.locality.wait.process": "3s",
-        "spark.locality.wait.node": "0s",
-    }
-    spark = SparkSession.builder.master(f"local-cluster[{EXECUTORS},1,1280]").appName("bench").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("FATAL")  # a query that is stopped in a batch says so at ERROR
+    """`folder` is for what the JVMs unpack."""
+    os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
+    # A query that is stopped in a batch says so at ERROR.
+    spark = local_spark(folder, "1g", "FATAL", {"spark.sql.streaming.numRecentProgressUpdates": "10000"})
     try:
         yield spark
     finally:

@@ -15,8 +15,8 @@ from baton.spark import Directory, Fleet
 from baton.spark.executors import SparkExecutors
 from tests.bench.spark import unowned
 from tests.bench.spark.python_source import NAME, PlainPython
-from tests.bench.spark.session import EXECUTORS
 from tests.bench.spark.streams import GROUP, Streams
+from tests.local_spark import EXECUTORS
 from tests.waiting import until
 
 MOST = 250_000

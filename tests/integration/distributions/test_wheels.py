@@ -34,7 +34,8 @@ SPARK = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "dateutil", "pytz", "t
 
 
 def uv(*words: str | Path) -> str:
-    done = subprocess.run([UV, *words], capture_output=True, text=True, cwd=ROOT, check=False)
+    environment = os.environ | {"BATON_RELEASE": "1"}
+    done = subprocess.run([UV, *words], capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -18,7 +18,7 @@ from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
 from baton.spark.ledger_view import LedgerView, MountedLedger
 from baton.spark.session import DriverSession, FleetSession
 from baton.spark.watched_rights import AllRights, Rights
-from tests.integration.spark.local_cluster import local_cluster
+from tests.local_spark import local_spark
 
 TERM = 4.0
 """Seconds after which the Lease of a driver that does not renew it is the other one's."""
@@ -64,7 +64,7 @@ class Surrounding:
 
 def main(place: Place) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
-    spark = local_cluster(Path(place.temporary_files))
+    spark = local_spark(Path(place.temporary_files), "512m")
     spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "5")
 
     def start(rows: DataFrame) -> StreamingQuery:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.spark.local_cluster import local_cluster
 from tests.integration.spark.world import World, Worlds
+from tests.local_spark import local_spark
 from tests.redis_server import RedisServer
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = local_cluster(tmp_path_factory.mktemp("java"))
+    session = local_spark(tmp_path_factory.mktemp("java"), "512m")
     yield session
     session.stop()
 

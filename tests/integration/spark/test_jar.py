@@ -46,6 +46,23 @@ def test_wheel_and_sdist_carry_it(tmp_path: Path) -> None:
         assert isinstance(found, io.BufferedReader) and found.read() == expected
 
 
+def test_without_a_jdk_a_wheel_is_built_without_it_and_a_release_is_refused(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    environment |= {"PATH": str(tmp_path), "BATON_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    built = subprocess.run(command, cwd=CONSUMER, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0 and "without the jar of Spark's source" in built.stdout + built.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    assert CARRIED not in ZipFile(wheel).namelist()
+    wheel.unlink()
+    refused = subprocess.run(
+        command, cwd=CONSUMER, env=environment | {"BATON_RELEASE": "1"}, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode != 0 and not list(tmp_path.glob("*.whl"))
+    said = refused.stdout + refused.stderr
+    assert "no javac of Java 17 or later" in said and "Traceback" not in said
+
+
 def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
     for other in jar_file.OTHERS:  # without the network
         (tmp_path / other.file).symlink_to(jar_file.built().parent / other.file)

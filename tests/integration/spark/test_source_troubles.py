@@ -2,7 +2,9 @@
 
 import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.integration
 
 NOBODY = Owner("", "")
+ROWS_IN_PAGES = 10_000
+"""Of 4,000 bytes: more than fits on the way to a Python worker."""
 
 
 @pytest.fixture
@@ -46,6 +50,13 @@ def slowly(rows: DataFrame, marks: Path) -> DataFrame:
             yield row
 
     return rows.rdd.mapPartitions(wait).toDF(rows.schema)
+
+
+def refusing(port: int, attempts: int) -> None:
+    """Nobody serves here, until so many attempts were made to connect."""
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        for _ in range(attempts):
+            listening.accept()[0].close()
 
 
 def test_what_a_killed_executor_was_reading_is_lent_on(source: StandIn, tmp_path: Path) -> None:
@@ -114,20 +125,21 @@ def test_large_entries_fit_into_small_executors(source: StandIn, tmp_path: Path)
 
 def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as own, StandIn(spark, own.url) as source:
-        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(40_000)])
+        source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
         read: list[list[str]] = []
-        query = started(
-            source.stream(),
-            lambda rows, _: read.append(values(slowly(rows, tmp_path))),
-            tmp_path / "checkpoint",
-            available_now=True,
-        )
+
+        def numbers(rows: DataFrame, _: int) -> None:
+            found = slowly(rows, tmp_path).selectExpr("substring(cast(value AS string), 1, 5) AS number")
+            read.append(sorted(row.number for row in found.collect()))
+
+        query = started(source.stream(), numbers, tmp_path / "checkpoint", available_now=True)
         until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
         own.kill()
         (tmp_path / "go").touch()
+        refusing(own.port, 16)
         own.start()
         query.awaitTermination()
-        assert read == [sorted(str(n) for n in range(40_000))]
+        assert read == [[f"{n:05}" for n in range(ROWS_IN_PAGES)]]
 
 
 def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path: Path) -> None:
@@ -141,6 +153,26 @@ def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path
         drained(source.stream(), overtaken, tmp_path)
     assert f"this is {source.query}" in str(raised.value)
     assert {one["why"] for one in source.reports()} == {"QUERY"}
+
+
+def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(source: StandIn, tmp_path: Path) -> None:
+    """As in an executor that was stopped, and wakes up: its next page is there already."""
+    source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
+    counted: list[int] = []
+    query = started(
+        source.stream(),
+        lambda rows, _: counted.append(slowly(rows, tmp_path).count()),
+        tmp_path / "checkpoint",
+        available_now=True,
+    )
+    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    later = time.monotonic()
+    source.ranges.begin()
+    until(lambda: time.monotonic() - later > 1, "what was checked before is old")
+    (tmp_path / "go").touch()
+    with pytest.raises(StreamingQueryException, match=r"of queue orders .* belongs to query \d+ now"):
+        query.awaitTermination()
+    assert not counted and sum(one["rows"] for one in source.reports()) < ROWS_IN_PAGES
 
 
 def test_a_batch_that_is_done_is_not_read_again(source: StandIn, tmp_path: Path) -> None:

@@ -29,5 +29,6 @@ def test_reports_of_another_batch_are_passed_over() -> None:
     assert foreign_entries({P0: 9}, [report(How.OWNER, end=5, foreign=("3-1",))]) == {}
 
 
-def test_foreign_entries_are_named_once() -> None:
-    assert foreign_entries({P0: 9}, [report(How.OWNER, foreign=("3-1",)), report(How.LENT, foreign=("3-1",))]) == {P0: ("3-1",)}
+def test_of_foreign_entries_the_attempt_that_came_farthest_knows_most() -> None:
+    early, whole = report(How.OWNER, foreign=("3-1",)), report(How.LENT, foreign=("3-1", "4-1"))
+    assert foreign_entries({P0: 9}, [whole, early]) == foreign_entries({P0: 9}, [early, whole]) == {P0: ("3-1", "4-1")}

@@ -1,7 +1,6 @@
 package dev.baton.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.metric.CustomMetric;
@@ -74,8 +73,6 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   }
 
   private Map<String, String> given() {
-    Map<String, String> lower = new HashMap<>();
-    options.asCaseSensitiveMap().forEach((name, value) -> lower.put(name.toLowerCase(java.util.Locale.ROOT), value));
-    return new TreeMap<>(lower);
+    return new TreeMap<>(options); // whose names are lower-case
   }
 }

@@ -17,7 +17,7 @@ final class Group {
 
   final String name;
 
-  private Group(String name) {
+  Group(String name) {
     this.name = name;
   }
 

@@ -3,15 +3,24 @@ package dev.baton.spark;
 import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLHandshakeException;
 import org.apache.spark.TaskContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
 import redis.clients.jedis.exceptions.JedisBusyException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.exceptions.JedisRedirectionException;
 
-/** Tries again while a server is away or changes its place: for half a minute, with growing pauses, or until the task is killed. */
+/**
+ * Tries again while a server is away or changes its place, with growing pauses: for ten minutes, or until the task is killed. A server
+ * that has never answered this process gets half a minute, for its address may be wrong.
+ */
 final class Patience {
-  private static final long SECONDS = 30;
+  private static final Logger LOG = LoggerFactory.getLogger(Patience.class);
+  private static final long AWAY = 600;
+  private static final long NEVER_THERE = 30;
+  /** Seconds after which the executor's log has it. */
+  private static final long TOLD = 5;
   private static final long FIRST_PAUSE = 20;
   private static final long LONGEST_PAUSE = 1000;
   /** What a server says that may serve in a moment, or another in its place. */
@@ -20,9 +29,11 @@ final class Patience {
   };
 
   private final TaskContext task;
+  private final RedisConnections connections;
 
-  Patience(TaskContext task) {
+  Patience(TaskContext task, RedisConnections connections) {
     this.task = task;
+    this.connections = connections;
   }
 
   /** What is tried. */
@@ -32,16 +43,24 @@ final class Patience {
 
   /** The answer of the attempt. Throws RefusedException when the patience is at its end, or the server refuses for good. */
   <T> T until(Attempt<T> attempt, Runnable drop) throws RefusedException {
-    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS);
+    long began = System.nanoTime();
+    boolean told = false;
     for (long pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       task.killTaskIfInterrupted();
       try {
-        return attempt.run();
+        T answer = attempt.run();
+        connections.haveAnswered();
+        return answer;
       } catch (JedisException failed) {
         drop.run();
         if (!passes(failed)) throw new RefusedException("ERROR", "Redis refuses: " + words(failed));
-        if (System.nanoTime() > deadline) {
-          throw new RefusedException("AWAY", "Redis did not answer for " + SECONDS + " s: " + words(failed));
+        long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - began);
+        if (seconds >= (connections.everAnswered() ? AWAY : NEVER_THERE)) {
+          throw new RefusedException("AWAY", "Redis did not answer for " + seconds + " s: " + words(failed));
+        }
+        if (seconds >= TOLD && !told) {
+          told = true;
+          LOG.warn("Redis is away, and is waited for: {}", words(failed));
         }
       }
       sleep(pause);

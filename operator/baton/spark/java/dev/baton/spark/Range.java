@@ -27,6 +27,11 @@ record Range(
     Broadcast<PlannedQueue> planned)
     implements InputPartition {
 
+  /** For people. */
+  String named() {
+    return "Partition " + partition + " of queue " + queue + " up to " + end;
+  }
+
   @Override
   public String[] preferredLocations() {
     return location.isEmpty() ? new String[0] : new String[] {location};

@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import java.io.IOException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -10,7 +9,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 
-/** The rows of one range, in order, and a report when it is at its end or was refused. */
+/** The rows of one range, in order, and a report when the task is done with it: at its end, before it, or refused. */
 final class RangeReader implements PartitionReader<InternalRow> {
   private static final int MOST_FOREIGN = 1000;
 
@@ -22,7 +21,8 @@ final class RangeReader implements PartitionReader<InternalRow> {
   private List<Object> page = List.of();
   private int at;
   private long rows;
-  private boolean reported;
+  private String refused = "";
+  private boolean closed;
 
   RangeReader(Range range, StructType columns, Receipts receipts) {
     this.range = range;
@@ -32,35 +32,28 @@ final class RangeReader implements PartitionReader<InternalRow> {
   }
 
   @Override
-  public boolean next() throws IOException {
-    while (true) {
-      if (at == page.size()) {
-        page = nextPage();
-        at = 0;
-        if (page == null) return false;
+  public boolean next() throws RefusedException {
+    try {
+      while (at < page.size() || turn()) {
+        pages.checkAgain();
+        Object entry = page.set(at++, null); // as soon as the row is used, its memory is free
+        if (row.read(entry)) {
+          rows++;
+          return true;
+        }
+        if (foreign.size() < MOST_FOREIGN) foreign.add(EntryRow.id(entry));
       }
-      Object entry = page.set(at++, null); // as soon as the row is used, its memory is free
-      if (row.read(entry)) {
-        rows++;
-        return true;
-      }
-      if (foreign.size() < MOST_FOREIGN) foreign.add(EntryRow.id(entry));
+      return false;
+    } catch (RefusedException why) {
+      refused = why.code;
+      throw why;
     }
   }
 
-  private List<Object> nextPage() throws IOException {
-    List<Object> found = null;
-    try {
-      found = pages.next();
-    } catch (RefusedException refused) {
-      report("refused", refused.code);
-      throw refused;
-    }
-    if (found == null) {
-      page = List.of();
-      report(pages.lent() ? "lent" : "owner", "");
-    }
-    return found;
+  private boolean turn() throws RefusedException {
+    page = pages.next();
+    at = 0;
+    return !page.isEmpty();
   }
 
   @Override
@@ -76,14 +69,18 @@ final class RangeReader implements PartitionReader<InternalRow> {
     };
   }
 
+  /** Spark closes also what a task leaves early (<code>limit</code>), and what fails; some of it twice. */
   @Override
   public void close() {
+    if (closed) return;
+    closed = true;
     pages.close();
+    if (receipts == null) return;
+    if (!refused.isEmpty()) report("refused");
+    else if (pages.begun()) report(pages.lent() ? "lent" : "owner");
   }
 
-  private void report(String how, String why) {
-    if (reported || receipts == null) return;
-    reported = true;
+  private void report(String how) {
     Map<String, Object> report = new LinkedHashMap<>();
     report.put("queue", range.queue());
     report.put("partition", range.partition());
@@ -92,7 +89,7 @@ final class RangeReader implements PartitionReader<InternalRow> {
     report.put("rows", rows);
     report.put("bytes", row.bytes());
     report.put("foreign", foreign);
-    report.put("why", why);
+    report.put("why", refused);
     receipts.add(Group.text(report));
   }
 }

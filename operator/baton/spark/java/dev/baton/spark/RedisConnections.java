@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.Timer;
 import java.util.TimerTask;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import redis.clients.jedis.ClientSetInfoConfig;
@@ -30,14 +31,15 @@ import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 /** This process' connections to one Redis, Sentinels or cluster: kept for the next task, and closed a minute after the last. */
 final class RedisConnections implements AutoCloseable {
-  private static final long KEPT = 60_000;
+  private static final long KEPT = 60;
   private static final Map<String, RedisConnections> OPEN = new HashMap<>();
   private static final Logger LOG = LoggerFactory.getLogger(RedisConnections.class);
   private static Timer timer;
 
   private final String server;
   private final JsonNode where;
-  private ConnectionProvider provider;
+  private volatile ConnectionProvider provider;
+  private volatile boolean answered;
   private int users;
   private long freeSince;
 
@@ -62,7 +64,7 @@ final class RedisConnections implements AutoCloseable {
           public void run() {
             closeIdle();
           }
-        }, KEPT / 2, KEPT / 2);
+        }, TimeUnit.SECONDS.toMillis(KEPT) / 2, TimeUnit.SECONDS.toMillis(KEPT) / 2);
       }
       return found;
     }
@@ -71,6 +73,16 @@ final class RedisConnections implements AutoCloseable {
   /** A connection to the server that has the key, to be closed by the caller. Throws JedisException. */
   Connection take(String key) {
     return provider().getConnection(new ClusterCommandArguments(Command.XRANGE).key(key));
+  }
+
+  /** A server has answered a task. */
+  void haveAnswered() {
+    answered = true;
+  }
+
+  /** Whether one ever has: then address and password are right. */
+  boolean everAnswered() {
+    return answered;
   }
 
   /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */
@@ -86,7 +98,7 @@ final class RedisConnections implements AutoCloseable {
   public void close() {
     synchronized (OPEN) {
       users--;
-      freeSince = System.currentTimeMillis();
+      freeSince = System.nanoTime();
     }
   }
 
@@ -94,7 +106,7 @@ final class RedisConnections implements AutoCloseable {
     List<RedisConnections> idle = new ArrayList<>();
     synchronized (OPEN) {
       for (RedisConnections one : OPEN.values()) {
-        if (one.users == 0 && System.currentTimeMillis() - one.freeSince > KEPT) idle.add(one);
+        if (one.users == 0 && System.nanoTime() - one.freeSince > TimeUnit.SECONDS.toNanos(KEPT)) idle.add(one);
       }
       idle.forEach(one -> OPEN.remove(one.server));
     }

@@ -1,0 +1,39 @@
+"""A real Spark on this machine, of two executors with a core each, with the settings that `baton dev` gives."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from baton.spark.local_settings import local
+
+EXECUTORS = 2
+JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+_ROOT = Path(__file__).parents[1]
+
+
+def local_spark(
+    temporary_files: Path, memory: str, log_level: str = "ERROR", more: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Tasks may import what the tests have. `temporary_files`: a folder for what the JVMs unpack, and a killed one leaves behind.
+    `memory`: of an executor, such as 512m.
+    """
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    if JAVA.is_dir():
+        os.environ["JAVA_HOME"] = str(JAVA)
+    temporary = f"-Djava.io.tmpdir={temporary_files}"
+    settings = local(EXECUTORS, 1, memory, executor_timeout=10.0) | {
+        "spark.driver.extraJavaOptions": temporary,
+        "spark.executor.extraJavaOptions": temporary,
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(more or {}),
+    }
+    session = SparkSession.builder.appName("fleet").config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel(log_level)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    return session
