@@ -10,6 +10,8 @@ WATCHING = (
              "told, refresh = refresh, self._last_sent(refresh.key) or refresh", "told = refresh"),
     Mutation("ledger", "take a pod for the earlier one of its name", "kube/mount_refresh.py", "unit/kube/test_pod_patches.py",
              "if self._last_sent(refresh.key) != refresh]", "if (last := self._last_sent(refresh.key)) is None or last.mark != refresh.mark]"),
+    Mutation("ledger", "ask kubelets for executors of Spark, too", "kube/mount_refresh.py", "unit/kube/test_pod_patches.py",
+             " and pod.spark_role != EXECUTOR", ""),
     Mutation("ledger", "tell kubelets only when something else happens", "controller/group_loop.py", "simulation/test_due_times.py",
              "        self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again\n", ""),
     Mutation("watch cache", "take an older event for news", "kube/store.py", "unit/kube/test_store.py",
