@@ -4,10 +4,10 @@ Two views of a pod that are equal make no difference to any group, so a kubelet'
 and annotations was written by others: it is bounded before it is read, nothing of it can fail `view`, and an empty text is none.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from re import ASCII, fullmatch
 from typing import Any
 
 from baton.assignors import BUILT_IN, INSTALLED_NAME
@@ -53,6 +53,9 @@ _ENDED = ("Succeeded", "Failed")
 
 _BY_SIGNAL = 128
 """Exit codes above this are a signal's."""
+
+_LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
+"""How a line of Spark's own log begins: it goes on for a few after the program has said why it ends."""
 
 _MOST_MESSAGE = 4096
 """Characters of a container's last words that are looked at: as many as Kubernetes keeps."""
@@ -164,7 +167,7 @@ def _failure(status: Mapping[str, Any]) -> str | None:
             if code := ended.get("exitCode"):
                 # What a signal ended was not saying why.
                 said = str(ended.get("message") or "")[-_MOST_MESSAGE:] if code <= _BY_SIGNAL else ""
-                lines = [line for line in said.splitlines() if line.strip()]
+                lines = [line for line in said.splitlines() if line.strip() and not _LOGGED.match(line)]
                 words = lines[-1] if lines else f"exit code {code} ({ended.get('reason')}), see its log"
                 return one_line(words, LONGEST_FAILURE)
     return None
@@ -218,7 +221,7 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
 
 def _may_be_an_assignor(name: str) -> bool:
     """Of what has a domain nobody knows here whether it is one."""
-    return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and fullmatch(INSTALLED_NAME, name) is not None)
+    return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and re.fullmatch(INSTALLED_NAME, name) is not None)
 
 
 def _capacity(text: str | None, problems: list[str]) -> Fraction:
@@ -226,7 +229,7 @@ def _capacity(text: str | None, problems: list[str]) -> Fraction:
     told = (text or "").strip()
     if not told:
         return Fraction(1)
-    amount = Fraction(told) if fullmatch(r"\d{1,7}(\.\d{1,6})?", told, ASCII) is not None else Fraction(0)
+    amount = Fraction(told) if re.fullmatch(r"\d{1,7}(\.\d{1,6})?", told, re.ASCII) is not None else Fraction(0)
     if 0 < amount <= 1_000_000:
         return amount
     problems.append(

@@ -321,6 +321,11 @@ def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
     ("role", "state", "words"),
     [
         ("driver", {"lastState": {"terminated": {"exitCode": 1, "message": "Trace\nRights: no\n\n"}}}, "Rights: no"),
+        (
+            "driver",
+            {"state": {"terminated": {"exitCode": 1, "message": "Rights: no\n26/11/23 06:42:27 INFO Hooks: Shutdown\n"}}},
+            "Rights: no",
+        ),
         ("driver", {"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}, "exit code 1 (Error), see its log"),
         (
             "driver",
