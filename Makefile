@@ -79,7 +79,7 @@ soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its ex
 		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/test_chaos.py || exit; done
 
 .PHONY: mutate
-mutate: setup ## Break each rule of the engine and the controller in turn, and see that some test fails
+mutate: setup ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
 .PHONY: dist

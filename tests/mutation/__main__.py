@@ -2,59 +2,50 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tests.mutation.forked_runs import ForkedRuns, MissingTestsError
+from tests.mutation.java import JAVA
+from tests.mutation.kafka import KAFKA
 from tests.mutation.mutation import Mutation
+from tests.mutation.ranges import RANGES
 from tests.mutation.rules import ENGINE
+from tests.mutation.spark import SPARK
 from tests.mutation.telling import TELLING
 from tests.mutation.watching import WATCHING
 from tests.mutation.writing import WRITING
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = ENGINE + WATCHING + WRITING + TELLING
-LONGEST = 60
-"""Seconds of one test. One that hangs has noticed, and ends its process: what it tests may go on whatever is raised in it."""
-
-NOTHING_RAN = (4, 5)
-"""Pytest's answers where a test that is named does not exist."""
+MUTATIONS = ENGINE + WATCHING + WRITING + TELLING + RANGES + SPARK + JAVA + KAFKA
+_AT_ONCE = os.cpu_count() or 1
 
 
-def killed_by(original: Path, mutation: Mutation) -> str | None:
-    """The first test that fails; None: nothing notices."""
-    with tempfile.TemporaryDirectory() as place:
-        package = Path(place) / "baton"
-        shutil.copytree(original / "operator" / "baton", package)
-        module = package / mutation.module
-        module.write_text(module.read_text().replace(mutation.old, mutation.new))
-        return _failing(original, [mutation.tests], place)
+def killers(original: Path, chosen: Sequence[Mutation], runs: ForkedRuns, place: Path) -> Iterator[tuple[Mutation, str | None]]:
+    """Each with the first test that fails, in their order; None: nothing notices."""
+    ended: dict[int, str | None] = {}
+    begun = told = 0
+    while told < len(chosen):
+        while begun < len(chosen) and runs.count < _AT_ONCE:
+            runs.begin(begun, [chosen[begun].tests], _broken(original, chosen[begun], place / f"{begun}"))
+            begun += 1
+        number, test = runs.next_end()
+        ended[number] = test
+        shutil.rmtree(place / f"{number}")
+        while told in ended:
+            yield chosen[told], ended.pop(told)
+            told += 1
 
 
-def _failing(original: Path, tests: Iterable[str], *places: str) -> str | None:
-    path = os.pathsep.join([*places, str(original / "operator"), str(original)])
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"--timeout={LONGEST}", "--timeout-method=thread"]
-        + [f"tests/{name}" for name in tests],
-        cwd=original,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tested.returncode in NOTHING_RAN:
-        raise SystemExit(f"tests/mutation has to follow the tests:\n{tested.stdout[-500:]}{tested.stderr[-500:]}")
-    if not tested.returncode:
-        return None
-    failed = [line.split(" - ")[0] for line in tested.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if failed:
-        return failed[0].split("::", 1)[-1]
-    return "a test that hung" if "Timeout" in tested.stderr + tested.stdout else tested.stdout[-200:] + tested.stderr[-200:]
+def _broken(original: Path, mutation: Mutation, place: Path) -> Path:
+    """A folder with the package in which this is broken."""
+    shutil.copytree(original / "operator" / "baton", place / "baton")
+    module = place / "baton" / mutation.module
+    module.write_text(module.read_text().replace(mutation.old, mutation.new))
+    return place
 
 
 def astray(original: Path, mutations: Iterable[Mutation]) -> list[str]:
@@ -69,15 +60,17 @@ def main() -> int:
     if not chosen:
         raise SystemExit("No mutation has this in its rule or name; `make mutate` takes them all.")
     began, survivors = time.monotonic(), 0
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(os.cpu_count()) as pool:
-        original = Path(place) / "clone"  # so that nobody's work of the next minutes comes between
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        original = place / "clone"  # so that nobody's work of the next minutes comes between
         shutil.copytree(ROOT, original, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         if lost := astray(original, chosen):
             raise SystemExit(f"tests/mutation has to follow the code: {', '.join(lost)}")
-        if (failing := _failing(original, sorted({one.tests for one in chosen}))) is not None:
+        runs = ForkedRuns(original, place)
+        if (failing := runs.load(sorted({one.tests for one in chosen}), _AT_ONCE)) is not None:
             raise SystemExit(f"nothing is broken, and yet: {failing}")
         print("| Rule | Broken | Noticed by |\n|---|---|---|")
-        for number, (one, test) in enumerate(zip(chosen, pool.map(partial(killed_by, original), chosen), strict=True), 1):
+        for number, (one, test) in enumerate(killers(original, chosen, runs, place), 1):
             survivors += test is None
             print(f"| {one.rule} | {one.name} | {test or '**nobody**'} |", flush=True)
             if sys.stderr.isatty():
@@ -87,4 +80,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except MissingTestsError as missing:
+        raise SystemExit(f"tests/mutation has to follow the tests:\n{missing}") from None

@@ -60,6 +60,7 @@ class BatchSearch:
             kept = frozenset(candidate.grant for candidate in due if candidate.partition in chosen.ends)
         finally:
             self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
+        idle += [one for one in due if one.partition not in chosen.ends and chosen.answers.get(one.partition) is not None]
         return Found(chosen.ends, kept, [candidate.partition for candidate in idle])
 
     def wait(self, idle: Iterable[Partition], seconds: float) -> None:

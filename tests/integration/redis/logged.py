@@ -8,8 +8,9 @@ import redis
 from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import Ahead, AheadRequest, Logged, RangeToLog
 from baton.queues.redis import scripts
-from baton.queues.redis.keys import entry_id, partition_keys
+from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys
 from baton.queues.redis.ranges import RedisRanges
+from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
 from tests.redis_command import command
 
@@ -60,6 +61,12 @@ class Task:
         if answer[0] != b"OK":
             raise RefusedError(*(word.decode() if isinstance(word, bytes) else word for word in answer))
         return answer[1].decode(), found
+
+
+def words_of_one(raw: redis.Redis, script: Script, keys: PartitionKeys, *arguments: object) -> list[str]:
+    """What a script that acts on many partitions answers of one."""
+    answer: bytes = script.run(raw, keys, (len(arguments), *arguments))
+    return answer.decode().split(" ")
 
 
 def ahead(

@@ -1,6 +1,6 @@
 """A range that is logged is read by whoever may, as often as needed, until it is finished."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import redis
@@ -20,14 +20,18 @@ from baton.queues.logged_ranges import (
     Unlogged,
 )
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.keys import partition_keys
+from baton.queues.redis import scripts
+from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.ranges import RedisRanges
+from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of
+from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of, words_of_one
 
 pytestmark = pytest.mark.integration
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+_A_MINUTE = 60 * 10**6
+"""In the microseconds that numbers of queries are counted in."""
 
 
 @pytest.fixture
@@ -130,6 +134,72 @@ async def test_of_two_queries_the_later_wins(queue: Queue, ranges: RedisRanges, 
     with pytest.raises(RefusedError, match="QUERY"):
         Task(first, start, start + 1, "a", ONE).rows(raw, queue.name)
     assert Task(second, start, start + 1, "a", ONE).rows(raw, queue.name) == [b"a"]
+
+
+async def test_what_an_earlier_query_lent_binds_the_next_one_to_nothing(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    """The numbers of its tasks begin again."""
+    queue.send("a")
+    first, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, first, start, start + 1)
+    assert Task(first, start, start + 1, attempt=9).rows(raw, queue.name) == [b"a"]
+    assert Task(ranges.begin(), start, start + 1, attempt=1).rows(raw, queue.name) == [b"a"]
+
+
+async def test_refusals_are_counted(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    async def refused() -> int:
+        return (await queue.operator.check()).stale_refused[0]
+
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    Task(query, start, start + 1, attempt=2).rows(raw, queue.name)
+    assert await refused() == 0
+    with pytest.raises(RefusedError, match="LENT"):
+        Task(query, start, start + 1, attempt=1).rows(raw, queue.name)
+    assert await refused() == 1
+    ranges.begin()
+    assert isinstance(ranges.finish(query, [RangeToFinish(0, start + 1)])[0], LaterQuery)
+    assert await refused() == 2
+
+
+async def test_numbers_of_queries_grow_whatever_is_lost_and_whatever_clocks_say(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    first, second = ranges.begin(), ranges.begin()
+    assert 0 < second - first < _A_MINUTE
+    ahead_of_time = second + 100 * _A_MINUTE
+    raw.hset(partition_keys(queue.name, 1).progress, "query", ahead_of_time)
+    assert ranges.begin() == ahead_of_time + 1, "a partition knew a higher one"
+    assert ranges.begin() == ahead_of_time + 2
+    raw.hset(queue_key(queue.name), "queryHistory", "that of another server")
+    assert ranges.begin() > ahead_of_time + _A_MINUTE / 2, "its clock may have been ahead"
+    raw.hdel(queue_key(queue.name), "query", "queryHistory")
+    for partition in (0, 1):
+        raw.hdel(partition_keys(queue.name, partition).progress, "query")
+    assert ranges.begin() > second, "what a failover has lost is below the time"
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        (scripts.FENCE, (1,)),
+        (scripts.BOUNDS, ()),
+        (scripts.AHEAD, (1, "a", 1, 0, 10, 0)),
+        (scripts.LOG, (1, 0, 1, "")),
+        (scripts.FINISH, (1, 1)),
+    ],
+    ids=["fence", "bounds", "ahead", "log", "finish"],
+)
+async def test_who_asks_for_a_partition_that_was_not_made_does_not_make_it(
+    queue: Queue, raw: redis.Redis, script: Script, arguments: Sequence[object]
+) -> None:
+    absent = partition_keys(queue.name, 99)
+    assert words_of_one(raw, script, absent, *arguments) == ["UNKNOWN"]
+    assert raw.exists(*absent) == 0
+    with pytest.raises(RefusedError, match="UNKNOWN"):
+        Task(1, 0, 1, partition=99).rows(raw, queue.name)
+    assert raw.exists(*absent) == 0
 
 
 async def test_only_the_owner_of_a_partition_that_is_not_paused_is_told_what_is_ahead(queue: Queue, ranges: RedisRanges) -> None:
@@ -301,6 +371,8 @@ async def test_much_that_is_nobodys_is_set_aside_by_as_many_scripts_as_it_takes(
     query = ranges.begin()
     logged(ranges, query, start, start + 2)
     foreign = [f"{start + 1}-{number + 1}" for number in range(2500)]
+    answer = words_of_one(raw, scripts.FINISH, keys, query, start + 2, *foreign)
+    assert (answer[2], raw.xlen(keys.dead)) == ("1", 1000), "others are served before it goes on"
     assert ranges.finish(query, [RangeToFinish(0, start + 2, foreign)]) == [Finished(0)]
     assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (2500, 0, 0)
 
@@ -308,12 +380,44 @@ async def test_much_that_is_nobodys_is_set_aside_by_as_many_scripts_as_it_takes(
 async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
+    stream = partition_keys(queue.name, 0).stream
     queue.send(*map(str, range(30_000)))
     query, start = ranges.begin(), ranges.positions()[0].committed
     logged(ranges, query, start, start + 30_000)
+    for _ in range(2):
+        before = raw.xlen(stream)
+        answer = words_of_one(raw, scripts.FINISH, partition_keys(queue.name, 0), query, start + 30_000)
+        assert answer[2] == str(int(before > 20_000))
+        assert before - raw.xlen(stream) <= 20_100, "others are served before it goes on"
     assert ranges.finish(query, [RangeToFinish(0, start + 30_000)]) == [Finished(0)]
-    assert raw.xlen(partition_keys(queue.name, 0).stream) == 0
+    assert raw.xlen(stream) == 0
     assert await lag(queue) == 0
+
+
+async def test_a_range_has_no_more_entries_than_can_be_taken_at_once_from_what_a_pod_had(
+    queue: Queue, ranges: RedisRanges
+) -> None:
+    queue.send(*map(str, range(2500)))
+    owner = await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    while owner.read(0, ONE, 500):
+        pass
+    assert ahead(ranges, query, ("a", ONE), start, most=2000).end == start + 1000
+    logged(ranges, query, start, start + 2500)
+    assert ranges.finish(query, [RangeToFinish(0, start + 2500)]) == [Finished(0)]
+    assert await queue.operator.outstanding(0) == 0
+
+
+async def test_the_size_of_the_largest_entry_is_forgotten_when_all_are_done(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send("x" * 300_000)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    keys = partition_keys(queue.name, 0)
+    assert int(raw.hget(keys.progress, "largest") or 0) >= 300_000
+    logged(ranges, query, start, start + 1)
+    ranges.finish(query, [RangeToFinish(0, start + 1)])
+    assert raw.hget(keys.progress, "largest") is None
 
 
 async def test_what_was_handed_out_singly_before_is_marked_and_finished_with_the_range(

@@ -13,6 +13,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import PartitionKeys, partition_keys
 from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import make_queue
+from tests.integration.redis.logged import words_of_one
 from tests.redis_server import RedisServer
 from tests.simulation.spark.partition import Answer, Partition
 
@@ -35,7 +36,7 @@ class Server:
 
     def run_many(self, script: Script, *arguments: object) -> Answer:
         """One of those that act on many partitions, on this one."""
-        words = str(script.run(self.client, self.keys, (len(arguments), *arguments)).decode()).split(" ")
+        words = words_of_one(self.client, script, self.keys, *arguments)
         return tuple(int(word) if word.isdigit() else word for word in words)
 
     def last(self) -> int:

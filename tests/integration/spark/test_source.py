@@ -52,6 +52,17 @@ def failure(query: StreamingQuery) -> str:
     return str(raised.value)
 
 
+def half_owned(world: Worlds) -> tuple[World, str]:
+    """Forty entries in two partitions, of which one has an owner; and another executor."""
+    orders = world(2)
+    wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
+    first, second = orders.ids()[:2]
+    orders.give({0: first})
+    orders.fleet_here()
+    orders.send(*numbers(40))
+    return orders, second
+
+
 def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     orders = at_work(4, world)
     orders.send(*numbers(300))
@@ -63,16 +74,11 @@ def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkS
 
 
 def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
-    orders = world(2)
-    wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
-    first, second = orders.ids()[:2]
-    orders.give({0: first})
-    orders.fleet_here()
-    orders.send(*numbers(40))
+    orders, other = half_owned(world)
     query = orders.to_files(tmp_path / "table", now=True)
     wait_for(lambda: query.lastProgress and query.lastProgress.numInputRows, "what has an owner is read")
     assert query.isActive
-    orders.give({1: second})
+    orders.give({1: other})
     assert query.awaitTermination(120)
     assert values(spark, tmp_path / "table") == numbers(40)
 
@@ -80,19 +86,14 @@ def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark
 def test_available_now_that_begins_while_the_queue_is_away_still_knows_where_it_ends(
     world: Worlds, server: RedisServer, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    orders = world(2)
-    wait_for(lambda: len(orders.ids()) >= 2, "two executors are registered")
-    first, second = orders.ids()[:2]
-    orders.give({0: first})
-    orders.fleet_here()
-    orders.send(*numbers(40))
+    orders, other = half_owned(world)
     server.stop()
     query = orders.to_files(tmp_path / "table", now=True)
     wait_for(lambda: "out of reach" in caplog.text, "the queue was asked")
     server.start()
     wait_for(lambda: not query.isActive or (query.lastProgress and query.lastProgress.numInputRows), "what has an owner is read")
     assert not query.awaitTermination(2), "the other partition has no owner yet"
-    orders.give({1: second})
+    orders.give({1: other})
     assert query.awaitTermination(120)
     assert values(spark, tmp_path / "table") == numbers(40)
 

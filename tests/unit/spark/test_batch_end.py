@@ -73,6 +73,21 @@ def test_with_more_partitions_than_rows_the_first_in_turn_have_one_each() -> Non
     assert chosen.unasked == {a_partition("orders", 2)}
 
 
+def test_rows_that_do_not_divide_are_shared_out_in_the_same_round() -> None:
+    queue = Queue({0: 10_000, 1: 10_000})
+    assert ends(candidates(0, 1), queue, rows=101) == {0: 51, 1: 50}
+    assert len(queue.rounds) == 1
+
+
+def test_where_the_first_in_turn_have_nothing_the_others_are_asked() -> None:
+    assert ends(candidates(0, 1, 2), Queue({0: 0, 1: 0, 2: 5}), rows=2) == {2: 2}
+
+
+def test_what_a_query_that_ends_leaves_of_a_partition_takes_no_bytes_from_the_others() -> None:
+    asked = [*candidates(0, most=10), *candidates(1)]
+    assert ends(asked, Queue({0: 10_000, 1: 10_000}), size=10_000) == {0: 10, 1: 990}
+
+
 def test_who_waited_longest_comes_first() -> None:
     served = {a_partition("orders", 0): 4, a_partition("orders", 1): 3}
     assert [one.partition.number for one in in_turn(candidates(0, 1, 2), served)] == [2, 1, 0]

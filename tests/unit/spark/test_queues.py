@@ -1,8 +1,11 @@
 """The driver's side of queues that do not answer."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from baton.model.ids import QueueName
+from baton.queues.logged_ranges import PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.batch_end import Question
@@ -29,6 +32,36 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
         both.positions([ORDERS])
     assert both.wait([a_partition("orders", 0)], 0.01) == {a_partition("orders", 0)}, "it is to be asked"
     both.close()
+
+
+class LostQueue(QueueWithoutEntries):
+    """It goes away while somebody waits."""
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        if self.away:
+            raise QueueUnreachable("away")
+        return super().positions()
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        self.away = True
+        raise QueueUnreachable("away")
+
+
+def test_all_that_waits_at_a_queue_that_goes_away_is_to_be_asked_again_and_the_queue_told_of_until_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
+    orders = LostQueue()
+    fleet = FleetQueues({ORDERS: ""}, "shop", lambda url, name: orders)
+    everything = {a_partition("orders", 0), a_partition("orders", 1)}
+    assert fleet.wait(everything, HOUR) == everything
+    assert fleet.trouble() == "away"
+    with pytest.raises(QueueAwayError):
+        fleet.positions()
+    orders.away = False
+    fleet.positions()
+    assert fleet.trouble() == ""
+    fleet.close()
 
 
 def test_an_address_of_no_kind_of_queue_is_refused_with_those_that_there_are_and_not_repeated() -> None:

@@ -40,7 +40,7 @@ class FinishedOffsets:
             if self._out and self._out[0] == offset:
                 self._out.popleft()
                 self.offset = offset + 1
-            elif self._out and offset > self._out[0]:
+            elif self._out and self._out[0] < offset <= self._out[-1]:
                 self._done.add(offset)
         while self._out and self._out[0] in self._done:
             self.offset = self._out.popleft() + 1

@@ -1,125 +1,32 @@
-"""The simulated queue as the driver's own code asks it: `baton.queues.spark_side.LoggedRanges` over the partitions of a world."""
+"""The queue of a world as one of its drivers asks it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 
-from baton.queues.logged_ranges import (
-    Ahead,
-    AheadAnswer,
-    AheadRequest,
-    FinishAnswer,
-    Finished,
-    Gone,
-    LaterQuery,
-    LogAnswer,
-    Logged,
-    PartitionBounds,
-    Paused,
-    RangeToFinish,
-    RangeToLog,
-    Stale,
-    Unlogged,
-)
-from tests.simulation.spark.partition import Answer, Partition
+from tests.simulation.spark.modelled_ranges import ModelledRanges
+from tests.simulation.spark.partition import Answer
 from tests.simulation.spark.protocol.world import World
 
 
-class SimulatedRanges:
-    """For one driver. Before each question to a partition `between` is called: there anything may happen."""
+class SimulatedRanges(ModelledRanges):
+    """Before each question to a partition `between` is called: there anything may happen."""
 
     def __init__(self, world: World, between: Callable[[], None], pass_time: Callable[[float], None]) -> None:
+        super().__init__(world.partitions)
         self._world, self._between, self._pass_time = world, between, pass_time
-        self._read_to: dict[int, tuple[int, int]] = {}
-        """The epoch and the last number, by partition that was read to its end: nothing else wakes."""
 
-    def begin(self) -> int:
+    def before(self) -> None:
         self._between()
-        self._world.queries += 1
-        query = self._world.queries
-        for number, one in self._each(range(self.partitions())):
-            self._told(number, query, one.fence(query))
-        return query
 
-    def partitions(self) -> int:
-        return len(self._world.partitions)
-
-    def positions(self) -> Mapping[int, PartitionBounds]:
-        found = {}
-        for number, one in self._each(range(self.partitions())):
-            _, committed, first, last = one.bounds()
-            found[number] = PartitionBounds(int(committed), int(first) - 1, int(last))
-        return found
-
-    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        answers: list[AheadAnswer] = []
-        for (number, one), asked in zip(self._each(asked.partition for asked in requests), requests, strict=True):
-            answer = self._told(number, query, one.ahead(query, asked.uid, asked.epoch, asked.start, asked.most_entries))
-            self._read_to.pop(number, None)
-            if answer[0] in ("STALE", "PAUSED") or (answer[0] == "OK" and answer[1] == answer[2]):
-                self._read_to[number] = (one.epoch, one.last if answer[0] == "OK" else 10**18)
-            answers.append(_ahead(answer))
-        return answers
-
-    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        answers: list[LogAnswer] = []
-        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
-            word, *rest = self._told(number, query, one.log(query, asked.start, asked.end, int(asked.partly)))
-            kind = {"OK": Logged, "GONE": Gone, "QUERY": LaterQuery}[str(word)]
-            answers.append(kind(*map(int, rest)))
-        return answers
-
-    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        answers: list[FinishAnswer] = []
-        world = self._world
-        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
-            committed = max(world.promises.committed, default=None)
-            world.promises.finished(number, asked.end, {} if committed is None else world.offsets[committed])
-            word, *rest = self._told(number, query, one.finish(query, asked.end))
-            answers.append(
-                Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished(int(rest[0]))
-            )
-        return answers
-
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        self._between()
-        news = set()
-        for number in partitions:
-            one = self._world.partitions[number]
-            epoch, last = self._read_to.get(number, (-1, -1))
-            if one.epoch != epoch or one.last > last:
-                news.add(number)
-                self._read_to.pop(number, None)
-        self._pass_time(0.01 if news else timeout)
-        return news
-
-    def interrupt(self) -> None:
-        pass
-
-    def address(self) -> Mapping[str, object]:
-        return {"kind": "simulated"}
-
-    def close(self) -> None:
-        pass
-
-    def _each(self, numbers: Iterable[int]) -> Iterator[tuple[int, Partition]]:
-        """One after the other, with what may happen in between."""
-        for number in numbers:
-            self._between()
-            yield number, self._world.partitions[number]
-
-    def _told(self, number: int, query: int, answer: Answer) -> Answer:
+    def answered(self, number: int, query: int, answer: Answer) -> Answer:
         return self._world.promises.answered(number, query, answer)
 
+    def next_query(self) -> int:
+        self._world.queries += 1
+        return self._world.queries
 
-def _ahead(answer: Answer) -> AheadAnswer:
-    word, *rest = answer
-    match word:
-        case "STALE":
-            return Stale()
-        case "PAUSED":
-            return Paused()
-        case "QUERY":
-            return LaterQuery(int(rest[0]))
-        case "GONE":
-            return Gone(int(rest[0]), int(rest[1]))
-    end, last, first = map(int, rest)
-    return Ahead(end, last, first, 0)
+    def finishing(self, number: int, end: int) -> None:
+        committed = max(self._world.promises.committed, default=None)
+        self._world.promises.finished(number, end, {} if committed is None else self._world.offsets[committed])
+
+    def pass_time(self, seconds: float) -> None:
+        self._pass_time(seconds)

@@ -26,6 +26,7 @@ def test_it_says_whether_there_is_more_to_commit() -> None:
     assert not finished.finish([1])
     assert finished.finish([0])
     assert not finished.finish([0, 1, 7])
+    assert finished.unfinished == 1, "what was not handed out is passed over"
     assert finished.finish([2]) and finished.offset == 3
 
 
@@ -37,3 +38,5 @@ def test_marks_behind_what_is_finished_are_gone_over_and_never_what_is_not() -> 
     progress.finish([3])
     progress.nothing_before(6)
     assert progress.offset == 6
+    progress.nothing_before(5)
+    assert (progress.offset, progress.end) == (6, 6)

@@ -35,6 +35,16 @@ def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> No
     assert one.most(0) is None
 
 
+def test_where_no_tries_are_counted_entries_are_handed_out_as_ever() -> None:
+    assert position(replace(GRANTED, again=12)).most(0) is None
+
+
+def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() -> None:
+    one = position(replace(GRANTED, reserved=5000))
+    assert one.next_record().reserved == 5000
+    assert one.next_record(upto=7000).reserved == 7000
+
+
 def test_a_pod_has_no_more_in_hand_than_it_may() -> None:
     assert [position(replace(GRANTED, unacked=5)).most(in_hand) for in_hand in (0, 3, 5, 9)] == [5, 2, 0, 0]
 

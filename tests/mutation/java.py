@@ -1,0 +1,24 @@
+# ruff: noqa: E501 -- a line of source is quoted as it stands
+"""How tasks of Spark read: the rules of the Java part, each broken in one place. Each is built and run in a Spark of its own."""
+
+from tests.mutation.mutation import Mutation
+
+_JAVA = "spark/java/dev/baton/spark/"
+_TROUBLES = "integration/spark/test_source_troubles.py::"
+
+JAVA = (
+    Mutation("reader", "read on whatever the queue's check says", _JAVA + "Check.java", _TROUBLES + "test_a_batch_that_is_done_is_not_read_again",
+             "if (!code.equals(\"OK\")) throw", "if (code.isEmpty()) throw"),
+    Mutation("reader", "give rows of a page that was checked long ago", _JAVA + "RedisPages.java", _TROUBLES + "test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has",
+             "    if (check.old()) patience.until(this::attemptCheck, this::again);\n", ""),
+    Mutation("reader", "end a range early where entries are missing", _JAVA + "RedisPages.java", _TROUBLES + "test_entries_that_somebody_deletes_are_missed",
+             "throw gone();", "return page;"),
+    Mutation("reader", "number all attempts alike", _JAVA + "Reader.java", _TROUBLES + "test_what_a_killed_executor_was_reading_is_lent_on",
+             "        task.taskAttemptId(),", "        1L,"),
+    Mutation("reader", "read as the owner wherever the task runs", _JAVA + "Reader.java", _TROUBLES + "test_what_a_killed_executor_was_reading_is_lent_on",
+             "executor.equals(range.executor())", "!range.executor().isEmpty()"),
+    Mutation("reader", "report nothing of what was read", _JAVA + "RangeReader.java", "integration/spark/test_source_rows.py::test_every_range_is_read_on_its_owner_and_reported",
+             "    receipts.add(Group.text(report));\n", ""),
+    Mutation("reader", "fail for a server that will serve in a moment", _JAVA + "Patience.java", _TROUBLES + "test_a_server_that_takes_no_writes_for_now_is_waited_for",
+             "if (failed.getMessage().startsWith(word)) return true;", "if (failed.getMessage().equals(word)) return true;"),
+)  # fmt: skip

@@ -1,0 +1,66 @@
+# ruff: noqa: E501 -- a line of source is quoted as it stands
+"""How a topic of Kafka is shared out and read: its rules, each broken in one place."""
+
+from tests.mutation.mutation import Mutation
+
+_KAFKA = "queues/kafka/"
+_OFFSETS = "unit/queues/kafka/test_finished_offsets.py"
+_POSITION = "unit/queues/kafka/test_read_position.py"
+_RECORD = "unit/queues/kafka/test_record.py"
+_LOG = "unit/queues/kafka/test_positions_in_log.py"
+_TOLD = "unit/queues/kafka/test_announcement.py"
+_FENCE = "integration/kafka/test_fence.py"
+
+KAFKA = (
+    Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "            if self._out and self._out[0] == offset:\n                self._out.popleft()\n", "            if self._out and offset in self._out:\n                self._out.remove(offset)\n"),
+    Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "                self._done.add(offset)", "                pass"),
+    Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        while self._out and self._out[0] in self._done:", "        while False:"),
+    Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "            elif self._out and self._out[0] < offset <= self._out[-1]:", "            elif True:"),
+    Mutation("commits", "say always that there is more to commit", _KAFKA + "finished_offsets.py", _OFFSETS, "        return self.offset != before", "        return True"),
+    Mutation("commits", "pass over what is in hand for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "        if not self._out:\n            self.offset = max", "        if True:\n            self.offset = max"),
+    Mutation("commits", "wait for ever behind marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            pass"),
+    Mutation("commits", "go back for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            self.offset = end"),
+    Mutation("record", "take the text of others for a record", _KAFKA + "record.py", _RECORD, " and fields.get(\"baton\") == _VERSION", ""),
+    Mutation("record", "read what clients in C put behind it", _KAFKA + "record.py", _RECORD, "text.partition(\"\\0\")[0]", "text"),
+    Mutation("record", "take true for a number", _KAFKA + "record.py", _RECORD, " and not isinstance(one, bool) and 0 <= one", " and 0 <= one"),
+    Mutation("record", "take what is below zero for a number", _KAFKA + "record.py", _RECORD, "0 <= one < 2**63", "one < 2**63"),
+    Mutation("record", "take any list for a token", _KAFKA + "record.py", _RECORD, " and len(value) == count and", " and"),
+    Mutation("record", "write down all failures", _KAFKA + "record.py", _RECORD, "sorted(self.tries.items())[:_MOST_TRIES]", "sorted(self.tries.items())"),
+    Mutation("record", "mark nothing that a process left", _KAFKA + "record.py", _RECORD, "        left_behind = bool(self.reader) and not self.released", "        left_behind = False"),
+    Mutation("record", "mark what was let go", _KAFKA + "record.py", _RECORD, "bool(self.reader) and not self.released", "bool(self.reader)"),
+    Mutation("record", "mark what nobody read", _KAFKA + "record.py", _RECORD, "bool(self.reader) and not self.released", "not self.released"),
+    Mutation("record", "mark beyond the end of the log", _KAFKA + "record.py", _RECORD, "min(self.reserved, end) if", "self.reserved if"),
+    Mutation("record", "forget what an owner before had", _KAFKA + "record.py", _RECORD, "max(self.again, min(self.reserved, end) if left_behind else 0)", "min(self.reserved, end) if left_behind else self.again"),
+    Mutation("record", "keep tries of what is finished", _KAFKA + "record.py", _RECORD, "for entry, count in self.tries.items() if entry >= offset}", "for entry, count in self.tries.items()}"),
+    Mutation("record", "keep a mark of what is finished", _KAFKA + "record.py", _RECORD, "self.again if offset < self.again else 0", "self.again"),
+    Mutation("position", "hand out many where one may end the process", _KAFKA + "read_position.py", _POSITION, "            alone = 0 if self.progress.unfinished else 1\n", "            alone = 10\n"),
+    Mutation("position", "hand out the next while one is in hand that may end the process", _KAFKA + "read_position.py", _POSITION, "0 if self.progress.unfinished else 1", "1"),
+    Mutation("position", "hand out one by one for ever", _KAFKA + "read_position.py", _POSITION, " and self.progress.end < self.record.again:", ":"),
+    Mutation("position", "hand out one by one where tries are not counted", _KAFKA + "read_position.py", _POSITION, "        if self.record.most and self.progress.end", "        if self.progress.end"),
+    Mutation("position", "hand out more than a pod may have", _KAFKA + "read_position.py", _POSITION, "max(0, self.record.unacked - in_hand) if self.record.unacked else None", "None"),
+    Mutation("position", "hand out less than nothing", _KAFKA + "read_position.py", _POSITION, "max(0, self.record.unacked - in_hand)", "self.record.unacked - in_hand"),
+    Mutation("position", "reserve nothing", _KAFKA + "read_position.py", _POSITION, "self.progress.end + AHEAD, upto)", "upto)"),
+    Mutation("position", "reserve less than was reserved", _KAFKA + "read_position.py", _POSITION, "max(self.record.reserved, self.progress.end", "max(0, self.progress.end"),
+    Mutation("position", "hand out what is not reserved", _KAFKA + "read_position.py", _POSITION, "self.progress.end + AHEAD, upto)", "self.progress.end + AHEAD)"),
+    Mutation("position", "let go of what is in hand", _KAFKA + "read_position.py", _POSITION, "released=not self.progress.unfinished", "released=True"),
+    Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "reserved=self.progress.end, released", "reserved=self.record.reserved, released"),
+    Mutation("position", "count no failure", _KAFKA + "read_position.py", _POSITION, "self.record.tries.get(offset, 0) + 1}", "self.record.tries.get(offset, 0)}"),
+    Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _POSITION, ".get(offset, 0) > self.record.most", ".get(offset, 0) >= self.record.most"),
+    Mutation("position", "count no try where a process ended without a word", _KAFKA + "read_position.py", _POSITION, "    if offset < again:\n", "    if False:\n"),
+    Mutation("position", "keep what an earlier process let go", _KAFKA + "read_position.py", _POSITION, "tries=tries, released=False)", "tries=tries)"),
+    Mutation("lag", "count what retention has deleted as left", _KAFKA + "positions_in_log.py", _LOG, "max(at[number], begins.get(number, 0))", "at[number]"),
+    Mutation("lag", "count a lag below nothing", _KAFKA + "positions_in_log.py", _LOG, "max(0, end - max", "(end - max"),
+    Mutation("lag", "take what was never committed for the end", _KAFKA + "positions_in_log.py", _LOG, "one.offset if one.offset >= 0 else begins.get(number, 0)", "one.offset if one.offset >= 0 else ends.get(number, 0)"),
+    Mutation("lag", "miss no entry that was deleted", _KAFKA + "positions_in_log.py", _LOG, "if count > 0}", "if False}"),
+    Mutation("lag", "miss entries of who committed nothing", _KAFKA + "positions_in_log.py", _LOG, "for number, one in committed.items() if one.offset >= 0}\n    return", "for number, one in committed.items()}\n    return"),
+    Mutation("announcements", "say more than a broker takes", _KAFKA + "announcement.py", _TOLD, "            if len(text) <= LONGEST:", "            if True:"),
+    Mutation("announcements", "say that all is said where some is left out", _KAFKA + "announcement.py", _TOLD, "            begins = said[half - 1].number + 1\n", ""),
+    Mutation("announcements", "leave out what was said last", _KAFKA + "announcement.py", _TOLD, "            said = said[half:]", "            said = said[:-half]"),
+    Mutation("grant", "grant below the epoch that stands", _KAFKA + "adapter.py", _FENCE, "            if record is not None and record.epoch >= epoch:", "            if False:"),
+    Mutation("grant", "set an epoch back that another operator has granted meanwhile", _KAFKA + "adapter.py", _FENCE, "        if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:", "        if False:"),
+    Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_group(seen.record)\n        offset, record", "        offset, record"),
+    Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen = await self._transactions.stable(partition)\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n"),
+    Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()\n", ""),
+    Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
+    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await self._transactions.renewed(partition, _given_up)", "pass"),
+)  # fmt: skip

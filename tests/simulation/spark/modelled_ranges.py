@@ -1,0 +1,137 @@
+"""The modelled partitions as the driver's own code asks a queue: `baton.queues.spark_side.LoggedRanges`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from baton.queues.logged_ranges import (
+    Ahead,
+    AheadAnswer,
+    AheadRequest,
+    FinishAnswer,
+    Finished,
+    Gone,
+    LaterQuery,
+    LogAnswer,
+    Logged,
+    PartitionBounds,
+    Paused,
+    RangeToFinish,
+    RangeToLog,
+    Stale,
+    Unlogged,
+)
+from tests.simulation.spark.partition import Answer, Partition
+
+
+class ModelledRanges:
+    """For one driver. What happens around its questions is for subclasses to say."""
+
+    def __init__(self, partitions: Mapping[int, Partition]) -> None:
+        self.modelled = partitions
+        self._read_to: dict[int, tuple[int, int]] = {}
+        """The epoch and the last number, by partition that was read to its end: nothing else wakes."""
+
+    def before(self) -> None:
+        """The next question to a partition is asked."""
+
+    def answered(self, number: int, query: int, answer: Answer) -> Answer:
+        """The answer of a partition to a query."""
+        return answer
+
+    def next_query(self) -> int:
+        """A number above all before."""
+        return 1 + max(one.query for one in self.modelled.values())
+
+    def finishing(self, number: int, end: int) -> None:
+        """The driver is about to finish a partition up to there."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Somebody waits for so long."""
+
+    # -- what is asked
+
+    def begin(self) -> int:
+        self.before()
+        query = self.next_query()
+        for number, one in self._each(range(self.partitions())):
+            self.answered(number, query, one.fence(query))
+        return query
+
+    def partitions(self) -> int:
+        return len(self.modelled)
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        found = {}
+        for number, one in self._each(range(self.partitions())):
+            _, committed, first, last = one.bounds()
+            found[number] = PartitionBounds(int(committed), int(first) - 1, int(last))
+        return found
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        answers: list[AheadAnswer] = []
+        for (number, one), asked in zip(self._each(asked.partition for asked in requests), requests, strict=True):
+            answer = self.answered(number, query, one.ahead(query, asked.uid, asked.epoch, asked.start, asked.most_entries))
+            self._read_to.pop(number, None)
+            if answer[0] in ("STALE", "PAUSED") or (answer[0] == "OK" and answer[1] == answer[2]):
+                self._read_to[number] = (one.epoch, one.last if answer[0] == "OK" else 10**18)
+            answers.append(_ahead(answer))
+        return answers
+
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        answers: list[LogAnswer] = []
+        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
+            word, *rest = self.answered(number, query, one.log(query, asked.start, asked.end, int(asked.partly)))
+            kind = {"OK": Logged, "GONE": Gone, "QUERY": LaterQuery}[str(word)]
+            answers.append(kind(*map(int, rest)))
+        return answers
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        answers: list[FinishAnswer] = []
+        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
+            self.finishing(number, asked.end)
+            word, *rest = self.answered(number, query, one.finish(query, asked.end))
+            answers.append(
+                Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished(int(rest[0]))
+            )
+        return answers
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        self.before()
+        news = set()
+        for number in partitions:
+            one = self.modelled[number]
+            epoch, last = self._read_to.get(number, (-1, -1))
+            if one.epoch != epoch or one.last > last:
+                news.add(number)
+                self._read_to.pop(number, None)
+        self.pass_time(0.01 if news else timeout)
+        return news
+
+    def interrupt(self) -> None:
+        pass
+
+    def address(self) -> Mapping[str, object]:
+        return {"kind": "simulated"}
+
+    def close(self) -> None:
+        pass
+
+    def _each(self, numbers: Iterable[int]) -> Iterator[tuple[int, Partition]]:
+        """One after the other, with what may happen in between."""
+        for number in numbers:
+            self.before()
+            yield number, self.modelled[number]
+
+
+def _ahead(answer: Answer) -> AheadAnswer:
+    word, *rest = answer
+    match word:
+        case "STALE":
+            return Stale()
+        case "PAUSED":
+            return Paused()
+        case "QUERY":
+            return LaterQuery(int(rest[0]))
+        case "GONE":
+            return Gone(int(rest[0]), int(rest[1]))
+    end, last, first = map(int, rest)
+    return Ahead(end, last, first, 0)

@@ -1,0 +1,37 @@
+"""What is still to be done of a topic, and what cannot be done any more."""
+
+from baton.queues.kafka.positions_in_log import lag, lost_entries
+from baton.queues.kafka.record import Committed
+
+
+def at(**offsets: int) -> dict[int, Committed]:
+    """What is committed: `p0=7`."""
+    return {int(name[1:]): Committed(offset, None) for name, offset in offsets.items()}
+
+
+def test_what_is_between_the_committed_offset_and_the_end_is_left() -> None:
+    assert lag(at(p0=7, p1=9), {0: 0, 1: 0}, {0: 10, 1: 9}) == {0: 3, 1: 0}
+
+
+def test_of_what_was_never_committed_all_that_is_there_is_left() -> None:
+    assert lag(at(p0=-1), {0: 4}, {0: 10}) == {0: 6}
+
+
+def test_what_retention_has_deleted_is_not_left() -> None:
+    assert lag(at(p0=2), {0: 4}, {0: 10}) == {0: 6}
+
+
+def test_a_log_that_ends_before_the_committed_offset_leaves_nothing() -> None:
+    assert lag(at(p0=12), {0: 0}, {0: 10}) == {0: 0}
+
+
+def test_a_partition_whose_end_is_not_known_is_not_told_of() -> None:
+    assert lag(at(p0=2, p1=2), {}, {1: 3}) == {1: 1}
+
+
+def test_what_was_deleted_before_it_was_done_is_lost() -> None:
+    assert lost_entries(at(p0=2, p1=9, p2=4), {0: 5, 1: 5, 2: 4}) == {0: 3}
+
+
+def test_who_has_committed_nothing_has_lost_nothing() -> None:
+    assert lost_entries(at(p0=-1), {0: 5}) == {}

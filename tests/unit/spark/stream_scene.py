@@ -1,0 +1,149 @@
+"""A query's stream over the model of a queue, in virtual time, asked as Spark would ask it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from baton.model.ids import MemberId, QueueName
+from baton.model.session import Release
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.spark_side import LoggedRanges
+from baton.spark.finishing import Finishing
+from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.locality import Executor
+from baton.spark.offsets import Positions, offset_json
+from baton.spark.queues import FleetQueues
+from baton.spark.running_query import RunningQuery
+from baton.spark.source_options import StreamOptions
+from baton.spark.statistics import Counts
+from baton.spark.stream import Stream
+from baton.spark.surroundings import Surroundings
+from tests.simulation.spark.modelled_ranges import ModelledRanges
+from tests.simulation.spark.partition import Answer, Partition
+from tests.unit.spark.builders import Numbers, entry, executor
+from tests.unit.spark.queue_without_entries import QueueWithoutEntries
+from tests.unit.spark.written_ledger import WrittenLedger
+
+ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
+_TOO_OFTEN = 100
+
+
+class WatchedRanges(ModelledRanges):
+    """It knows what it was asked, and may be away."""
+
+    def __init__(self, partitions: Mapping[int, Partition], pass_time: Callable[[float], None]) -> None:
+        super().__init__(partitions)
+        self._pass_time = pass_time
+        self.while_waiting: Callable[[], None] = lambda: None
+        self.away = False
+        self.begun = 0
+        self.questions: list[str] = []
+
+    def before(self) -> None:
+        if self.away:
+            raise QueueUnreachable("away")
+
+    def answered(self, number: int, query: int, answer: Answer) -> Answer:
+        self.questions.append(f"{number}: {answer[0]}")
+        assert len(self.questions) < _TOO_OFTEN, "it is asked the same for ever"
+        return answer
+
+    def next_query(self) -> int:
+        self.begun += 1
+        return super().next_query()
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        self.happen()
+        return super().wait(partitions, timeout)
+
+    def happen(self) -> None:
+        """What happens while somebody waits, once."""
+        happens, self.while_waiting = self.while_waiting, lambda: None
+        happens()
+
+    def pass_time(self, seconds: float) -> None:
+        self._pass_time(seconds)
+
+
+class StreamScene:
+    """A fleet of executors, by their numbers, and the queue `orders`. At first executor 1 owns its partition 0."""
+
+    def __init__(self, partitions: int = 1, *, parcels: bool = False) -> None:
+        """`parcels`: there is a second queue, to which nobody adds."""
+        self.now = 0.0
+        self.over = ""
+        self.stopping = False
+        self.released: frozenset[Release] = frozenset()
+        self.partitions = {number: Partition() for number in range(partitions)}
+        self.ranges = WatchedRanges(self.partitions, self._pass_time)
+        self.executors = [1]
+        self.ledger, self.counts = WrittenLedger(), Counts()
+        made: dict[QueueName, LoggedRanges] = {ORDERS: self.ranges}
+        if parcels:
+            made[PARCELS] = QueueWithoutEntries()
+        addresses = dict.fromkeys(made, "")
+        queues = FleetQueues(addresses, "shop", lambda _, name: made[QueueName(name.partition("/")[2])], self._sleep)
+        grants_in_use = GrantsInUse(self.ledger, self._told)
+        self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: ())
+        self.around = Surroundings(
+            group="pickers",
+            queues=queues,
+            ledger=self.ledger,
+            grants_in_use=grants_in_use,
+            executors=self._registered,
+            finishing=self.finishing,
+            counts=self.counts,
+            repeat_wait=5.0,
+            over=lambda: self.over,
+            stopping=lambda: self.stopping,
+            clock=lambda: self.now,
+            sleep=self._sleep,
+        )
+        self.own({0: 1})
+
+    def stream(self, *, max_rows: int = 100, careful: bool = True, alone: bool = True) -> Stream:
+        options = StreamOptions(max_rows=max_rows, fail_on_data_loss=careful)
+        return Stream("pickers-1", RunningQuery("query", alone), "place", options, self.around)
+
+    def own(self, owned: Numbers, revoking: Numbers | None = None, number: int = 1) -> None:
+        """What this executor owns, by the ledger and at the queue, and nobody else anything."""
+        one = entry(f"exec-{number}", owned, revoking)
+        for partition, epoch in (*owned.items(), *(revoking or {}).items()):
+            if partition in self.partitions:
+                self.partitions[partition].grant(one.uid, epoch)
+        self.ledger.write(one)
+
+    def add(self, number: int = 0, count: int = 1) -> None:
+        for _ in range(count):
+            self.partitions[number].add()
+
+    def take_away(self, last: int, number: int = 0) -> None:
+        """Everything up to this entry was finished by somebody else."""
+        one = self.partitions[number]
+        one.finish(one.query, last)
+
+    def _registered(self) -> Mapping[MemberId, Executor]:
+        return {executor(number).pod: executor(number) for number in self.executors}
+
+    def _told(self, released: frozenset[Release]) -> None:
+        self.released = released
+
+    def _sleep(self, seconds: float) -> None:
+        self.ranges.happen()
+        self._pass_time(seconds)
+
+    def _pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def text(positions: Positions) -> str:
+    return json.dumps(offset_json(positions))
+
+
+def at(**positions: int) -> str:
+    """The offset with these positions: `p0=3`."""
+    return json.dumps({ORDERS: {name[1:]: position for name, position in positions.items()}})
+
+
+def numbers(positions: Positions) -> dict[int, int]:
+    """Those of `orders`."""
+    return {partition.number: position for partition, position in positions.items() if partition.queue == ORDERS}

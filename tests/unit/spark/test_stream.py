@@ -1,0 +1,458 @@
+"""What a query's stream decides."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from baton.spark.errors import AskAgain, SourceError
+from baton.spark.finishing import PlannedBatch
+from baton.spark.offsets import OffsetError
+from tests.ids import a_partition
+from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers
+
+
+@pytest.fixture
+def scene() -> StreamScene:
+    return StreamScene()
+
+
+def told(answer: Mapping[str, Any]) -> list[tuple[int, int, int, str]]:
+    """Of each range: partition, start, end, executor."""
+    return [(one["partition"], one["start"], one["end"], one["executor"]) for one in answer["ranges"]]
+
+
+# -- batches
+
+
+def test_a_query_begins_with_positions_and_then_reads_what_is_behind_them(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream = scene.stream()
+    assert numbers(stream.latest_offset("{}")) == {0: 0}
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 3}
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 0, 3, "1")]
+    assert (scene.partitions[0].logged, scene.partitions[0].planned) == (0, 3)
+    assert scene.ranges.begun == 1
+
+
+def test_a_reader_is_told_what_may_have_been_handed_out_before(scene: StreamScene) -> None:
+    scene.add(count=3)
+    scene.partitions[0].seen = 2
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    (one,) = stream.plan(at(p0=0), at(p0=3), "1")["ranges"]
+    assert one["redeliveredTo"] == 2
+
+
+def test_what_is_to_be_let_go_and_what_an_executor_has_that_is_not_registered_stays_where_it_is() -> None:
+    scene = StreamScene(2)
+    scene.add(0)
+    scene.add(1)
+    scene.own({0: 1}, revoking={1: 1})
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 0}
+    scene.executors = []
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 0}
+
+
+def test_a_partition_that_the_queue_does_not_have_yet_is_not_asked_for(scene: StreamScene) -> None:
+    scene.add()
+    scene.own({0: 1, 1: 1})
+    assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 1}
+
+
+def test_a_partition_that_appears_has_no_rows_in_the_batch_that_names_it_first() -> None:
+    scene = StreamScene(2)
+    scene.add(0)
+    scene.add(1)
+    scene.own({0: 1, 1: 1})
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 1}
+
+
+def test_partitions_take_turns_where_a_batch_has_not_room_for_all() -> None:
+    scene = StreamScene(2)
+    scene.add(0, count=2)
+    scene.add(1, count=2)
+    scene.own({0: 1, 1: 1})
+    stream, position, order = scene.stream(max_rows=1), {0: 0, 1: 0}, []
+    for batch in range(4):
+        start = at(p0=position[0], p1=position[1])
+        end = numbers(stream.latest_offset(start))
+        order += [number for number in end if end[number] > position[number]]
+        if batch:
+            scene.finishing.finish_next(ORDERS)
+        stream.plan(start, at(p0=end[0], p1=end[1]), str(batch))
+        position = end
+    assert order == [0, 1, 0, 1]
+    assert scene.now == 0.0, "nobody was waited for"
+
+
+def test_what_comes_while_nothing_is_there_begins_a_batch(scene: StreamScene) -> None:
+    stream = scene.stream()
+    scene.ranges.while_waiting = scene.add
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+
+
+def test_where_nothing_comes_spark_is_kept_for_a_while(scene: StreamScene) -> None:
+    assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 0}
+    alone, scene.now = scene.now, 0.0
+    scene.stream(alone=False).latest_offset(at(p0=0))
+    assert 0 < scene.now < alone, "a query's other sources may have rows"
+
+
+def test_a_batch_is_repeated_as_it_was_and_recorded_once(scene: StreamScene) -> None:
+    scene.add(count=2)
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    first = stream.plan(at(p0=0), at(p0=2), "1")
+    scene.ranges.questions.clear()
+    assert stream.plan(at(p0=0), at(p0=2), "1") == first, "Spark plans twice for foreachBatch"
+    assert scene.ranges.questions == []
+
+
+# -- when a fleet ends, or another has the group
+
+
+def test_no_number_is_taken_when_somebody_else_has_the_group(scene: StreamScene) -> None:
+    scene.over = "another driver has it"
+    with pytest.raises(SourceError, match="another driver"):
+        scene.stream().latest_offset(at(p0=0))
+    assert scene.ranges.begun == 0
+
+
+def test_a_query_that_waits_ends_with_its_group(scene: StreamScene) -> None:
+    def lost() -> None:
+        scene.over = "another driver has it"
+
+    scene.ranges.while_waiting = lost
+    with pytest.raises(SourceError, match="another driver"):
+        scene.stream().latest_offset(at(p0=0))
+
+
+def test_nothing_is_recorded_for_who_has_lost_the_group(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.over = "another driver has it"
+    with pytest.raises(SourceError, match="another driver"):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    assert scene.partitions[0].logged is None
+
+
+def test_a_fleet_that_stops_begins_no_batch(scene: StreamScene) -> None:
+    scene.add()
+    scene.stopping = True
+    assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 0}
+
+
+def test_a_later_query_ends_one_that_asks_for_more(scene: StreamScene) -> None:
+    stream = scene.stream()
+    stream.latest_offset("{}")
+    scene.partitions[0].fence(99)
+    with pytest.raises(SourceError, match="number 99"):
+        stream.latest_offset(at(p0=0))
+
+
+def test_a_later_query_ends_one_that_begins_a_batch(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.partitions[0].fence(99)
+    with pytest.raises(SourceError, match="number 99"):
+        stream.plan(at(p0=0), at(p0=1), "1")
+
+
+def test_a_later_query_ends_one_that_owns_nothing(scene: StreamScene) -> None:
+    scene.own({})
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.partitions[0].fence(99)
+    scene.now += 60
+    with pytest.raises(SourceError, match="number 99"):
+        stream.latest_offset(at(p0=0))
+
+
+# -- grants
+
+
+def test_what_a_batch_was_chosen_for_is_not_let_go_before_it_is_done(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.own({}, revoking={0: 1})
+    assert scene.released == frozenset()
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")], "its owner still reads it"
+    stream.latest_offset(at(p0=1))
+    assert scene.released == frozenset()
+    scene.finishing.finish_next(ORDERS)
+    assert {one.partition for one in scene.released} == {0}
+
+
+def test_what_has_nothing_for_a_batch_is_let_go_at_once(scene: StreamScene) -> None:
+    scene.stream().latest_offset(at(p0=0))
+    scene.own({}, revoking={0: 1})
+    assert {one.partition for one in scene.released} == {0}
+
+
+def test_a_batch_that_spark_never_planned_holds_nothing(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.own({}, revoking={0: 1})
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
+    assert {one.partition for one in scene.released} == {0}
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_query_that_has_ended_holds_nothing(scene: StreamScene, planned: bool) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    if planned:
+        stream.plan(at(p0=0), at(p0=1), "1")
+    stream.stop()
+    scene.own({}, revoking={0: 1})
+    assert {one.partition for one in scene.released} == {0}
+    assert not stream.busy()
+
+
+# -- what is done
+
+
+def test_the_next_question_says_that_a_batch_is_done(scene: StreamScene) -> None:
+    scene.add(count=2)
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    stream.plan(at(p0=0), at(p0=2), "1")
+    stream.latest_offset(at(p0=2))
+    assert not scene.finishing.settled()
+    scene.finishing.finish_next(ORDERS)
+    assert scene.partitions[0].committed == 2
+    stream.latest_offset(at(p0=2))
+    assert scene.finishing.settled(), "it is finished once"
+
+
+def test_a_batch_of_which_a_part_is_done_is_not_finished() -> None:
+    scene = StreamScene(2)
+    scene.add(0)
+    scene.add(1)
+    scene.own({0: 1, 1: 1})
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0, p1=0))
+    stream.plan(at(p0=0, p1=0), at(p0=1, p1=1), "1")
+    stream.latest_offset(at(p0=1, p1=0))
+    assert scene.finishing.settled()
+
+
+def test_the_next_ranges_are_recorded_when_those_before_are_finished(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    stream.plan(at(p0=0), at(p0=1), "1")
+    scene.add()
+    stream.latest_offset(at(p0=1))
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=1), at(p0=2), "2")
+    scene.finishing.finish_next(ORDERS)
+    assert told(stream.plan(at(p0=1), at(p0=2), "2")) == [(0, 1, 2, "1")]
+
+
+def test_a_queue_whose_ranges_are_not_finished_holds_up_no_other() -> None:
+    scene = StreamScene(parcels=True)
+    scene.add()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.finishing.submit(PlannedBatch("pickers-1", {PARCELS: 1}, {a_partition("parcels", 0): 3}, frozenset()))
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
+
+
+def test_a_new_query_finishes_what_the_last_one_had_no_time_to(scene: StreamScene) -> None:
+    scene.add(count=3)
+    scene.stream().latest_offset(at(p0=2, p7=5))
+    assert scene.partitions[0].committed == 2, "whatever else there was once"
+
+
+def test_what_a_failover_has_undone_is_finished_again_though_nothing_comes(scene: StreamScene) -> None:
+    scene.add()
+    before = scene.partitions[0].copy()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=1))
+    scene.partitions[0] = before
+    scene.own({0: 2})
+    stream.latest_offset(at(p0=1))
+    assert scene.partitions[0].committed == 0
+    scene.now += 60
+    stream.latest_offset(at(p0=1))
+    assert scene.partitions[0].committed == 1
+
+
+def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.ranges.away = True
+    scene.now += 60
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
+    with pytest.raises(AskAgain):
+        scene.stream().latest_offset("{}")
+
+
+def test_a_checkpoint_of_another_queue_is_refused(scene: StreamScene) -> None:
+    with pytest.raises(OffsetError, match="returns"):
+        scene.stream().latest_offset('{"returns": {"0": 1}}')
+
+
+# -- a batch that a restart repeats
+
+
+def test_a_repeated_batch_waits_for_owners_and_goes_on_without_after_a_while(scene: StreamScene) -> None:
+    scene.add()
+    scene.own({})
+    stream = scene.stream()
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    scene.now += scene.around.repeat_wait / 2
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    scene.now += scene.around.repeat_wait / 2
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
+
+
+def test_a_repeated_batch_is_read_by_its_owners_who_keep_it_until_it_is_done(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
+    assert scene.partitions[0].logged == 0
+    scene.own({}, revoking={0: 1})
+    assert scene.released == frozenset()
+    stream.latest_offset(at(p0=1))
+    scene.finishing.finish_next(ORDERS)
+    assert {one.partition for one in scene.released} == {0}
+
+
+def test_a_repeated_batch_is_not_read_by_who_is_to_let_go(scene: StreamScene) -> None:
+    scene.add()
+    scene.own({}, revoking={0: 1})
+    stream = scene.stream()
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=1), "1")
+    scene.now += scene.around.repeat_wait
+    assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
+
+
+# -- what is gone
+
+
+def test_what_is_gone_before_a_batch_ends_the_query_with_the_cure(scene: StreamScene) -> None:
+    scene.add(count=3)
+    scene.take_away(2)
+    stream = scene.stream()
+    stream.latest_offset("{}")
+    with pytest.raises(SourceError, match="set the option failOnDataLoss to false"):
+        stream.latest_offset(at(p0=0))
+
+
+def test_what_is_gone_before_a_batch_is_passed_over_where_that_is_allowed(scene: StreamScene) -> None:
+    scene.add(count=3)
+    scene.take_away(2)
+    stream = scene.stream(careful=False)
+    stream.latest_offset("{}")
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 3}
+
+
+def test_what_is_gone_within_a_batch_ends_the_query_with_the_cure(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.take_away(2)
+    with pytest.raises(SourceError, match="the first entry that is there is 3"):
+        stream.plan(at(p0=0), at(p0=3), "1")
+
+
+def test_what_is_there_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream = scene.stream(careful=False)
+    stream.latest_offset(at(p0=0))
+    scene.take_away(2)
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 2, 3, "1")]
+    assert scene.counts.statistics().positions_lost == 2
+
+
+@pytest.mark.parametrize(("acknowledged", "end"), [(2, 3), (3, 2)])
+def test_what_a_pod_has_left_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene, acknowledged: int, end: int) -> None:
+    scene.add(count=3)
+    stream, one = scene.stream(careful=False), scene.partitions[0]
+    stream.latest_offset(at(p0=0))
+    one.log(one.query, 0, 3)
+    one.read(one.uid, one.epoch, 3)
+    one.ack(one.uid, one.epoch, acknowledged)
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 0, end, "1")]
+
+
+def test_nothing_is_read_of_a_batch_of_which_nothing_is_there(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream = scene.stream(careful=False)
+    stream.latest_offset(at(p0=0))
+    scene.take_away(3)
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == []
+
+
+# -- AvailableNow
+
+
+def test_a_query_that_ends_reads_what_was_there_when_it_began(scene: StreamScene) -> None:
+    scene.add(count=2)
+    stream = scene.stream(max_rows=1)
+    stream.prepare_available_now()
+    scene.add()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+    assert numbers(stream.latest_offset(at(p0=1))) == {0: 2}
+    scene.ranges.questions.clear()
+    assert numbers(stream.latest_offset(at(p0=2))) == {0: 2}
+    assert scene.ranges.questions == [], "it is done with that one"
+
+
+def test_a_query_that_ends_waits_for_owners_of_what_it_is_to_read() -> None:
+    scene = StreamScene(2)
+    scene.add(1)
+    stream = scene.stream()
+    stream.prepare_available_now()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "nobody owns it yet"
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=0, p1=0))
+    scene.own({0: 1, 1: 1})
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 1}
+
+
+def test_a_query_that_waits_for_owners_does_not_hold_up_a_fleet_that_stops() -> None:
+    scene = StreamScene(2)
+    scene.add(1)
+    stream = scene.stream()
+    stream.prepare_available_now()
+
+    def stop() -> None:
+        scene.stopping = True
+
+    scene.ranges.while_waiting = stop
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 0}
+
+
+def test_a_query_that_ends_does_so_where_what_it_was_to_read_has_gone(scene: StreamScene) -> None:
+    scene.add(count=2)
+    stream = scene.stream(careful=False)
+    stream.prepare_available_now()
+    stream.latest_offset("{}")
+    scene.take_away(2)
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
+
+
+def test_a_query_that_ends_asks_until_it_knows_what_it_is_to_read(scene: StreamScene) -> None:
+    scene.add()
+    stream = scene.stream()
+    scene.ranges.away = True
+    with pytest.raises(AskAgain):
+        stream.prepare_available_now()
+    scene.ranges.away = False
+    stream.prepare_available_now()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
