@@ -13,8 +13,6 @@ from tests.e2e import installing
 from tests.e2e.installing import NAMESPACE, leader, namespace
 from tests.waiting import until
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture
 def installed_by_helm(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from cluster import Cluster
 from demo.audit import audit
 from demo.records import Evidence
@@ -17,8 +15,6 @@ from tests.load.producer import Load
 from tests.load.witness import Witness
 from tests.redis_server import RedisServer
 from tests.waiting import until
-
-pytestmark = pytest.mark.e2e
 
 
 def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluster, tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from tests.e2e.spark import spark_operator
 from tests.e2e.spark.shop import NAMESPACE, Shop
 from tests.file_sink import written
 
-pytestmark = pytest.mark.e2e
-
 
 class Files:
     """The example's volume."""

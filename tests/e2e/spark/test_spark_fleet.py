@@ -2,12 +2,8 @@
 
 import signal
 
-import pytest
-
 from cluster import Cluster
 from tests.e2e.spark.shop import NAMESPACE, Shop, checked
-
-pytestmark = pytest.mark.e2e
 
 
 def test_a_fleet_that_grows_shrinks_and_is_killed_under_load_loses_nothing(shop: Shop) -> None:

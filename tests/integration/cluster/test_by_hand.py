@@ -13,8 +13,6 @@ from cluster.__main__ import main
 from cluster.cluster import Cluster
 from cluster.faults import ClusterError
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[3]
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from cluster import Cluster
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Cluster]:

@@ -19,7 +19,7 @@ from tests.integration.cluster.machine import Machine
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 
-pytestmark = [pytest.mark.integration, pytest.mark.own_node]
+pytestmark = pytest.mark.own_node
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,8 +10,6 @@ import pytest
 
 from cluster import Cluster, ClusterError
 
-pytestmark = pytest.mark.integration
-
 NAMESPACE = "cluster-test"
 LABELS = {"app": "sleeper"}
 PROGRAM = "import baton, time; print('awake', flush=True); time.sleep(3600)"

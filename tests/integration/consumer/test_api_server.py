@@ -11,8 +11,6 @@ from cluster import Cluster
 from cluster.pki import Authority
 from tests.service_account import mounted
 
-pytestmark = pytest.mark.integration
-
 VERSION = "/version"
 OWN_NAME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 

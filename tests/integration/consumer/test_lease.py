@@ -19,8 +19,6 @@ from cluster import Cluster
 from tests.in_memory_lease import releases_in
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def api(control_plane: Cluster) -> Iterator[kubernetes.client.ApiClient]:

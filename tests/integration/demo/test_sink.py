@@ -19,8 +19,6 @@ from tests.waiting import until
 
 QUEUE = "shop/orders"
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -19,8 +19,6 @@ from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 BATON = Path(sys.executable).parent / "baton"
 KEYS = 40
 CONSUMER = """

@@ -13,8 +13,6 @@ from tests.integration.dev.test_dev import Dev, says
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 SILENT_REDIS = """#!/bin/sh
 trap 'test -e "{folder}/stubborn" || exit' TERM

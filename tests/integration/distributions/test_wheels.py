@@ -22,8 +22,6 @@ from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[3]
 UV = ROOT / ".venv" / "bin" / "uv"
 PROGRAM = Path(__file__).with_name("fresh_consumer.py")

@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
-import pytest
-
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
 from tests.waiting import HOUR, eventually
 
-pytestmark = pytest.mark.integration
 QUEUE = QueueName("orders")
 
 

@@ -14,8 +14,6 @@ from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
 
-pytestmark = pytest.mark.integration
-
 
 async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
     queue.send("value", key="key", headers={"one": b"1", "two": b"2"})

@@ -19,8 +19,6 @@ from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.integration
-
 
 class Acls:
     """What a user may do, as an administrator says it."""

@@ -9,8 +9,6 @@ from baton.simulation import read_scenario, simulate
 from cluster.cluster import Cluster
 from tests.integration.operator.world import World
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.usefixtures("shared_operator")
 async def test_resources_as_kubectl_prints_them(shop: World, control_plane: Cluster, tmp_path: Path) -> None:

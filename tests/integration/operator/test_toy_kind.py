@@ -12,8 +12,6 @@ from tests.integration.operator.world import Cluster
 from tests.unit.queues.toy_tree import run_in, tree_with_the_toy
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 GROUP = "toy.example"
 """The other tests have the CRD as it is."""
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

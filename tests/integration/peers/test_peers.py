@@ -11,7 +11,6 @@ from tests.peers import ask
 from tests.peers.comparison import compare, differences
 from tests.peers.groups import ZONES, a_group, a_strange_group, rebalanced
 
-pytestmark = pytest.mark.integration
 COUNT = 2000
 
 

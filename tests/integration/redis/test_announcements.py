@@ -18,8 +18,6 @@ from tests.integration.redis.pods import Operator, Pod, acknowledged, operating
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:

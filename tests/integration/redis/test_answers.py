@@ -12,8 +12,6 @@ from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO = Epoch(1), Epoch(2)
 LARGE = ("a" * 400, "b" * 500, "c" * 400, "d" * 5000, "e", "f")
 

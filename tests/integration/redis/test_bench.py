@@ -1,10 +1,6 @@
 """`make bench-consumer` with a few entries."""
 
-import pytest
-
 from tests.bench_runs import bench_run
-
-pytestmark = pytest.mark.integration
 
 
 def test_the_consumers_benchmark_ends_with_a_line_of_json() -> None:

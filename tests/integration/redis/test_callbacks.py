@@ -14,8 +14,6 @@ from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, acknowledged, lag, operating
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:

@@ -17,8 +17,6 @@ from tests.integration.redis.conftest import GROUP, Queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.integration
-
 QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
     "check": lambda queue: queue.check(),
     "ensure": lambda queue: queue.ensure(2),

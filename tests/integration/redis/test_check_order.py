@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from baton.cli.main import main
@@ -13,8 +12,6 @@ from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import lag, operating
 from tests.waiting import eventually, until
-
-pytestmark = pytest.mark.integration
 
 COUNT = 120
 

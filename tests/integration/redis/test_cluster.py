@@ -27,8 +27,6 @@ from tests.integration.redis.test_rights import USERS
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 PARTITIONS = 4
 _numbers = itertools.count()
 

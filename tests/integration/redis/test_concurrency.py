@@ -16,8 +16,6 @@ from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, Pod, lag, operating
 from tests.waiting import eventually, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:

@@ -16,8 +16,6 @@ from tests.integration.redis.pods import Operator, acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:

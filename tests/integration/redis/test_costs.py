@@ -13,8 +13,6 @@ from tests.integration.redis.pods import operating
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 TIMES = 20
 
 

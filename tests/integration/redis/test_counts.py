@@ -19,8 +19,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 SOME = st.integers(1, 8)
 

@@ -10,8 +10,6 @@ from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, Re
 from tests.integration.redis.conftest import GROUP
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 NAME = "shop/orders"
 FIRST, SECOND = "Fp7-quokka", "numbat-8Xy"
 

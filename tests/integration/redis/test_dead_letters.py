@@ -20,8 +20,6 @@ from tests.integration.redis.test_foreign_entries import FOREIGN, add
 from tests.integration.redis.test_producer import LossyProxy
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

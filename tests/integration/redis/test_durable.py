@@ -10,8 +10,6 @@ from tests.integration.redis.conftest import make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize("valkey", [False, True])
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])

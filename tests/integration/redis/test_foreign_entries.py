@@ -21,8 +21,6 @@ from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

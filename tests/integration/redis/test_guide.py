@@ -18,8 +18,6 @@ from tests.integration.redis.pods import write_ledger
 from tests.processes import ChildProcess
 from tests.waiting import eventually, until
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[3]
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / "consumer.md").read_text(), re.DOTALL | re.MULTILINE)
 SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, DATABASE, SEQUENCES, FLUSH = PROGRAMS

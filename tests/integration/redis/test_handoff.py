@@ -7,8 +7,6 @@ from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from tests.integration.redis.conftest import Queue
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 
 

@@ -7,8 +7,6 @@ import pytest
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 ALL_BYTES = bytes(range(256))
 

@@ -15,8 +15,6 @@ from tests.integration.redis import interrupted_program
 from tests.integration.redis.conftest import Queue
 from tests.waiting import HOUR
 
-pytestmark = pytest.mark.integration
-
 
 async def everything(queue: Queue, partition: int) -> list[Entry]:
     reader, found = await queue.granted("auditor", 1, partition), list[Entry]()

@@ -17,8 +17,6 @@ from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 from tests.integration.redis.conftest import Queue
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 LARGE = 100_000
 MOST = 32

@@ -11,8 +11,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO, THREE, FOUR = Epoch(1), Epoch(2), Epoch(3), Epoch(4)
 
 

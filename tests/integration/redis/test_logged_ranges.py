@@ -27,8 +27,6 @@ from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of, words_of_one
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 _A_MINUTE = 60 * 10**6
 """In the microseconds that numbers of queries are counted in."""

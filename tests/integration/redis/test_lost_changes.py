@@ -14,8 +14,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 
 async def test_a_record_of_the_queue_that_somebody_deletes_is_found_again_with_its_partitions(queue: Queue) -> None:
     for count in (3, 1, 4, 2):

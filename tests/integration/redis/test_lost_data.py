@@ -15,8 +15,6 @@ from tests.integration.redis.pods import acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 
 

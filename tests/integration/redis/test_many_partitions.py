@@ -13,8 +13,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import ranges_of
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 PARTITIONS, ONE = 260, Epoch(1)
 LONG, ENTRIES = 3, 11_000
 """A partition with so many entries that the script which removes them ends with it."""

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from baton.consumer import AssignmentSource, Consumer
@@ -19,8 +18,6 @@ from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
-
-pytestmark = pytest.mark.integration
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 UID = Uid("uid-of-a")

@@ -8,16 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import pytest
-
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
-
-pytestmark = pytest.mark.integration
 
 ONE = Epoch(1)
 

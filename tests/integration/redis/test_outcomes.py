@@ -17,8 +17,6 @@ from tests.integration.redis.pods import Operator, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:

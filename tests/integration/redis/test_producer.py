@@ -22,8 +22,6 @@ from tests.listener import Listener
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

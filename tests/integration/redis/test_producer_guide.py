@@ -6,14 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue
 from tests.waiting import PATIENCE
-
-pytestmark = pytest.mark.integration
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
 SMALLEST, LINGERING, ASYNCIO = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)

@@ -12,8 +12,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def own() -> Iterator[RedisServer]:

@@ -16,8 +16,6 @@ from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.integration
-
 ENDING = """
 import signal, sys
 from baton.queues.redis import RedisProducer

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pytest
 import redis
 
 from baton.queues.redis import scripts
@@ -16,8 +15,6 @@ from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.logged import words_of_one
 from tests.redis_server import RedisServer
 from tests.simulation.spark.partition import Answer, Partition
-
-pytestmark = pytest.mark.integration
 
 LIVES, STEPS = 150, 60
 UIDS = ("a", "b")

@@ -18,8 +18,6 @@ from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import RefusedError, Task
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 STEPS = 250
 PAGE = 3
 Answer = TypeVar("Answer")

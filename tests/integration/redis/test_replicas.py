@@ -15,8 +15,6 @@ from tests.integration.redis.conftest import make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.parametrize("valkey", [False, True])
 async def test_an_entry_that_is_sent_once_more_on_a_new_connection_waits_for_a_replica(*, valkey: bool) -> None:

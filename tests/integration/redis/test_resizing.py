@@ -18,8 +18,6 @@ from tests.redis_command import table_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

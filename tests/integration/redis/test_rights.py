@@ -20,8 +20,6 @@ from baton.queues.redis.url import read
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.integration
-
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis.md"
 QUEUE = "shop/orders"
 GROUP = Claimant("shop/orders", "uid-of-the-group")

@@ -16,8 +16,6 @@ from tests.integration.redis.pods import Operator, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 PARTITIONS = 60
 
 

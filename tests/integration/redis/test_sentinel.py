@@ -19,8 +19,6 @@ from tests.integration.redis.pods import Pod, acknowledged, operating
 from tests.redis_server import RedisSentinel
 from tests.watched_redis import PASSWORD, SERVICE, Watched, watched_redis
 
-pytestmark = pytest.mark.integration
-
 PARTITIONS = 4
 
 

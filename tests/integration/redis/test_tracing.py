@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import get_current_span
 
@@ -11,8 +10,6 @@ from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import operating
 from tests.waiting import until
-
-pytestmark = pytest.mark.integration
 
 
 async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_path: Path) -> None:

@@ -17,8 +17,6 @@ from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 NAME = "shop/orders"
 

@@ -7,8 +7,6 @@ from baton.queues.fence import StaleOwner
 from tests.forked import in_a_fork
 from tests.integration.redis.conftest import Queue
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

@@ -11,8 +11,6 @@ from baton.queues.redis import RedisReader, wakeup
 from tests.integration.redis.conftest import Queue
 from tests.waiting import HOUR, PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ONE, TWO = Epoch(1), Epoch(2)
 
 

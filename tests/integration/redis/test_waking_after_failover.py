@@ -12,8 +12,6 @@ from tests.redis_server import RedisServer
 from tests.waiting import HOUR, until
 from tests.watched_redis import watched_redis
 
-pytestmark = pytest.mark.integration
-
 ONE = Epoch(1)
 
 

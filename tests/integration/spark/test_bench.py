@@ -1,10 +1,6 @@
 """`make bench-spark` with a few rows."""
 
-import pytest
-
 from tests.bench_runs import bench_run
-
-pytestmark = pytest.mark.integration
 
 OTHERS = ("no ownership", "a Python source")
 

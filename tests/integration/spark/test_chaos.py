@@ -14,7 +14,7 @@ from tests.waiting import until
 SEED = int(os.environ.get("BATON_CHAOS_SEED", "0"))
 """`make soak-spark` sets it."""
 
-pytestmark = [pytest.mark.integration, pytest.mark.skipif(not SEED, reason="run it by `make soak-spark`")]
+pytestmark = pytest.mark.skipif(not SEED, reason="run it by `make soak-spark`")
 BUSY = 600.0
 """Seconds that a busy machine may take: for a driver and its executors, and until a fleet is at work again."""
 

@@ -21,8 +21,6 @@ from tests.ids import by_queue, epochs
 from tests.integration.spark.world import wait_for
 from tests.waiting import HOUR
 
-pytestmark = pytest.mark.integration
-
 NAMESPACE = "default"
 
 

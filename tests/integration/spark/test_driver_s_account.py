@@ -15,8 +15,6 @@ from cluster import Cluster
 from tests.integration.spark.world import wait_for
 from tests.service_account import mounted
 
-pytestmark = pytest.mark.integration
-
 EXAMPLE = Path(__file__).resolve().parents[3] / "manifests" / "examples" / "spark"
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 

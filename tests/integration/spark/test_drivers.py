@@ -19,8 +19,6 @@ from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.integration
-
 ROOT = Path(__file__).parents[3]
 BOOT = 600.0
 """Seconds that a busy machine may take for a driver and its executors."""

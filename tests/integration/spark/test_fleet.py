@@ -18,8 +18,6 @@ from tests.integration.spark.world import Row, Worlds, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.integration
-
 
 def numbers(count: int, begin: int = 0) -> list[str]:
     return [f"{number:05}" for number in range(begin, begin + count)]

@@ -8,12 +8,8 @@ import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-
 from baton.spark import jar_file
 from tests.processes import ChildProcess
-
-pytestmark = pytest.mark.integration
 
 CONSUMER = Path(__file__).parents[3] / "consumer"
 CARRIED = "baton/spark/jars/baton-spark.jar"

@@ -7,8 +7,6 @@ from baton.spark.executors import POD_NAME_PREFIX
 from baton.spark.settings import ALLOCATOR
 from baton.spark.steady_settings import Settings
 
-pytestmark = pytest.mark.integration  # the settings name the jar, which is built with a JDK
-
 POD = {"POD_NAMESPACE": "shop", "POD_IP": "10.1.2.3", "POD_NAME": "driver-abc"}
 
 

@@ -21,8 +21,6 @@ from tests.integration.spark.world import World, Worlds, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(autouse=True)
 def no_query_is_left(spark: SparkSession) -> Iterator[None]:

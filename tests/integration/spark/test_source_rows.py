@@ -13,8 +13,6 @@ from tests.integration.spark.stand_in import Kept, StandIn, drained, started
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 COLUMNS = ["queue", "partition", "offset", "key", "value", "headers", "timestamp", "epoch", "redelivered"]
 
 

@@ -21,8 +21,6 @@ from tests.self_signed import self_signed
 from tests.waiting import until
 from tests.watched_redis import watched_redis
 
-pytestmark = pytest.mark.integration
-
 
 def test_a_server_with_tls_is_shown_a_certificate(spark: SparkSession, tmp_path: Path) -> None:
     certificate = self_signed(tmp_path)

@@ -17,8 +17,6 @@ from tests.integration.spark.world import executor_pids
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 NOBODY = Owner("", "")
 ROWS_IN_PAGES = 10_000
 """Of 4,000 bytes: more than fits on the way to a Python worker."""

@@ -31,8 +31,6 @@ from tests.unit.spark.builders import entry
 from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 ORDERS, ME, QUEUE = QueueName("orders"), MemberId("exec-1"), "default/orders"
 ONLY = Partition(ORDERS, 0)
 

@@ -18,8 +18,6 @@ from tests.local_spark import JAVA
 from tests.processes import ChildProcess
 from tests.waiting import until
 
-pytestmark = pytest.mark.integration
-
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
 ROWS, KEYS = 600, 20
 

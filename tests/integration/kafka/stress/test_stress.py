@@ -2,12 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.integration.kafka.stress.rounds import rounds
 from tests.kafka_broker import KafkaBroker
-
-pytestmark = pytest.mark.integration
 
 
 async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_commit_nothing_stale(

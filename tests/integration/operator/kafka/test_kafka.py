@@ -16,8 +16,6 @@ from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.integration
-
 Start = Callable[..., Operator]
 
 
