@@ -38,7 +38,7 @@ class InMemoryQueue:
         found, unread[:] = (unread[:count], unread[count:]) if new else ([], unread)
         return [Entry(ORDERS, partition, offset, key, b"v", 0, epoch, False) for offset, key in found]
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         self._ask()
         self.acknowledged += offsets
 

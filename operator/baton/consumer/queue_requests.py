@@ -90,7 +90,7 @@ class QueueRequests:
         told = False
         with self._asking(holding, reader):
             if holding.handled:
-                reader.ack(number, epoch, holding.handled)
+                reader.ack(number, epoch, holding.handled, soon=not holding.receipts)
             while holding.aside:
                 offset, why = holding.aside[0]
                 reader.set_aside(number, epoch, offset, why)

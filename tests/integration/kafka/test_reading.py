@@ -53,6 +53,45 @@ async def test_the_offset_goes_over_what_is_finished_without_a_gap(queue: Queue)
         assert await queue.committed() == offset
 
 
+async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the_latest_when_it_is_let_go_of(
+    queue: Queue,
+) -> None:
+    for partition in (0, 1):
+        queue.send("1", "2", "3", partition=partition)
+        reader = await queue.granted("a", 1, partition)
+    read_of = {number: await asyncio.to_thread(read, reader, number, 1, 3) for number in (0, 1)}
+    for number, entries in read_of.items():
+        await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[0].offset], soon=True)
+
+    async def committed() -> bool:
+        return [await queue.committed(number) for number in (0, 1)] == [1, 1]
+
+    await eventually(committed, "both are committed")
+    for number, entries in read_of.items():
+        await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[1].offset], soon=True)
+        await asyncio.to_thread(reader.let_go, number, Epoch(1))
+        assert await queue.committed(number) == 2
+        assert await queue.operator.pause(number, Epoch(1)) == 1, "one was not finished"
+
+
+async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    await queue.granted("b", 2)
+
+    def refused() -> bool:
+        try:
+            reader.ack(0, Epoch(1), [entries[0].offset], soon=True)
+        except StaleOwner:
+            return True
+        return False
+
+    await asyncio.to_thread(until, refused, "it is refused")
+    await asyncio.to_thread(reader.let_go, 0, Epoch(1))
+    assert await queue.committed() == 0
+
+
 async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_after_one_that_did_not_all_is(queue: Queue) -> None:
     queue.send("1", "2", "3")
     first = await queue.granted("a", 1)

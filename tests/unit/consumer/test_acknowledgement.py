@@ -34,7 +34,7 @@ async def test_a_wait_that_is_cancelled_changes_nothing_for_others_and_later_one
 class Failing(InMemoryQueue):
     """In a way that nobody thought of."""
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, uid: str | None = None) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False, uid: str | None = None) -> None:
         raise RuntimeError("an odd reply")
 
 

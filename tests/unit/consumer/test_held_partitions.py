@@ -32,7 +32,7 @@ class Held:
 class Taken(InMemoryQueue):
     """Another has the partition by now."""
 
-    def ack(self, partition: int, epoch: Epoch, offsets: object) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: object, *, soon: bool = False) -> None:
         raise StaleOwner(partition, "a", epoch, Owner(Uid("b"), Epoch(2)))
 
 

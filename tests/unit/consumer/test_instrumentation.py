@@ -39,7 +39,7 @@ class Answers:
     def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         return self._answer(self.found)
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         self._answer(None)
 
     def verify(self, partition: int, epoch: Epoch) -> None:

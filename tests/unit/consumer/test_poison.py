@@ -68,7 +68,7 @@ def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
 class Broken(InMemoryQueue):
     """A client library with a bug."""
 
-    def ack(self, partition: int, epoch: Epoch, offsets: object) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: object, *, soon: bool = False) -> None:
         raise ZeroDivisionError("a bug")
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.record import Committed, Record
@@ -47,6 +48,10 @@ class GroupOffsets:
         """Raises StaleToken where another token than the record's is in force."""
         self._loop.run(self._found().commit(partition, offset, record), within or _WITHIN)
 
+    def commit_several(self, wanted: Mapping[int, tuple[int, Record]]) -> Mapping[int, StaleToken | QueueUnreachable]:
+        """Offset and record by partition, all at the same time. The answer: which were refused, and why."""
+        return self._loop.run(self._commit_several(self._found(), wanted), _WITHIN) if wanted else {}
+
     def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
         """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
         StaleToken where another has one since."""
@@ -64,6 +69,20 @@ class GroupOffsets:
         if partition not in found:
             raise QueueUnreachable(f"{self._address.place}: partition {partition} of {transactions.topic} has no leader")
         return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
+
+    async def _commit_several(
+        self, transactions: PartitionTransactions, wanted: Mapping[int, tuple[int, Record]]
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
+        refused: dict[int, StaleToken | QueueUnreachable] = {}
+
+        async def commit(partition: int, offset: int, record: Record) -> None:
+            try:
+                await transactions.commit(partition, offset, record)
+            except (StaleToken, QueueUnreachable) as problem:
+                refused[partition] = problem
+
+        await asyncio.gather(*(commit(partition, *one) for partition, one in wanted.items()))
+        return refused
 
     def _found(self) -> PartitionTransactions:
         if self._transactions is None:

@@ -51,6 +51,10 @@ class ReadPosition:
             return alone if left is None else min(left, alone)
         return left
 
+    def taken(self, offset: int, record: Record, asked_at: float) -> None:
+        """The broker has taken a commit, which was begun at `asked_at`."""
+        self.committed, self.record, self.committed_at, self.sure_at = offset, record, asked_at, asked_at
+
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
         reserved = max(self.record.reserved, self.progress.end + AHEAD, upto)

@@ -7,7 +7,8 @@ Every commit names the token of its grant, and is refused by the broker where an
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from secrets import token_hex
 from typing import cast
 
@@ -18,6 +19,7 @@ from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.background_commits import BackgroundCommits
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
@@ -62,6 +64,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
+        self._background = BackgroundCommits(self._commit_several)
         self._interrupted = threading.Event()
 
     def read(
@@ -87,18 +90,23 @@ class KafkaReader:
             self.set_aside(partition, epoch, offset, _ENDED)
         return [entry for entry in entries if entry.offset not in hopeless]
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
-        """Finish with entries. The group's offset goes over those that are finished without a gap."""
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        """Finish with entries. The group's offset goes over those that are finished without a gap. `soon`: it does so a moment
+        later, at the latest when the partition is let go of."""
         position = self._of(partition, epoch)
         numbers = [int(offset) for offset in offsets]
         for number in numbers:
             position.read.pop(number, None)
         ahead = position.progress.finish(numbers)
         self._pass_marks(partition, position)
-        if ahead or position.progress.offset != position.committed:
+        behind = ahead or position.progress.offset != position.committed
+        if behind and not soon:
             self._commit(partition, position)
-        elif time.monotonic() - position.sure_at > _SURE_FOR:
+            return
+        if time.monotonic() - position.sure_at > _SURE_FOR:
             self._look(partition)
+        if behind:
+            self._background.due(partition)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         """Count one more delivery, for the owners to come, too. False: it was one too many (maxRedeliveries), and the entry is a
@@ -134,12 +142,17 @@ class KafkaReader:
             self._fetcher.end(partition)
         if position.lost is not None or time.monotonic() - self._silent_at < _LAST_WORD_WITHIN:
             return
+        if not self._asking.acquire(timeout=_LAST_WORD_WITHIN):  # a commit of several is under way, and hangs
+            self._silent_at = time.monotonic()
+            return
         try:
             self._commit(partition, position, position.left_record, within=_LAST_WORD_WITHIN)
         except StaleOwner:
             return
         except QueueUnreachable:  # the operator waits for the Lease, or the deadline
             self._silent_at = time.monotonic()
+        finally:
+            self._asking.release()
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -173,6 +186,7 @@ class KafkaReader:
             self._fetcher.interrupt()
 
     def close(self) -> None:
+        self._background.close()
         if self._fetcher is not None:
             self._fetcher.close()
         self._dead_letters.close()
@@ -289,10 +303,28 @@ class KafkaReader:
                 except StaleToken:
                     self._follow(partition, position, written)
                     continue
-                position.committed, position.committed_at, position.sure_at = offset, time.monotonic(), asked_at
-                position.record = written
+                position.taken(offset, written, asked_at)
                 return
         raise self._granted_on(partition)
+
+    def _commit_several(self, partitions: Set[int]) -> None:
+        """What is finished of these. Raises QueueUnreachable."""
+        with self._asking:
+            positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
+            due = {number: one for number, one in positions.items() if one.lost is None and one.progress.offset != one.committed}
+            asked_at = time.monotonic()
+            wanted = {number: (position.progress.offset, position.next_record()) for number, position in due.items()}
+            refused = self._offsets.commit_several(wanted)
+            for number, (offset, written) in wanted.items():
+                problem = refused.get(number)
+                if problem is None:
+                    due[number].taken(offset, written, asked_at)
+                elif isinstance(problem, StaleToken):
+                    with suppress(StaleOwner):  # whoever reads it next is told
+                        self._commit(number, due[number])
+        for problem in refused.values():
+            if isinstance(problem, QueueUnreachable):
+                raise problem
 
     def _follow(self, partition: int, position: ReadPosition, tried: Record) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that

@@ -82,8 +82,9 @@ class RedisReader:
         holds(position, outstanding, full=full == 1)
         return entries
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
-        """Finish with entries that were read under `epoch`. Those that are finished with already are passed over."""
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        """Finish with entries that were read under `epoch`. Those that are finished with already are passed over. It is one short
+        request, so `soon` is at once."""
         position = self._positions.of(partition, epoch)
         for begin in range(0, len(offsets), _ACKS):
             ids = " ".join(offsets[begin : begin + _ACKS])

@@ -32,7 +32,7 @@ class ToyReader:
             if (partition, place) not in self._queue.done
         ]
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str]) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         self.verify(partition, epoch)
         self._queue.done |= {(partition, int(offset)) for offset in offsets}
 

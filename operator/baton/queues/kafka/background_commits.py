@@ -1,0 +1,69 @@
+"""Commits a moment after entries were finished: one has more of them then, and several partitions have theirs at the same time.
+
+A commit under a fence is three requests, whatever it goes over. So a consumer that has a few entries at a time would
+keep the broker, and itself, busy with commits alone.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Set
+
+from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
+
+EVERY = 0.25
+"""Seconds between two commits. If the process is killed, no more than it finished in this time comes again."""
+_PAUSE = 0.5
+"""Seconds before a commit is tried again that the brokers did not take."""
+_CLOSE_WITHIN = 1.0
+
+
+class BackgroundCommits:
+    """In a thread of its own, from the first `due` to `close`."""
+
+    def __init__(self, commit: Callable[[Set[int]], None]) -> None:
+        """`commit` commits what is finished of these partitions, where there is something; raises QueueUnreachable."""
+        self._commit = commit
+        self._news = threading.Condition()
+        self._due: set[int] = set()
+        self._closed = threading.Event()
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
+
+    def due(self, partition: int) -> None:
+        """There is something to commit of it. Raises QueueUnreachable while the last commit was not taken: it is tried again."""
+        with self._news:
+            self._due.add(partition)
+            if self._thread.ident is None:
+                self._thread.start()
+            self._news.notify_all()
+        if self._trouble is not None:
+            raise QueueUnreachable(self._trouble)
+
+    def close(self) -> None:
+        """What is not committed by then is not."""
+        self._closed.set()
+        with self._news:
+            self._news.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSE_WITHIN)
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            with self._news:
+                self._news.wait_for(lambda: self._due or self._closed.is_set())
+                due, self._due = self._due, set()
+            begun = time.monotonic()
+            try:
+                self._commit(due)
+                self._trouble = None
+            except Exception as problem:
+                if not isinstance(problem, QueueUnreachable) and self._trouble is None:
+                    log.exception("committing failed, and is tried again")
+                self._trouble = str(problem) or type(problem).__name__
+                with self._news:
+                    self._due |= due
+                self._closed.wait(_PAUSE)
+            self._closed.wait(begun + EVERY - time.monotonic())

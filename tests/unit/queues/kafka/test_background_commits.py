@@ -1,0 +1,80 @@
+"""Commits of Kafka's reader that nobody waits for."""
+
+import threading
+from collections.abc import Iterator, Set
+
+import pytest
+
+from baton.queues.kafka.background_commits import BackgroundCommits
+from baton.queues.protocol import QueueUnreachable
+from tests.waiting import PATIENCE, until
+
+
+class Broker:
+    """Takes commits while it is `open`, one at a time, and refuses those that it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[set[int]] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.refusal: Exception | None = None
+        self.commits = BackgroundCommits(self.commit)
+
+    def commit(self, partitions: Set[int]) -> None:
+        self.asked.append(set(partitions))
+        assert self.open.wait(PATIENCE)
+        if self.refusal is not None:
+            raise self.refusal
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    yield made
+    made.open.set()
+    made.commits.close()
+
+
+def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -> None:
+    broker.open.clear()
+    broker.commits.due(1)
+    until(lambda: broker.asked == [{1}])
+    for partition in (2, 1, 3, 2):
+        broker.commits.due(partition)
+    broker.open.set()
+    until(lambda: broker.asked == [{1}, {1, 2, 3}])
+
+
+@pytest.mark.parametrize("refusal", [QueueUnreachable("no broker answers"), RuntimeError("no broker answers")])
+def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(broker: Broker, refusal: Exception) -> None:
+    broker.refusal = refusal
+    broker.commits.due(1)
+
+    def told() -> bool:
+        try:
+            broker.commits.due(2)
+        except QueueUnreachable as problem:
+            return str(problem) == "no broker answers"
+        return False
+
+    until(told)
+    until(lambda: {1, 2} in broker.asked)
+    broker.refusal = None
+
+    def taken() -> bool:
+        try:
+            broker.commits.due(3)
+        except QueueUnreachable:
+            return False
+        return True
+
+    until(taken)
+    until(lambda: any({1, 2} <= partitions for partitions in broker.asked))
+
+
+def test_nothing_is_committed_after_the_end(broker: Broker) -> None:
+    broker.commits.due(1)
+    until(lambda: broker.asked == [{1}])
+    broker.commits.close()
+    broker.commits.due(2)
+    assert broker.asked == [{1}]
