@@ -106,6 +106,14 @@ bench-consumer: setup ## Time consumer and producer beside redis-py alone on a R
 bench-spark: setup ## Time the Spark source beside the same reader without ownership, a Python source and the rate source; the last line is JSON
 	@$(BIN)/python -m tests.bench.spark
 
+.PHONY: bench-handoff
+bench-handoff: setup ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in a quarter of an hour; the last line is JSON
+	@$(BIN)/python -m tests.bench.handoff
+
+.PHONY: bench-throughput
+bench-throughput: setup ## Consume and commit on Kafka beside confluent-kafka with its auto-commit; the last line is JSON
+	@$(BIN)/python -m tests.bench.throughput
+
 .PHONY: generate
 generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
 	$(BIN)/python -m baton.api.generate

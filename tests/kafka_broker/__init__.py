@@ -57,7 +57,8 @@ class KafkaBroker(Freezable):
     """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
     `start`."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = {}) -> None:
+        """`settings`: further ones of the broker."""
         made = jars.place()
         self._lib = made / "lib"
         self.directory = Path(tempfile.mkdtemp(prefix=f"baton-kafka-{os.getpid()}-"))
@@ -79,6 +80,7 @@ class KafkaBroker(Freezable):
                 data=self.directory / "data",
                 keys=keys,
             )
+            + "".join(f"{key}={value}\n" for key, value in settings.items())
         )
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -1,0 +1,80 @@
+"""The load: numbers, round the partitions, at a steady rate.
+
+`python -m tests.bench.handoff.load redis|kafka URL QUEUE PARTITIONS RATE`
+sends until its standard input ends, and then says how many each partition has got."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Producer
+
+from baton.queues.redis import RedisProducer
+from baton.queues.redis.routing import RoutingTable
+from tests.kafka_broker import ORDERED
+from tests.waiting import PATIENCE
+
+_EVERY = 0.004
+"""Seconds between two sends."""
+
+Send = Callable[[int, int], None]
+"""Given the partition, and the number of the message in it."""
+
+
+def keys(partitions: int) -> Sequence[bytes]:
+    """One for each partition of a queue on Redis, where the key says which it is."""
+    table = RoutingTable.even(1, partitions)
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < partitions:
+        key = b"key-%d" % number
+        found.setdefault(table.partition_of(key), key)
+        number += 1
+    return [found[partition] for partition in range(partitions)]
+
+
+def to_redis(url: str, queue: str, partitions: int) -> tuple[Send, Callable[[], object]]:
+    producer = RedisProducer(url, queue, patience=PATIENCE)
+    by_partition = keys(partitions)
+
+    def send(partition: int, number: int) -> None:
+        producer.produce(by_partition[partition], b"%d" % number)
+
+    return send, producer.close
+
+
+def to_kafka(servers: str, topic: str) -> tuple[Send, Callable[[], object]]:
+    producer = Producer({**ORDERED, "bootstrap.servers": servers, "linger.ms": 5})
+
+    def send(partition: int, number: int) -> None:
+        producer.produce(topic, b"%d" % number, partition=partition)
+        producer.poll(0)
+
+    return send, lambda: producer.flush(PATIENCE)
+
+
+def main() -> None:
+    kind, url, queue, partitions, rate = sys.argv[1:]
+    count = int(partitions)
+    send, close = to_redis(url, queue, count) if kind == "redis" else to_kafka(url, queue)
+    over = threading.Event()
+
+    def end_with_input() -> None:
+        sys.stdin.read()
+        over.set()
+
+    threading.Thread(target=end_with_input, daemon=True).start()
+    began, sent = time.monotonic(), 0
+    while not over.wait(_EVERY):
+        due = int((time.monotonic() - began) * int(rate))
+        for nth in range(sent, due):
+            send(nth % count, nth // count)
+        sent = due
+    close()
+    print(json.dumps([sent // count + (partition < sent % count) for partition in range(count)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
