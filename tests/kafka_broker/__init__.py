@@ -19,7 +19,7 @@ from cluster.ports import free_ports
 from tests.kafka_broker import jars
 from tests.processes import ChildProcess, Freezable
 from tests.self_signed import self_signed
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 _STARTS_WITHIN = 4 * PATIENCE
 _CONFIGURATION = """process.roles=broker,controller
@@ -97,6 +97,7 @@ class KafkaBroker(Freezable):
         settings = {key.replace("_", "."): value for key, value in configuration.items()}
         admin = self.admin()  # what is asked of it ends with it
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE)
+        until(lambda: name in admin.list_topics(timeout=PATIENCE).topics, f"the broker tells of the topic {name}")
 
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
