@@ -33,10 +33,10 @@ def main() -> int:
             watching.close()
             _explain(console, performance, error)
             clean = None
-        if keep and performance.world is not None:
+        if keep and performance.installation is not None:
             running.pop_all()
-            performance.world.cluster.keep()
-            console.print(around(performance.world, performance.url), highlight=False, markup=False, soft_wrap=True)
+            performance.installation.cluster.keep()
+            console.print(around(performance.installation, performance.url), highlight=False, markup=False, soft_wrap=True)
     if clean is None:
         return 2
     print(performance.line, flush=True)
@@ -44,8 +44,8 @@ def main() -> int:
 
 
 def _explain(console: Console, performance: Performance, error: Exception) -> None:
-    if performance.world is not None:
-        for text in look(performance.world.cluster.kubectl):
+    if performance.installation is not None:
+        for text in look(performance.installation.cluster.kubectl):
             console.print(text, highlight=False, markup=False, soft_wrap=True)
     console.print(f"the story could not be told to its end: {type(error).__name__}: {error}", style="bold red", markup=False)
 

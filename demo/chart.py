@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from demo.eyes import Moment
+from demo.observer import Moment
 from demo.story import Line
 from demo.view import Colours, spark
 

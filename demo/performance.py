@@ -10,9 +10,10 @@ from cluster import Cluster
 from cluster.programs import HELM, KUBE
 from demo.audit import Verdict, audit
 from demo.chart import chart
-from demo.eyes import Eyes
 from demo.gauges import Gauges
+from demo.installation import Installation
 from demo.manifests import GROUP, NAMESPACE, PARTITIONS, QUEUE
+from demo.observer import Observer
 from demo.picture import Picture
 from demo.producer import RATE, Producer
 from demo.records import Evidence
@@ -21,13 +22,12 @@ from demo.server import QueueServer
 from demo.steps import Run, steps
 from demo.story import Story, clock_text
 from demo.view import Colours, Flow, Screen, render
-from demo.world import World
 
 EXECUTORS = 2
 
 
 class Performance:
-    """One run. `running` holds the world, which may be kept when the run is over; `watching` what only this process needs."""
+    """One run. `running` holds the installation, which may be kept after the run; `watching` what only this process needs."""
 
     def __init__(self, console: Console, story: Story, running: ExitStack, watching: ExitStack) -> None:
         self._console, self._story = console, story
@@ -35,13 +35,13 @@ class Performance:
         self._colours = Colours()
         self._title = "starting"
         self._run: Run | None = None
-        self.world: World | None = None
+        self.installation: Installation | None = None
         self.url = ""
         self.line = ""
         """The verdict for machines, once there is one."""
 
     def tell(self) -> Verdict:
-        """The whole story. Raises what went wrong; then `world` still says what there is to look at."""
+        """The whole story. Raises what went wrong; then `installation` still says what there is to look at."""
         self._watching.enter_context(Screen(self._console, self._draw, self._story))
         run = self._run = self._prepare()
         plan = steps()
@@ -52,7 +52,7 @@ class Performance:
         self._title = "the verdict"
         self._story.wait_for("the auditor")
         verdict = audit(Evidence(run.producer.keys, run.gauges.results(), tuple(run.gauges.fences), tuple(run.attempts)))
-        run.eyes.timings.first_rows(run.gauges.first_rows())
+        run.observer.timings.first_rows(run.gauges.first_rows())
         self._watching.close()
         self._conclude(run, verdict)
         return verdict
@@ -63,28 +63,28 @@ class Performance:
         story.wait_for("the cluster")
         cluster = self._running.enter_context(Cluster(node=True))
         story.good(f"Kubernetes is ready: export KUBECONFIG={cluster.kubeconfig}")
-        self.world = world = World(cluster, story)
+        self.installation = installation = Installation(cluster, story)
         self.url = url = self._running.enter_context(QueueServer(cluster.address, cluster.folder)).url
         story.good(f"redis-server: {url}")
         story.wait_for("the operator")
-        world.install_operator()
-        world.create_group(url, EXECUTORS)
-        eyes = self._watching.enter_context(Eyes(cluster.kubeconfig, NAMESPACE, GROUP, QUEUE, story))
-        world.start_spark(EXECUTORS)
-        eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(EXECUTORS), 120)
+        installation.install_operator()
+        installation.create_group(url, EXECUTORS)
+        observer = self._watching.enter_context(Observer(cluster.kubeconfig, NAMESPACE, GROUP, QUEUE, story))
+        installation.start_spark(EXECUTORS)
+        observer.wait("two executors, all partitions owned", lambda picture: picture.settled(EXECUTORS), 120)
         queue = f"{NAMESPACE}/{QUEUE}"
         story.deed(f"the producer sends {RATE:,.0f} keyed, numbered messages per second")
         producer = self._watching.enter_context(Producer(url, queue, RATE))
         gauges = self._watching.enter_context(Gauges(url, queue, PARTITIONS, lambda: producer.produced, lambda: story.elapsed))
-        return Run(story, eyes, gauges, producer, cluster, url)
+        return Run(story, observer, gauges, producer, cluster, url)
 
     def _draw(self, rows: int) -> RenderableType:
         run = self._run
-        picture, flow = (run.eyes.picture, run.gauges.flow) if run else (Picture(), Flow())
+        picture, flow = (run.observer.picture, run.gauges.flow) if run else (Picture(), Flow())
         return render(self._title, picture, flow, self._story, self._colours, frozenset(run.stopped if run else ()), rows)
 
     def _conclude(self, run: Run, verdict: Verdict) -> None:
-        picture = run.eyes.picture
+        picture = run.observer.picture
         totals = Totals(
             rate=run.producer.rate,
             moves=picture.moves,
@@ -95,19 +95,19 @@ class Performance:
             driver=picture.statistics,
         )
         columns = max(40, min(self._console.width - 12, 120))
-        drawn = chart(run.eyes.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)
+        drawn = chart(run.observer.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)
         self._console.print(Panel(drawn, title="who owned which partition, over time", title_align="left", border_style="dim"))
         outcome = Text("clean", "bold green") if verdict.clean else Text("NOT clean", "bold red")
         heading = Text.assemble("the verdict: ", outcome, f", after {clock_text(self._story.elapsed)}")
-        self._console.print(Panel(table(verdict, run.eyes.timings, totals), title=heading, title_align="left"))
-        self.line = line(verdict, run.eyes.timings, totals)
+        self._console.print(Panel(table(verdict, run.observer.timings, totals), title=heading, title_align="left"))
+        self.line = line(verdict, run.observer.timings, totals)
 
 
-def around(world: World, url: str) -> str:
-    """How to look around in a world that was kept, and how to stop it."""
+def around(installation: Installation, url: str) -> str:
+    """How to look around in an installation that was kept, and how to stop it."""
     return f"""\
 Everything is still running. To look around:
-  export KUBECONFIG={world.cluster.kubeconfig}
+  export KUBECONFIG={installation.cluster.kubeconfig}
   alias kubectl='{KUBE.path()} kubectl'
   alias helm='{HELM.path()}'
   kubectl --namespace {NAMESPACE} get cg,pq,pods
@@ -118,7 +118,7 @@ Everything is still running. To look around:
   kubectl --namespace baton-system logs deployment/baton --all-pods
   .venv/bin/baton status {GROUP} --namespace {NAMESPACE}
   .venv/bin/python -m demo.producer {url} {NAMESPACE}/{QUEUE} 500   # messages, until Ctrl-C
-  ls {world.folder}                                      # what was applied
+  ls {installation.folder}                                      # what was applied
 To stop everything:
   make cluster-down
 """

@@ -9,9 +9,9 @@ from baton.model.ranges import format_numbers
 from baton.model.wording import counted
 from cluster import Cluster
 from demo.attempts import attempts
-from demo.eyes import Eyes
 from demo.gauges import Gauges
 from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, PARTITIONS, QUEUE
+from demo.observer import Observer
 from demo.picture import Member, Picture
 from demo.producer import RATE, Producer
 from demo.records import Attempt
@@ -33,7 +33,7 @@ class Run:
     """What the steps work with, and what they leave for the verdict."""
 
     story: Story
-    eyes: Eyes
+    observer: Observer
     gauges: Gauges
     producer: Producer
     cluster: Cluster
@@ -58,23 +58,23 @@ def steps() -> list[tuple[str, Callable[[Run], None]]]:
 
 def begin(run: Run) -> None:
     _flowing(run)
-    run.eyes.wait("what has piled up meanwhile to be worked off", lambda picture: run.gauges.lag < 5 * RATE, 60)
+    run.observer.wait("what has piled up meanwhile to be worked off", lambda picture: run.gauges.lag < 5 * RATE, 60)
     run.story.good(f"{run.gauges.flow.produced_rate:,.0f} messages per second go in and come out")
 
 
 def scale_out(run: Run) -> None:
-    before = run.eyes.picture
+    before = run.observer.picture
     _scale(run, 4)
-    after = run.eyes.wait("four executors, all partitions owned", lambda picture: picture.settled(4), _START + _REBALANCE)
+    after = run.observer.wait("four executors, all partitions owned", lambda picture: picture.settled(4), _START + _REBALANCE)
     _flowing(run)
     run.story.good(_moved(before, after))
 
 
 def come_and_go(run: Run) -> None:
-    before = run.eyes.picture
+    before = run.observer.picture
     known = {member.uid for member in before.members}
     _scale(run, 5)
-    during = run.eyes.wait(
+    during = run.observer.wait(
         "a fifth executor, held down",
         lambda picture: len(picture.serving) == 5 and picture.state == "Holddown",
         _START,
@@ -82,41 +82,41 @@ def come_and_go(run: Run) -> None:
     newcomer = next(member for member in during.serving if member.uid not in known)
     run.story.cluster(f"{newcomer.name} has come; nothing is handed to it before {during.hold_until[11:19]}")
     _scale(run, 4)
-    after = run.eyes.wait(f"{newcomer.name} gone again", lambda picture: picture.settled(4), _REBALANCE)
+    after = run.observer.wait(f"{newcomer.name} gone again", lambda picture: picture.settled(4), _REBALANCE)
     if after.moves != before.moves or _grants(after) != _grants(before):
         raise BrokenPromise(f"a member that came and went within the delay cost {counted(after.moves - before.moves, 'move')}")
     run.story.good("it went within the delay: no move, no pause, the same epochs")
 
 
 def kill_one(run: Run) -> None:
-    before = run.eyes.picture
+    before = run.observer.picture
     victim = _fullest(before)
     _send(run, victim, signal.SIGKILL)
     lost = set(victim.owned)
-    run.eyes.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
-    after = run.eyes.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
+    run.observer.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
+    after = run.observer.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
     _flowing(run)
     run.story.good(_moved(before, after))
 
 
 def stop_one(run: Run) -> None:
     """The pod that is to go is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
-    before = run.eyes.picture
+    before = run.observer.picture
     _scale(run, 3)
-    named = run.eyes.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 60)
+    named = run.observer.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 60)
     victim = _victims(named)[0]
     grants = dict(victim.owned)
-    run.eyes.wait("the delay to begin", lambda picture: picture.held_until is not None, 60)
-    run.eyes.wait("the end of the delay", lambda picture: _left(picture) < 1.0, DELAY + 5)
+    run.observer.wait("the delay to begin", lambda picture: picture.held_until is not None, 60)
+    run.observer.wait("the end of the delay", lambda picture: _left(picture) < 1.0, DELAY + 5)
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
     try:
-        run.eyes.wait(
+        run.observer.wait(
             "its deadline, and its partitions in other hands",
             lambda picture: _elsewhere(picture, victim, set(grants)),
             _REBALANCE,
         )
-        missed = run.eyes.picture.deadline_misses > before.deadline_misses
+        missed = run.observer.picture.deadline_misses > before.deadline_misses
         why = "the deadline passed" if missed else "it had nothing in hand"
         run.story.good(f"{why}: {format_numbers(grants)} went on without it")
         _try(run, victim, grants, "while it is stopped")
@@ -126,19 +126,19 @@ def stop_one(run: Run) -> None:
     run.story.cluster(f"{victim.name} goes on with what it had")
     _try(run, victim, grants, "as if it were the one that woke up")
     counts = run.gauges.counts
-    run.eyes.wait(
+    run.observer.wait(
         "its partitions to be processed by their new owners",
         lambda picture: all(run.gauges.counts.get(number, 0) > counts.get(number, 0) for number in grants),
         60,
     )
-    after = run.eyes.wait("three executors", lambda picture: picture.settled(3), _START + _REBALANCE)
+    after = run.observer.wait("three executors", lambda picture: picture.settled(3), _START + _REBALANCE)
     run.story.good(_moved(before, after))
 
 
 def scale_in(run: Run) -> None:
-    before = run.eyes.picture
+    before = run.observer.picture
     _scale(run, 2)
-    after = run.eyes.wait("two executors, all partitions owned", lambda picture: picture.settled(2), _REBALANCE + 30)
+    after = run.observer.wait("two executors, all partitions owned", lambda picture: picture.settled(2), _REBALANCE + 30)
     _flowing(run)
     run.story.good(_moved(before, after))
 
@@ -146,7 +146,7 @@ def scale_in(run: Run) -> None:
 def drain(run: Run) -> None:
     run.producer.stop()
     run.story.deed(f"the producer has stopped after {run.producer.produced:,} messages")
-    run.eyes.wait("everything committed", lambda picture: run.gauges.lag == 0, 90)
+    run.observer.wait("everything committed", lambda picture: run.gauges.lag == 0, 90)
     run.story.good("nothing is left in the queue")
 
 
@@ -163,7 +163,7 @@ def _scale(run: Run, replicas: int) -> None:
 def _flowing(run: Run) -> None:
     """Wait until every partition has had something processed since now."""
     before = run.gauges.counts
-    run.eyes.wait(
+    run.observer.wait(
         "every partition to be processed",
         lambda picture: all(run.gauges.counts.get(number, 0) > before.get(number, 0) for number in range(PARTITIONS)),
         60,

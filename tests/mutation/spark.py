@@ -37,7 +37,7 @@ SPARK = (
     # Whom to ask
     Mutation("due", "ask all the time who has nothing", "spark/due.py", _DUE, "                and not known.more\n", "                and False\n"),
     Mutation("due", "wait for who has changed hands", "spark/due.py", _DUE, "                and known.epoch == candidate.grant.epoch\n", ""),
-    Mutation("due", "wait for what was not run", "spark/due.py", _DUE, "                and known.position == candidate.position\n", ""),
+    Mutation("due", "wait at a position of which nothing is known", "spark/due.py", _DUE, "                and known.position == candidate.position\n", ""),
     Mutation("due", "wait for a paused partition until it is woken", "spark/due.py", _DUE, "            asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)", "            pass"),
     Mutation("due", "ask a queue that is away all the time", "spark/due.py", _DUE, "now < known.again", "False"),
     Mutation("due", "wait where there is more", "spark/due.py", _DUE, "candidate.position < end or end < answer.last", "False"),

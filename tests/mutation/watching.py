@@ -143,7 +143,7 @@ WATCHING = (
     Mutation("bounds", "bound the small shares of each namespace and not of all", "controller/capacity.py", "unit/controller/test_capacity.py",
              "min(self.few - has, self.kept - self._first)", "self.few - has"),
     Mutation("bounds", "read a capacity as Python does", "kube/pods.py", "unit/kube/test_hostile_objects.py",
-             'if fullmatch(r"\\d{1,7}(\\.\\d{1,6})?", told, ASCII) is not None else', "if told else"),
+             'if re.fullmatch(r"\\d{1,7}(\\.\\d{1,6})?", told, re.ASCII) is not None else', "if told else"),
     Mutation("bounds", "keep an annotation of a group however long it is", "kube/objects.py", "unit/kube/test_hostile_objects.py",
              "if not text or (len(text) <= LONGEST_WORD and text.isprintable()):", "if True:"),
     Mutation("bounds", "take a forged term for a number", "kube/ledger_configmap.py", "simulation/test_refused_ledgers.py",

@@ -43,13 +43,14 @@ def test_what_has_more_is_due() -> None:
 
 def test_what_has_changed_hands_is_due() -> None:
     due = Due()
-    due.answered(candidate(), 9, Ahead(9, 9, 1, 0), 0.0)
+    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
+    assert not is_due(due, candidate(position=9))
     assert is_due(due, candidate(position=9, epoch=2))
 
 
-def test_a_batch_that_was_not_run_makes_it_due_again() -> None:
+def test_what_is_known_of_another_position_is_not_waited_for() -> None:
     due = Due()
-    due.answered(candidate(), 9, Ahead(9, 9, 1, 0), 0.0)
+    due.answered(candidate(position=9), 9, Ahead(9, 9, 10, 0), 0.0)
     assert is_due(due, candidate(position=0))
 
 

@@ -1,4 +1,4 @@
-"""Everything that the story plays in: cluster, Redis, operator, queue, group, Spark application, producer, and the eyes on it."""
+"""What the story plays in: cluster, Redis, operator, queue, group, Spark application, producer."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from demo.story import Story
 ROOT = Path(__file__).resolve().parent.parent
 
 
-class World:
+class Installation:
     """The cluster with everything installed in it, one part after the other."""
 
     def __init__(self, cluster: Cluster, story: Story) -> None:

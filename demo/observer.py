@@ -35,7 +35,7 @@ class Moment:
     state: str
 
 
-class Eyes:
+class Observer:
     """The live picture of one group. `wait` sleeps until the picture is as wished, or its bound is over."""
 
     def __init__(self, kubeconfig: Path, namespace: str, group: str, queue: str, story: Story) -> None:
