@@ -5,11 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.bench_runs import bench_run
-
-pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 EVENTS = {"scale 1 -> 3", "add one", "remove one", "rolling restart", "flapping", "SIGKILL"}
