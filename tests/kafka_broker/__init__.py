@@ -25,8 +25,8 @@ _STARTS_WITHIN = 4 * PATIENCE
 _CONFIGURATION = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},CONTROLLER://127.0.0.1:{controller}
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL
+listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
 log.dirs={data}
@@ -35,6 +35,9 @@ listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.securi
 listener.name.tls.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 ssl.keystore.type=PEM
 ssl.keystore.location={keys}
+listener.name.mutual.ssl.client.auth=required
+listener.name.mutual.ssl.truststore.type=PEM
+listener.name.mutual.ssl.truststore.location={ca}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
 auto.create.topics.enable=false
@@ -64,8 +67,10 @@ class KafkaBroker(Freezable):
         self.directory = Path(tempfile.mkdtemp(prefix=f"baton-kafka-{os.getpid()}-"))
         shutil.copytree(made / "data", self.directory / "data")
         ports = free_ports("127.0.0.1")
-        self.port, self.sasl_port, self.tls_port, controller = (next(ports) for _ in range(4))
+        self.port, self.sasl_port, self.tls_port, self.mutual_port, controller = (next(ports) for _ in range(5))
         keys = self_signed(self.directory, "127.0.0.1")
+        self.keys = keys
+        """What the broker shows; it also trusts it, so a client may show it, too."""
         text = keys.read_text()
         self.ca = self.directory / "ca.pem"
         self.ca.write_text(text[text.index("-----BEGIN CERTIFICATE") :])
@@ -76,6 +81,8 @@ class KafkaBroker(Freezable):
                 plain=self.port,
                 sasl=self.sasl_port,
                 tls=self.tls_port,
+                mutual=self.mutual_port,
+                ca=self.ca,
                 controller=controller,
                 data=self.directory / "data",
                 keys=keys,

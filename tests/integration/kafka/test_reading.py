@@ -293,6 +293,29 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     assert entry.value == b"good" and await queue.committed() == 1
 
 
+async def test_what_processes_ended_on_stays_where_there_is_no_topic_for_dead_letters_and_the_cure_is_said(
+    make: MakeQueue,
+) -> None:
+    queue = make(redeliveries=1)
+    queue.send("poison", "good")
+    for epoch in (1, 2):
+        await asyncio.to_thread(read, await queue.granted("a", epoch), 0, epoch, 1)
+    reader = await queue.granted("b", 3)
+    with pytest.raises(QueueUnreachable, match="for dead letters: create it"):
+        await asyncio.to_thread(until, lambda: reader.read(0, Epoch(3)))
+    assert reader.ready(0, Epoch(3))
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+
+    async def goes_on() -> bool:
+        try:
+            return [entry.value for entry in await asyncio.to_thread(reader.read, 0, Epoch(3))] == [b"good"]
+        except QueueUnreachable:
+            return False
+
+    await eventually(goes_on, "the next entry is read")
+    assert await queue.committed() == 1
+
+
 async def test_a_pod_has_no_more_in_hand_than_max_delivered_unacked(make: MakeQueue) -> None:
     queue = make(unacknowledged=5)
     for partition in (0, 1):

@@ -1,6 +1,7 @@
 """Users, passwords, certificates and ACLs: what works, and what is said where something is missing."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,37 @@ def as_user(queue: Queue, user: str, *, tls: bool = False, password: str | None 
     where = KafkaAddress((f"127.0.0.1:{port}",), user, password or USERS[user], tls=tls, ca=ca)
     spec = TopicToOpen(topic=queue.topic, queue="orders")
     return KafkaQueue(where, queue.group, spec, GROUP)
+
+
+async def test_who_shows_a_certificate_works_as_its_user_and_who_shows_none_is_told(
+    make: MakeQueue, acls: Acls, broker: KafkaBroker
+) -> None:
+    queue = make()
+    allow_work(acls, "CN=nobody", queue)
+    queue.send("1")
+    servers, pem = (f"127.0.0.1:{broker.mutual_port}",), broker.keys.read_text()
+    trusting = KafkaAddress(servers, tls=True, ca=broker.ca.read_text())
+    spec = TopicToOpen(topic=queue.topic, queue="orders")
+    assert "asks for a client certificate" in await refusal(KafkaQueue(trusting, queue.group, spec, GROUP))
+    showing = KafkaQueue(replace(trusting, certificate=pem, key=pem), queue.group, spec, GROUP)
+    await showing.ensure(None)
+    await showing.grant(0, Uid("a"), Epoch(1))
+    url = f"kafkas://{servers[0]}/?group={queue.group}&ca={broker.ca}&cert={broker.keys}&key={broker.keys}"
+    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+    try:
+        (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+        await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
+        assert (await showing.check()).lag[0] == 0
+    finally:
+        await asyncio.to_thread(reader.close)
+        await showing.close()
+
+
+async def test_a_certificate_without_its_key_is_told(queue: Queue) -> None:
+    broker = queue.broker
+    wrong = KafkaAddress((f"127.0.0.1:{broker.mutual_port}",), tls=True, certificate=broker.ca.read_text(), key="none")
+    said = await refusal(KafkaQueue(wrong, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
+    assert "the client certificate and its key do not belong together" in said
 
 
 def allow_work(acls: Acls, user: str, queue: Queue) -> None:

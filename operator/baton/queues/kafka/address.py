@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from baton.model.wording import quoted
+from baton.queues.kafka.client_certificate import show
 from baton.queues.protocol import QueueUnreachable
 
 SCHEMES = ("kafka", "kafkas")
@@ -21,6 +22,8 @@ _OURS = re.compile(
 )
 """Settings of the client that are not the user's to make: on them stands what Baton promises, or the URL has them elsewhere."""
 _LARGEST = 1 << 20
+_FILES = ("ca", "cert", "key")
+"""Options that name files with PEM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class KafkaAddress:
     tls: bool = False
     ca: str = field(default="", repr=False)
     """Certificates that are trusted, PEM; empty: those that the system trusts."""
+    certificate: str = field(default="", repr=False)
+    """What is shown to the brokers, PEM, with the certificates that lead to their CA; empty: none is."""
+    key: str = field(default="", repr=False)
+    """Its key."""
     group: str | None = None
     """The group id, where it is not the one that follows from the ConsumerGroup's name."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -44,6 +51,13 @@ class KafkaAddress:
     def place(self) -> str:
         """For messages."""
         return f"Kafka at {','.join(self.servers[:3])}"
+
+    @property
+    def who(self) -> str:
+        """For messages."""
+        if self.user is not None:
+            return f"user {self.user}"
+        return "the user of the client certificate" if self.certificate else "everybody (there is no user)"
 
     @property
     def protocol(self) -> str:
@@ -59,6 +73,8 @@ class KafkaAddress:
             made |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
         if self.tls and self.ca:
             made["ssl.ca.pem"] = self.ca
+        if self.tls and self.certificate:
+            made |= {"ssl.certificate.pem": self.certificate, "ssl.key.pem": self.key}
         return made
 
     def for_aiokafka(self) -> dict[str, Any]:
@@ -67,13 +83,25 @@ class KafkaAddress:
         if self.user is not None:
             made |= {"sasl_mechanism": self.mechanism, "sasl_plain_username": self.user, "sasl_plain_password": self.password}
         if self.tls:
-            try:
-                made["ssl_context"] = ssl.create_default_context(cadata=self.ca or None)
-            except (ssl.SSLError, ValueError):
-                raise QueueUnreachable(
-                    f"{self.place}: what is to be trusted is no certificate: give certificates as PEM"
-                ) from None
+            made["ssl_context"] = context = self._trusting()
+            if self.certificate:
+                self._show(context)
         return made
+
+    def _trusting(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cadata=self.ca or None)
+        except (ssl.SSLError, ValueError):
+            raise QueueUnreachable(f"{self.place}: what is to be trusted is no certificate: give certificates as PEM") from None
+
+    def _show(self, context: ssl.SSLContext) -> None:
+        try:
+            show(context, self.certificate, self.key)
+        except (ssl.SSLError, ValueError, OSError):
+            raise QueueUnreachable(
+                f"{self.place}: the client certificate and its key do not belong together, or are none: give both as PEM, the "
+                "key without a password"
+            ) from None
 
 
 def servers(text: str) -> tuple[str, ...]:
@@ -104,7 +132,13 @@ def read(url: str) -> KafkaAddress:
     mechanism = options.pop("mechanism", MECHANISMS[0])
     if mechanism not in MECHANISMS:
         raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
-    ca, group = options.pop("ca", ""), options.pop("group", None)
+    files = {name: options.pop(name, "") for name in _FILES}
+    if bool(files["cert"]) != bool(files["key"]):
+        raise QueueUnreachable("The address has a client certificate without its key, or a key alone: give both, cert and key")
+    if files["cert"] and parts.scheme != "kafkas":
+        raise QueueUnreachable("The address has a client certificate, and no TLS: begin it with kafkas://")
+    ca, certificate, key = (_pem(name, path) for name, path in files.items())
+    group = options.pop("group", None)
     for name in options:
         if _OURS.fullmatch(name):
             raise QueueUnreachable(f"The address has the setting {quoted(name)}, which Baton makes itself: take it out")
@@ -114,15 +148,20 @@ def read(url: str) -> KafkaAddress:
         unquote(password),
         mechanism,
         parts.scheme == "kafkas",
-        _certificates(ca) if ca else "",
+        ca,
+        certificate,
+        key,
         group,
         options,
     )
 
 
-def _certificates(path: str) -> str:
+def _pem(option: str, path: str) -> str:
+    """What the file says; empty: there is no such option."""
+    if not path:
+        return ""
     try:
         with Path(path).open("rb") as file:
             return file.read(_LARGEST).decode()
     except (OSError, UnicodeDecodeError):
-        raise QueueUnreachable("The address has the option ca, which names no file that can be read: mount it there") from None
+        raise QueueUnreachable(f"The address has the option {option}, which names no file that can be read: mount it") from None

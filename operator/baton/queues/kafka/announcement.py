@@ -38,23 +38,17 @@ class Announcement:
     """The latest changes of a queue."""
 
     queue: str
-    begins: int
-    """The lowest number of which all is said."""
     said: tuple[Said, ...]
 
     def to_text(self) -> str:
         """As it stands beside the offset. What was said first is left out where there is too much."""
-        said, begins = list(self.said[-_MOST:]), self.begins
-        if len(said) < len(self.said):
-            begins = said[0].number + 1
-        while True:
-            fields = {"baton": 1, "queue": self.queue, "from": begins, "said": [one for one in said if one.number >= begins]}
-            text = json.dumps(fields, separators=(",", ":"))
-            if len(text) <= LONGEST:
-                return text
-            half = max(1, len(said) // 2)
-            begins = said[half - 1].number + 1
-            said = said[half:]
+        said = list(self.said[-_MOST:])
+        while len(text := self._text(said)) > LONGEST:
+            said = said[max(1, len(said) // 4) :]
+        return text
+
+    def _text(self, said: list[Said]) -> str:
+        return json.dumps({"baton": 1, "queue": self.queue, "said": said}, separators=(",", ":"))
 
 
 def read(text: str | None) -> Announcement | None:
@@ -63,11 +57,11 @@ def read(text: str | None) -> Announcement | None:
         return None
     try:
         fields = json.loads(text.partition("\0")[0])
-        if fields.get("baton") != 1 or not isinstance(fields["queue"], str) or not _whole([fields["from"]]):
+        if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
         said = tuple(Said(*one) for one in fields["said"])
         if all(_whole(one) for one in said):
-            return Announcement(fields["queue"], fields["from"], said)
+            return Announcement(fields["queue"], said)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass
     return None

@@ -16,7 +16,8 @@ from baton.queues.protocol import QueueUnreachable
 log = logging.getLogger(__name__)
 
 _KEPT = 200
-"""Changes that are said once more with each new one: pods that were slow hear them, too."""
+"""Changes that are said once more with each new one: pods that were slow hear them, too. Who has missed one waits for its
+ledger."""
 _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
 
 
@@ -32,7 +33,6 @@ class KafkaAnnouncer:
         self._kept: deque[Said] = deque(maxlen=_KEPT)
         self._number: int | None = None
         """Of the last one."""
-        self._begins = 0
         self._task: asyncio.Task[None] | None = None
         self._fails = False
 
@@ -73,12 +73,9 @@ class KafkaAnnouncer:
     async def _announce(self, waiting: list[tuple[int, int, int]]) -> None:
         if self._number is None:
             self._number = await self._last()
-            self._begins = self._number + 1
         number = self._number + 1
-        if len(self._kept) + len(waiting) > _KEPT and self._kept:
-            self._begins = self._kept[min(len(waiting), len(self._kept)) - 1].number + 1
         self._kept.extend(Said(number, *one) for one in waiting)
-        text = Announcement(self._queue, self._begins, tuple(self._kept)).to_text()
+        text = Announcement(self._queue, tuple(self._kept)).to_text()
 
         async def commit() -> int:
             offsets = [(self._topic, [(PARTITION, number, text)])]

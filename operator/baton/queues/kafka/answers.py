@@ -63,10 +63,9 @@ def said(code: int) -> str:
 
 
 def refused(
-    place: str, what: str, code: int, *, user: str | None, topic: str, group: str, transactional_id: str = ""
+    place: str, what: str, code: int, *, who: str, topic: str, group: str, transactional_id: str = ""
 ) -> QueueUnreachable:
     """A sentence with the cure."""
-    who = f"user {user}" if user is not None else "everybody (there is no user)"
     match code:
         case Code.UNKNOWN_TOPIC_OR_PARTITION:
             why = f"there is no topic {topic}, or {who} may not see it: create it, or correct spec.source.kafka.topic"

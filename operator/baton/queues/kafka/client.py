@@ -79,7 +79,7 @@ class KafkaClient:
         """A sentence with the cure."""
         address = self.address
         return refused(
-            address.place, what, code, user=address.user, topic=topic, group=self.group, transactional_id=transactional_id
+            address.place, what, code, who=address.who, topic=topic, group=self.group, transactional_id=transactional_id
         )
 
     async def close(self) -> None:
@@ -162,6 +162,8 @@ class KafkaClient:
             error = known
         if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
             return f"refuses the user {self.address.user}: correct the user, the password or the mechanism in the Secret"
+        if "CERTIFICATE_REQUIRED" in str(error).upper().replace(" ", "_"):
+            return "asks for a client certificate: give one, and its key"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "shows a certificate that is not trusted: give the CA that has signed it"
         seen = quoted(str(error) or type(error).__name__, 200)

@@ -62,7 +62,7 @@ class DeadLetterTopic:
         if code in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
             why = f"there is no topic {topic} for dead letters: create it, or name another in spec.source.kafka.deadLetterTopic"
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            why = f"user {self._address.user} may not WRITE the topic {topic}: allow it by an ACL"
+            why = f"{self._address.who} may not WRITE the topic {topic}: allow it by an ACL"
         else:
             why = f"a dead letter cannot be sent to {topic} ({error.str() if error is not None else 'no answer'})"
         raise QueueUnreachable(f"{self._address.place}: {why}")

@@ -1,5 +1,6 @@
 """Messages of a topic's partitions, fetched ahead by librdkafka: in a thread, for whoever reads one partition at a time."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -11,6 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 _POLL = 0.02
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
@@ -50,6 +53,8 @@ class _Fetched:
 
     def __init__(self) -> None:
         self.messages: deque[Message] = deque()
+        self.next = 0
+        """The lowest offset that may come next: what librdkafka fetches again after a rest is passed over."""
         self.size = 0
         self.end: int | None = None
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
@@ -168,16 +173,17 @@ class Fetcher:
                 self._turn()
             except KafkaException as error:
                 self._troubled(error.args[0])
+            except Exception:
+                log.exception("fetching from Kafka failed, and goes on")
         with suppress(KafkaException, RuntimeError):
             self._consumer.close()
 
     def _turn(self) -> None:
         with self._news:
-            changes, self._changes = self._changes, deque()
-            if not changes and not self._fetched:
+            if not self._changes and not self._fetched:
                 self._news.wait(_POLL)
-        for change in changes:  # between two polls, so that no poll has messages of before and after one
-            change()
+        while self._changes:  # between two polls, so that no poll has messages of before and after one
+            self._changes.popleft()()
         first = self._consumer.poll(_POLL)
         if first is not None:
             self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
@@ -187,7 +193,11 @@ class Fetcher:
             return
         with suppress(KafkaException):  # it may not be assigned
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
-        self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
+        try:
+            self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
+        except KafkaException:
+            self._changes.append(lambda: self._assign(partition, offset, fetched))
+            raise
 
     def _unassign(self, partition: int) -> None:
         if partition not in self._fetched:
@@ -202,7 +212,8 @@ class Fetcher:
                 fetched = self._fetched.get(-1 if number is None else number)
                 if error is not None:
                     self._failed(error, fetched, message)
-                elif fetched is not None:
+                elif fetched is not None and (offset := message.offset() or 0) >= fetched.next:
+                    fetched.next = offset + 1
                     self._trouble = None
                     fetched.failure, fetched.end = None, None
                     fetched.messages.append(message)
@@ -232,7 +243,7 @@ class Fetcher:
             fetched.failure = f"{self._address.place} has no {place}: create the topic"
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             fetched.failure = (
-                f"{self._address.place}: user {self._address.user} may not READ the topic {self._topic}: allow it by an ACL"
+                f"{self._address.place}: {self._address.who} may not READ the topic {self._topic}: allow it by an ACL"
             )
         else:
             fetched.failure = f"{self._address.place}: {place} cannot be read: {error.str()}"

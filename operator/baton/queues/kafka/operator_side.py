@@ -2,9 +2,10 @@
 
 from baton.model.extras import extra
 from baton.queues.kafka.address import KafkaAddress, servers
-from baton.queues.kafka.resource import KafkaSource, StartFrom
+from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
 from baton.queues.opening import QueueToOpen
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
+from baton.schema.object_name import SecretKey
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
@@ -30,15 +31,22 @@ async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
         found = servers(source.bootstrap_servers)
     except ValueError as error:  # the API server refuses it, but not of what was there before
         raise QueueUnreachable(f"spec.source.kafka.bootstrapServers of queue {queue.name}: {error}") from None
-    user, password, ca = None, "", ""
-    if source.sasl is not None:
-        reference = source.sasl.password_secret_ref
-        where = "spec.source.kafka.sasl.passwordSecretRef"
-        secret = await queue.read_secret(reference.name, reference.key, named_by=where, holds="password")
-        user, password = source.sasl.user, secret.text.rstrip("\r\n")
-    if source.tls is not None and source.tls.ca_secret_ref is not None:
-        authority = source.tls.ca_secret_ref
-        where = "spec.source.kafka.tls.caSecretRef"
-        ca = (await queue.read_secret(authority.name, authority.key, named_by=where, holds="CA certificate")).text
-    mechanism = source.sasl.mechanism.value if source.sasl is not None else "SCRAM-SHA-512"
-    return KafkaAddress(found, user, password, mechanism, source.tls is not None, ca)
+    sasl, tls = source.sasl, source.tls
+
+    async def text(reference: SecretKey | None, field: str, holds: str) -> str:
+        if reference is None:
+            return ""
+        where = f"spec.source.kafka.{field}"
+        return (await queue.read_secret(reference.name, reference.key, named_by=where, holds=holds)).text
+
+    password = await text(sasl.password_secret_ref if sasl else None, "sasl.passwordSecretRef", "password")
+    return KafkaAddress(
+        found,
+        user=sasl.user if sasl else None,
+        password=password.rstrip("\r\n"),
+        mechanism=(sasl.mechanism if sasl else Mechanism.SCRAM_SHA_512).value,
+        tls=tls is not None,
+        ca=await text(tls.ca_secret_ref if tls else None, "tls.caSecretRef", "CA certificate"),
+        certificate=await text(tls.certificate_secret_ref if tls else None, "tls.certificateSecretRef", "certificate"),
+        key=await text(tls.key_secret_ref if tls else None, "tls.keySecretRef", "private key"),
+    )

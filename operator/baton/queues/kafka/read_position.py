@@ -33,6 +33,9 @@ class ReadPosition:
     read: dict[int, Message] = field(default_factory=dict)
     """What is in the consumer's hands, by offset: a dead letter is all of the message."""
 
+    hopeless: list[str] = field(default_factory=list)
+    """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
+
     @classmethod
     def begun(cls, seen: Committed, now: float) -> "ReadPosition":
         """Where the record names this process."""

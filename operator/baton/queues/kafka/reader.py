@@ -61,6 +61,8 @@ class KafkaReader:
         self._process = token_hex(8)
         self._silent_at = float("-inf")
         """When the broker did not take a last word (monotonic)."""
+        self._in_hand = 0
+        """Entries, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
@@ -77,6 +79,7 @@ class KafkaReader:
         position = self._of(partition, epoch)
         if time.monotonic() - position.sure_at > _SURE_FOR:
             self._look(partition)
+        self._set_hopeless_aside(partition, position)
         most = position.most(self._in_hand)
         if most == 0:
             return []
@@ -84,11 +87,10 @@ class KafkaReader:
         entries = [self._entry(partition, position, message) for message in messages]
         position.progress.handed_out(int(entry.offset) for entry in entries)
         position.read.update((message.offset() or 0, message) for message in messages)
-        hopeless = [entry.offset for entry in entries if position.too_often(int(entry.offset))]
-        for offset in hopeless:
-            log.error("%s/%d entry %s is set aside as a dead letter: %s", self._queue, partition, offset, _ENDED)
-            self.set_aside(partition, epoch, offset, _ENDED)
-        return [entry for entry in entries if entry.offset not in hopeless]
+        self._in_hand += len(entries)
+        position.hopeless.extend(entry.offset for entry in entries if position.too_often(int(entry.offset)))
+        self._set_hopeless_aside(partition, position)
+        return [entry for entry in entries if not position.too_often(int(entry.offset))]
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         """Finish with entries. The group's offset goes over those that are finished without a gap. `soon`: it does so a moment
@@ -97,7 +99,9 @@ class KafkaReader:
         numbers = [int(offset) for offset in offsets]
         for number in numbers:
             position.read.pop(number, None)
+        before = position.progress.unfinished
         ahead = position.progress.finish(numbers)
+        self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
         behind = ahead or position.progress.offset != position.committed
         if behind and not soon:
@@ -138,6 +142,7 @@ class KafkaReader:
         if position is None or position.epoch != epoch:
             return
         del self._positions[partition]
+        self._in_hand -= position.progress.unfinished
         if self._fetcher is not None:
             self._fetcher.end(partition)
         if position.lost is not None or time.monotonic() - self._silent_at < _LAST_WORD_WITHIN:
@@ -163,6 +168,8 @@ class KafkaReader:
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
             return position is None or position.epoch < epoch
+        if position.hopeless:
+            return True
         return self._fetcher is not None and self._fetcher.has(partition) and position.most(self._in_hand) != 0
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
@@ -171,8 +178,7 @@ class KafkaReader:
         unread = {partition for partition in partitions if partition not in self._positions}
         if unread:
             return unread
-        in_hand = self._in_hand
-        partitions = [number for number in partitions if self._positions[number].most(in_hand) != 0]
+        partitions = [number for number in partitions if self._positions[number].most(self._in_hand) != 0]
         if self._fetcher is None or not partitions:
             self._interrupted.wait(timeout)
             self._interrupted.clear()
@@ -224,6 +230,8 @@ class KafkaReader:
         if self._fetcher is None:
             self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
         self._fetcher.begin(partition, seen.offset)
+        if (former := self._positions.get(partition)) is not None:
+            self._in_hand -= former.progress.unfinished
         self._positions[partition] = position
         return position
 
@@ -246,10 +254,12 @@ class KafkaReader:
 
             return self._offsets.renewed(partition, change)
 
-    @property
-    def _in_hand(self) -> int:
-        """Entries, of all partitions."""
-        return sum(position.progress.unfinished for position in list(self._positions.values()))
+    def _set_hopeless_aside(self, partition: int, position: ReadPosition) -> None:
+        while position.hopeless:
+            offset = position.hopeless[0]
+            self.set_aside(partition, position.epoch, offset, _ENDED)
+            log.error("%s/%d entry %s is set aside as a dead letter: %s", self._queue, partition, offset, _ENDED)
+            position.hopeless.pop(0)
 
     def _take(self, partition: int, position: ReadPosition, count: int, most_bytes: int) -> list[Message]:
         assert self._fetcher is not None

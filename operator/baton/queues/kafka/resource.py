@@ -43,6 +43,20 @@ class CertificateKey(SecretKey):
     """The key in the Secret."""
 
 
+class ShownCertificateKey(SecretKey):
+    """A key of a Secret in the queue's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "tls.crt"
+    """The key in the Secret."""
+
+
+class PrivateKeyKey(SecretKey):
+    """A key of a Secret in the queue's namespace."""
+
+    key: Annotated[str, Field(min_length=1, max_length=253)] = "tls.key"
+    """The key in the Secret."""
+
+
 class Sasl(Shape):
     """A user of the cluster."""
 
@@ -59,6 +73,11 @@ class Tls(Shape):
 
     ca_secret_ref: CertificateKey | None = None
     """A Secret that holds the CA's certificates as PEM. Absent: those that the operator's image trusts."""
+    certificate_secret_ref: ShownCertificateKey | None = None
+    """A Secret that holds the certificate that the operator shows, with those that lead to its CA, as PEM. It comes with
+    keySecretRef. Absent: it shows none."""
+    key_secret_ref: PrivateKeyKey | None = None
+    """A Secret that holds the certificate's key as PEM, without a password."""
 
 
 _SERVER = "[a-zA-Z0-9._-]+:[0-9]{1,5}"
@@ -69,6 +88,13 @@ class KafkaSource(SourceFields):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
+            rule(
+                "!has(self.tls) || has(self.tls.certificateSecretRef) == has(self.tls.keySecretRef)",
+                "spec.source.kafka.tls has a certificate without a key, or a key alone: give both, certificateSecretRef and "
+                "keySecretRef",
+                field=".tls",
+                reason="FieldValueInvalid",
+            ),
             rule(
                 "self.topic == oldSelf.topic",
                 "spec.source.kafka.topic cannot change, for its offsets mean nothing in another topic: make a second "

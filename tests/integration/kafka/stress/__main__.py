@@ -14,11 +14,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--broker-dies-every", type=int, default=0, help="rounds; 0: never")
     options = parser.parse_args()
     with KafkaBroker() as broker, tempfile.TemporaryDirectory() as folder:
         broker.make_topic("stress", 4)
         begun = time.monotonic()
-        found, count, said = asyncio.run(rounds(broker.servers, "stress", Path(folder), options.rounds, options.seed))
+        harm = rounds(broker, "stress", Path(folder), options.rounds, options.seed, broker_dies_every=options.broker_dies_every)
+        found, count, said = asyncio.run(harm)
         print(f"{options.rounds} rounds in {time.monotonic() - begun:.0f} s, {count} entries handled")
         for name, what in zip(found._fields, found, strict=True):
             print(f"{name}: {len(what)} {list(what)[:5]}")

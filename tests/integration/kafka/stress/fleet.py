@@ -81,7 +81,7 @@ class Fleet:
                 try:
                     assert await operator.grant(partition, Uid(uid), Epoch(epoch + 1)) == (uid, epoch + 1, False)
                     return
-                except QueueUnreachable:
+                except QueueUnreachable:  # the broker is away
                     assert asyncio.get_running_loop().time() < until
                     await asyncio.sleep(0.05)
 

@@ -10,5 +10,5 @@ async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_co
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
     broker.make_topic("stress", 4)
-    found, handled, said = await rounds(broker.servers, "stress", tmp_path, 20, seed=1)
+    found, handled, said = await rounds(broker, "stress", tmp_path, 20, seed=1)
     assert handled and not any(found), (found, said[-2000:])

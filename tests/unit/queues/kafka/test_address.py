@@ -12,10 +12,20 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_text("PEM")
     url = f"kafkas://me:p%40ss@a.kafka:9092,[::1]:9093/?mechanism=SCRAM-SHA-256&group=g&ca={ca}&fetch.max.bytes=1000"
-    address = read(url)
+    address = read(f"{url}&cert={ca}&key={ca}")
     assert address == KafkaAddress(
-        ("a.kafka:9092", "[::1]:9093"), "me", "p@ss", "SCRAM-SHA-256", True, "PEM", "g", {"fetch.max.bytes": "1000"}
+        ("a.kafka:9092", "[::1]:9093"),
+        user="me",
+        password="p@ss",
+        mechanism="SCRAM-SHA-256",
+        tls=True,
+        ca="PEM",
+        certificate="PEM",
+        key="PEM",
+        group="g",
+        settings={"fetch.max.bytes": "1000"},
     )
+    assert "PEM" not in repr(address)
     assert "p@ss" not in repr(address)
     assert address.for_librdkafka()["security.protocol"] == "SASL_SSL"
     assert read("kafka://broker:9092").protocol == "PLAINTEXT"
@@ -32,7 +42,9 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
         ("kafka://broker:9092/?mechanism=GSSAPI", "take one of SCRAM-SHA-512"),
         ("kafka://broker:9092/?enable.auto.commit=true", "'enable.auto.commit', which Baton makes itself: take it out"),
         ("kafka://broker:9092/?isolation.level=read_uncommitted", "which Baton makes itself"),
-        ("kafkas://broker:9093/?ca=/nowhere/ca.pem", "names no file that can be read"),
+        ("kafkas://broker:9093/?ca=/nowhere/ca.pem", "the option ca, which names no file that can be read"),
+        ("kafkas://broker:9093/?cert=/etc/tls.crt", "without its key, or a key alone"),
+        ("kafka://broker:9092/?cert=/etc/tls.crt&key=/etc/tls.key", "begin it with kafkas://"),
     ],
 )
 def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
