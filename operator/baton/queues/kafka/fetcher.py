@@ -80,6 +80,9 @@ class Fetcher:
         self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
         self._news = threading.Condition()
         self._fetched: dict[int, _Fetched] = {}
+        self._assigned: dict[int, _Fetched] = {}
+        """Of these, what librdkafka fetches for, as the thread has told it: a message that was polled before a partition was taken up
+        again must not come among those after it."""
         self._changes: deque[Callable[[], None]] = deque()
         self._interrupted = False
         self._closed = False
@@ -173,8 +176,10 @@ class Fetcher:
                 self._turn()
             except KafkaException as error:
                 self._troubled(error.args[0])
+                time.sleep(_POLL)
             except Exception:
                 log.exception("fetching from Kafka failed, and goes on")
+                time.sleep(_POLL)
         with suppress(KafkaException, RuntimeError):
             self._consumer.close()
 
@@ -195,12 +200,14 @@ class Fetcher:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         try:
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
+            self._assigned[partition] = fetched
         except KafkaException:
             self._changes.append(lambda: self._assign(partition, offset, fetched))
             raise
 
     def _unassign(self, partition: int) -> None:
         if partition not in self._fetched:
+            self._assigned.pop(partition, None)
             with suppress(KafkaException):
                 self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
@@ -210,6 +217,8 @@ class Fetcher:
             for message in messages:
                 error, number = message.error(), message.partition()
                 fetched = self._fetched.get(-1 if number is None else number)
+                if fetched is not None and self._assigned.get(number or 0) is not fetched:
+                    continue
                 if error is not None:
                     self._failed(error, fetched, message)
                 elif fetched is not None and (offset := message.offset() or 0) >= fetched.next:
