@@ -81,7 +81,7 @@ class Fetcher:
         self._news = threading.Condition()
         self._fetched: dict[int, _Fetched] = {}
         self._assigned: dict[int, _Fetched] = {}
-        """Of these, what librdkafka fetches for, as the thread has told it: a message that was polled before a partition was taken up
+        """Of these, what librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
         again must not come among those after it."""
         self._changes: deque[Callable[[], None]] = deque()
         self._interrupted = False
