@@ -56,7 +56,7 @@ async def test_who_shows_a_certificate_works_as_its_user_and_who_shows_none_is_t
     servers, pem = (f"127.0.0.1:{broker.mutual_port}",), broker.keys.read_text()
     trusting = KafkaAddress(servers, tls=True, ca=broker.ca.read_text())
     spec = TopicToOpen(topic=queue.topic, queue="orders")
-    assert "asks for a client certificate" in await refusal(KafkaQueue(trusting, queue.group, spec, GROUP))
+    assert "give a client certificate and its key" in await refusal(KafkaQueue(trusting, queue.group, spec, GROUP))
     showing = KafkaQueue(replace(trusting, certificate=pem, key=pem), queue.group, spec, GROUP)
     await showing.ensure(None)
     await showing.grant(0, Uid("a"), Epoch(1))

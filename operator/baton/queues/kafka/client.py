@@ -162,8 +162,8 @@ class KafkaClient:
             error = known
         if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
             return f"refuses the user {self.address.user}: correct the user, the password or the mechanism in the Secret"
-        if "CERTIFICATE_REQUIRED" in str(error).upper().replace(" ", "_"):
-            return "asks for a client certificate: give one, and its key"
+        if self.address.tls and not self.address.certificate and "closed" in str(error):  # TLS 1.3 says no more
+            return "closes the connection: give a client certificate and its key, if it asks for one"
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             return "shows a certificate that is not trusted: give the CA that has signed it"
         seen = quoted(str(error) or type(error).__name__, 200)

@@ -88,9 +88,10 @@ class KafkaReader:
         position.progress.handed_out(int(entry.offset) for entry in entries)
         position.read.update((message.offset() or 0, message) for message in messages)
         self._in_hand += len(entries)
-        position.hopeless.extend(entry.offset for entry in entries if position.too_often(int(entry.offset)))
+        hopeless = [entry.offset for entry in entries if position.too_often(int(entry.offset))]
+        position.hopeless.extend(hopeless)
         self._set_hopeless_aside(partition, position)
-        return [entry for entry in entries if not position.too_often(int(entry.offset))]
+        return [entry for entry in entries if entry.offset not in hopeless]
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         """Finish with entries. The group's offset goes over those that are finished without a gap. `soon`: it does so a moment
