@@ -293,6 +293,45 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     assert entry.value == b"good" and await queue.committed() == 1
 
 
+async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue) -> None:
+    queue = make(redeliveries=2)
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+    queue.send("1", "2", "3", "poison", "4")
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    handled: list[bytes] = []
+
+    def work_until_the_end() -> None:
+        """As a container that starts again and again."""
+        reader = queue.reader("a")
+
+        def poisoned_or_done() -> bool:
+            for entry in reader.read(0, Epoch(1), 3):
+                if entry.value == b"poison":
+                    return True
+                handled.append(entry.value)
+                reader.ack(0, Epoch(1), [entry.offset], soon=True)
+            return b"4" in handled
+
+        until(poisoned_or_done)
+
+    while b"4" not in handled:
+        await asyncio.to_thread(work_until_the_end)
+    letters = await asyncio.to_thread(all_of, queue, f"{queue.topic}.dead-letters")
+    assert letters == [b"poison"]
+    assert set(handled) == {b"1", b"2", b"3", b"4"}
+
+
+def all_of(queue: Queue, topic: str) -> list[bytes | None]:
+    """What a topic of one partition has."""
+    consumer = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": "looks"})
+    place = TopicPartition(topic, 0, 0)
+    consumer.assign([place])
+    _, end = consumer.get_watermark_offsets(place, PATIENCE)
+    found = consumer.consume(end, PATIENCE) if end else []
+    consumer.close()
+    return [message.value() for message in found]
+
+
 async def test_what_processes_ended_on_stays_where_there_is_no_topic_for_dead_letters_and_the_cure_is_said(
     make: MakeQueue,
 ) -> None:

@@ -200,8 +200,9 @@ class Fetcher:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
         try:
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
-            self._assigned[partition] = fetched
-        except KafkaException:
+            self._assigned[partition], fetched.failure = fetched, None
+        except KafkaException as error:
+            fetched.failure = f"{self._address.place}: {self._topic}/{partition} cannot be read: {error.args[0].str()}"
             self._changes.append(lambda: self._assign(partition, offset, fetched))
             raise
 

@@ -32,7 +32,6 @@ class ReadPosition:
     """of this pod's, another process reads it."""
     read: dict[int, Message] = field(default_factory=dict)
     """What is in the consumer's hands, by offset: a dead letter is all of the message."""
-
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
 
@@ -43,13 +42,16 @@ class ReadPosition:
         assert record is not None
         return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now)
 
-    def most(self, in_hand: int) -> int | None:
-        """How many entries may be handed out, where the pod has so many in hand; None: any number.
+    @property
+    def careful(self) -> bool:
+        """The process before may have ended on the next entry, or on the one in hand. So entries are handed out one by one, and
+        committed at once: where this process ends, too, it has ended on the entry at the committed offset, and on no other."""
+        return bool(self.record.most) and self.progress.offset < self.record.again
 
-        One by one where an entry may be the one on which the process before has ended: only the entry at the committed offset
-        is known to be one of those that were in hand."""
+    def most(self, in_hand: int) -> int | None:
+        """How many entries may be handed out, where the pod has so many in hand; None: any number."""
         left = max(0, self.record.unacked - in_hand) if self.record.unacked else None
-        if self.record.most and self.progress.end < self.record.again:
+        if self.careful:
             alone = 0 if self.progress.unfinished else 1
             return alone if left is None else min(left, alone)
         return left

@@ -100,12 +100,12 @@ class KafkaReader:
         numbers = [int(offset) for offset in offsets]
         for number in numbers:
             position.read.pop(number, None)
-        before = position.progress.unfinished
+        before, careful = position.progress.unfinished, position.careful
         ahead = position.progress.finish(numbers)
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
         behind = ahead or position.progress.offset != position.committed
-        if behind and not soon:
+        if behind and (careful or not soon):
             self._commit(partition, position)
             return
         if time.monotonic() - position.sure_at > _SURE_FOR:
@@ -179,12 +179,13 @@ class KafkaReader:
         unread = {partition for partition in partitions if partition not in self._positions}
         if unread:
             return unread
-        partitions = [number for number in partitions if self._positions[number].most(self._in_hand) != 0]
-        if self._fetcher is None or not partitions:
+        held = [(number, self._positions.get(number)) for number in partitions]  # another thread may let go of some
+        with_room = [number for number, position in held if position is not None and position.most(self._in_hand) != 0]
+        if self._fetcher is None or not with_room:
             self._interrupted.wait(timeout)
             self._interrupted.clear()
             return set()
-        return self._fetcher.wait(partitions, timeout)
+        return self._fetcher.wait(with_room, timeout)
 
     def interrupt(self) -> None:
         """End the wait that another thread is in, or the next one."""
