@@ -8,6 +8,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -403,3 +404,19 @@ async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Q
         future.result(PATIENCE)
     (said,) = (await queue.operator.check()).warnings
     assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "--reset-offsets" in said
+
+
+async def test_a_partition_that_is_assigned_again_and_again_is_read_once_and_in_order(queue: Queue) -> None:
+    fetcher = Fetcher(queue.address, queue.group, queue.topic, silent_after=0.1)
+    fetcher.begin(0, 0)
+    found: list[int | None] = []
+    for turn in range(20):
+        queue.send(*map(str, range(50)))
+
+        def all_of_it(so_far: int = 50 * (turn + 1)) -> bool:
+            found.extend(message.offset() for message in fetcher.take(0, 1000, 10**9, 10**9))
+            return len(found) >= so_far
+
+        await asyncio.to_thread(until, all_of_it)
+    fetcher.close()
+    assert found == list(range(1000))

@@ -24,6 +24,9 @@ _AHEAD_BYTES = 32_000_000
 """or bytes."""
 _TELL_EVERY = 30.0
 """Seconds."""
+_SILENT_AFTER = 30.0
+"""Seconds without a word of a partition after which it is assigned once more: on a machine with far too much to do, librdkafka
+was seen to fetch nothing more of one, and to say nothing. Of an idle partition it costs one request."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -51,10 +54,12 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
 class _Fetched:
     """Of one partition, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int) -> None:
         self.messages: deque[Message] = deque()
-        self.next = 0
-        """The lowest offset that may come next: what librdkafka fetches again after a rest is passed over."""
+        self.next = offset
+        """The lowest offset that may come next: what librdkafka fetches again is passed over."""
+        self.heard_at = time.monotonic()
+        """When something of it came last, if only that there is no more."""
         self.size = 0
         self.end: int | None = None
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
@@ -73,8 +78,9 @@ class _Fetched:
 class Fetcher:
     """Any thread may call. Errors are told to whoever reads the partition."""
 
-    def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
-        """Raises QueueUnreachable where a setting is none of librdkafka's."""
+    def __init__(self, address: KafkaAddress, group: str, topic: str, *, silent_after: float = _SILENT_AFTER) -> None:
+        """`silent_after`: seconds. Raises QueueUnreachable where a setting is none of librdkafka's."""
+        self._silent_after = silent_after
         self._address = address
         self._topic = topic
         self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
@@ -93,7 +99,7 @@ class Fetcher:
     def begin(self, partition: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched of the partition before is forgotten."""
         with self._news:
-            fetched = self._fetched[partition] = _Fetched()
+            fetched = self._fetched[partition] = _Fetched(offset)
             self._changes.append(lambda: self._assign(partition, offset, fetched))
             self._news.notify_all()
 
@@ -189,6 +195,7 @@ class Fetcher:
                 self._news.wait(_POLL)
         while self._changes:  # between two polls, so that no poll has messages of before and after one
             self._changes.popleft()()
+        self._assign_silent()
         first = self._consumer.poll(_POLL)
         if first is not None:
             self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
@@ -205,6 +212,18 @@ class Fetcher:
             fetched.failure = f"{self._address.place}: {self._topic}/{partition} cannot be read: {error.args[0].str()}"
             self._changes.append(lambda: self._assign(partition, offset, fetched))
             raise
+
+    def _assign_silent(self) -> None:
+        """Once more, from where they are."""
+        now = time.monotonic()
+        silent = {
+            number: fetched
+            for number, fetched in list(self._assigned.items())
+            if now - fetched.heard_at > self._silent_after and not fetched.resting and self._fetched.get(number) is fetched
+        }
+        for number, fetched in silent.items():
+            fetched.heard_at = now
+            self._assign(number, fetched.next, fetched)
 
     def _unassign(self, partition: int) -> None:
         if partition not in self._fetched:
@@ -223,7 +242,7 @@ class Fetcher:
                 if error is not None:
                     self._failed(error, fetched, message)
                 elif fetched is not None and (offset := message.offset() or 0) >= fetched.next:
-                    fetched.next = offset + 1
+                    fetched.next, fetched.heard_at = offset + 1, time.monotonic()
                     self._trouble = None
                     fetched.failure, fetched.end = None, None
                     fetched.messages.append(message)
@@ -240,7 +259,9 @@ class Fetcher:
             self._troubled(error)
             return
         if error.code() == KafkaError._PARTITION_EOF:
-            fetched.end, fetched.failure = message.offset(), None
+            end = message.offset() or 0
+            fetched.next, fetched.end, fetched.failure = max(fetched.next, end), end, None
+            fetched.heard_at = time.monotonic()
             return
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:
