@@ -1,9 +1,17 @@
 """A few rounds; `python -m tests.integration.kafka.stress` makes more of them."""
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
+from baton.model.ids import Epoch
+from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.conftest import MakeQueue
+from tests.integration.kafka.reading import read
 from tests.integration.kafka.stress.rounds import rounds
 from tests.kafka_broker import KafkaBroker
+from tests.waiting import eventually
 
 
 async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_commit_nothing_stale(
@@ -12,3 +20,35 @@ async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_co
     broker.make_topic("stress", 4)
     found, handled, said = await rounds(broker, "stress", tmp_path, 20, seed=1)
     assert handled and not any(found), (found, said[-2000:])
+
+
+async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: Path) -> None:
+    with KafkaBroker() as mortal:
+        mortal.make_topic("stress", 4)
+        found, handled, said = await rounds(mortal, "stress", tmp_path, 9, seed=2, broker_dies_every=4)
+    assert handled and not any(found), (found, said[-2000:])
+
+
+async def test_a_broker_that_does_not_answer_for_a_while_is_told_and_work_goes_on(make: MakeQueue, broker: KafkaBroker) -> None:
+    queue = make(partitions=1)
+    queue.send("1", "2")
+    reader = await queue.granted("a", 1)
+    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    broker.freeze()
+    try:
+        with pytest.raises(QueueUnreachable, match=r"does not answer|did not answer"):
+            await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset])
+        with pytest.raises(QueueUnreachable, match=r"does not answer|did not answer"):
+            await queue.operator.check()
+    finally:
+        broker.thaw()
+
+    async def taken() -> bool:
+        try:
+            await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset, second.offset])
+        except QueueUnreachable:
+            return False
+        return True
+
+    await eventually(taken, "the broker takes the commit")
+    assert await queue.committed() == 2

@@ -83,6 +83,15 @@ async def test_consumers(
     assert operator.stop() == 0
 
 
+async def test_consumers_of_kafka(guarded: World, control_plane: Machine, start: Start) -> None:
+    """There is no broker of the example's name; all else of it is accepted as it is."""
+    operator = start(guarded, "kafka-consumer", "--admission-policy", "on")
+    control_plane.kubectl("apply", "-k", str(EXAMPLES / "kafka-consumer"), "-n", guarded.namespace, "--validate=strict")
+    await pods_of(guarded, "orders-consumer", 3)
+    assert "orders-kafka" in await guarded.told("orders", "QueueUnreachable", seconds=30)
+    assert operator.stop() == 0
+
+
 async def test_a_spark_driver_and_its_executors(
     guarded: World, control_plane: Machine, kubeconfig: Path, start: Start, redis_server: RedisServer, act: ActAs
 ) -> None:
