@@ -120,10 +120,10 @@ class Fleet:
         """`start` the fleet and a query, and stay until it has ended. To be called in the main thread of the driver's process.
 
         `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
-        query that fails is started again, after a second and then after longer pauses. After so many `failures` in a row of the
-        same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go on; or, to `give_up`, the
-        error is raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
-        RuntimeError when another driver has taken the group.
+        query that fails, or a `start` that raises, is tried again, after a second and then after longer pauses. After so many
+        `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
+        on; or, to `give_up`, the error is raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the
+        group given up. Raises RuntimeError when another driver has taken the group.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
@@ -139,11 +139,13 @@ class Fleet:
                 if error is None or running.ending():
                     break
                 self._counts.add("query_failures")
-                why, batch = last_line(str(error)), running.last_plan()
+                ran = isinstance(error, StreamingQueryException)
+                why, batch = _failed(error), running.last_plan() if ran else ""
                 self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why)
                 if give_up and self._failures.count >= failures:
                     raise error
-                log.warning("the query failed at %s and is started again in %.0f s: %s", batch, self._failures.pause, why)
+                told = "the query failed at %s and is started again in %.0f s: %s"
+                log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
         finally:
             self.stop()
@@ -164,10 +166,13 @@ class Fleet:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _run_query(self, start: StartQuery, options: Mapping[str, Any]) -> StreamingQueryException | None:
-        """The error that ended it; None: it was stopped, or had nothing more to do."""
-        rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
-        query = start(rows)
+    def _run_query(self, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
+        """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
+        try:
+            rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
+            query = start(rows)
+        except Exception as error:
+            return error
         if not isinstance(query, StreamingQuery):
             raise TypeError(f"start is to return the StreamingQuery that it has started, and returned {query!r}")
         try:
@@ -181,3 +186,8 @@ class Fleet:
         if self._running is None:
             raise SystemExit(128 + number)
         threading.Thread(target=self.stop, name="baton-stop", daemon=True).start()
+
+
+def _failed(error: Exception) -> str:
+    """One line."""
+    return last_line(str(error) if isinstance(error, StreamingQueryException) else f"{type(error).__name__}: {error}")
