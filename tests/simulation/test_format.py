@@ -207,7 +207,7 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("until: 5\nqueues: {a: 1}\nqueues: {b: 1}\n", "line 3: the key 'queues' stands here a second time"),
-        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: give a number, found True"),
+        ("queues: {a: 1}\nuntil: 5\nevents: [{at: yes, join: [b]}]\n", "events.0.at: expected a number, found True"),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: .nan, join: [b]}]\n", "events.0.at: "),
         ("queues: {a: 1}\nuntil: .inf\n", "until: "),
         ("queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [no]}]\n", "events.0.join.0.id: write the name in quotes"),

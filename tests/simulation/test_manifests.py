@@ -99,7 +99,7 @@ def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
         ((QUEUE, GROUP.replace("assignors:", "assignor:")), r"group\.assignor: there is no such field; did you mean assignors\?"),
         (
             (QUEUE.replace("  partitions: 6\n", "  partitions: six\n", 1), GROUP),
-            r"queues\.orders\.partitions: give a whole number",
+            r"queues\.orders\.partitions: expected a whole number",
         ),
         ((QUEUE, GROUP, "a: 1\n", "b: 2\n"), "a scenario is a mapping with queues, group"),
     ],

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from baton.schema.mistakes import first_mistake, in_words
+
 M = TypeVar("M", bound=BaseModel)
 
 LONGEST_MISTAKE = 500
@@ -31,8 +33,8 @@ def read_what_can_be(model: type[M], raw: object, field: str) -> tuple[M, str | 
 
 
 def _first(error: ValidationError, field: str) -> str:
-    mistake = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, (field, *mistake['loc'])))}: {mistake['msg']}"[:LONGEST_MISTAKE]
+    mistake = first_mistake(error)
+    return f"{'.'.join(map(str, (field, *mistake['loc'])))}: {in_words(mistake)}"[:LONGEST_MISTAKE]
 
 
 def _without(raw: Mapping[str, Any], error: ValidationError) -> Any:

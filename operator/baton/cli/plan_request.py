@@ -15,6 +15,7 @@ from baton.assignors.registry import DECLARED, UnknownAssignorError, get
 from baton.assignors.request import NO_GENERATION, Assignor, Member, Request
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
+from baton.schema.mistakes import first_mistake, in_words
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ def _read(kind: type[T], value: object, path: str = "") -> T:
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        fault = min(error.errors(include_url=False), key=lambda one: one["type"] != "extra_forbidden")  # the slip before the gap
+        fault = first_mistake(error)
     of_name = len(fault["loc"]) == 3 and fault["loc"][-1] == "[key]"
     for part in fault["loc"][:1] if of_name else fault["loc"]:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
@@ -99,8 +100,6 @@ def _read(kind: type[T], value: object, path: str = "") -> T:
     match "given_twice" if isinstance(found, _Twice) else fault["type"]:
         case "given_twice":
             sentence = "is given twice; keep one"
-        case "missing":
-            sentence = "is missing"
         case "extra_forbidden":
             known = (_Request if len(fault["loc"]) == 1 else _Member).model_fields
             sentence = f"there is no such field; there are {', '.join(known)}"
@@ -110,10 +109,8 @@ def _read(kind: type[T], value: object, path: str = "") -> T:
             sentence = "a name is empty"
         case "less_than_equal":
             sentence = f"{shown(found)} is too many; there can be {context['le']}"
-        case "value_error":
-            sentence = str(context["error"])
-        case other:
-            sentence = f"expected {_EXPECTED[context.get('class_name', other)]}, found {shown(found)}"
+        case _:
+            sentence = in_words(fault, shown, _EXPECTED, own_words_suffice=True)
     raise RequestError(path, sentence)
 
 

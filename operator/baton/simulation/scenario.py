@@ -25,7 +25,7 @@ from baton.schema.shape import Shape
 
 def _a_number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("give a number")
+        raise ValueError("expected a number")
     return value
 
 

@@ -1,12 +1,12 @@
 """Reading a scenario file. What makes no sense gets one line: the file, the field and the cure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from baton.schema.mistakes import first_mistake, in_words
 from baton.simulation.document import DocumentError, read_documents
 from baton.simulation.manifests import manifests, scenario_of
 from baton.simulation.scenario import (
@@ -144,41 +144,15 @@ def _choose(name: str, among: Collection[str]) -> str:
     return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "there is none yet"
 
 
-_CURES = {
-    "missing": "is missing; add it",
-    "model_type": "give a mapping",
-    "model_attributes_type": "give a mapping",
-    "dict_type": "give a mapping",
-    "mapping_type": "give a mapping",
-    "tuple_type": "give a list",
-    "too_short": "give at least one",
-    "bool_parsing": "give true or false",
-    "bool_type": "give true or false",
-    "float_parsing": "give a number",
-    "float_type": "give a number",
-    "int_parsing": "give a whole number",
-    "int_type": "give a whole number",
-    "int_from_float": "give a whole number",
-}
-"""For faults whose own words are a programmer's."""
-
-
 def _sentence(error: ValidationError) -> str:
     """The first fault: the field, and what it should be."""
-    fault = error.errors(include_url=False)[0]
+    fault = first_mistake(error)
     at: tuple[object, ...] = fault["loc"]
     if at[:2] == ("consumers", "own"):
         at = (at[0], *at[2:])  # in the file a member's name stands directly under consumers
-    found = repr(fault["input"]) if not isinstance(fault["input"], date) else str(fault["input"])
-    found = found if len(found) <= 60 else f"{found[:59]}…"
-    cure = _CURES.get(fault["type"])
+    cure = in_words(fault)
     if fault["type"] == "unknown_field":
         unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]
         at, cure = (*at, unknown), f"there is no such field; {_choose(unknown, known)}"
-    elif cure is None:
-        message = str(fault["msg"]).removeprefix("Value error, ")
-        cure = f"{message[:1].lower()}{message[1:]}, found {found}"
-    elif fault["type"] != "missing":
-        cure = f"{cure}, found {found}"
     field = ".".join(str(part) for part in at if part != "[key]") or "scenario"
     return f"{field}: {cure}".replace("\n", " ")
