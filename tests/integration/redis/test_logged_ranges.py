@@ -170,6 +170,9 @@ async def test_numbers_of_queries_grow_whatever_is_lost_and_whatever_clocks_say(
     raw.hset(partition_keys(queue.name, 1).progress, "query", ahead_of_time)
     assert ranges.begin() == ahead_of_time + 1, "a partition knew a higher one"
     assert ranges.begin() == ahead_of_time + 2
+    for partition in (0, 1):
+        raw.hdel(partition_keys(queue.name, partition).progress, "query")
+    assert ranges.begin() == ahead_of_time + 3, "the queue knows it too"
     raw.hset(queue_key(queue.name), "queryHistory", "that of another server")
     assert ranges.begin() > ahead_of_time + _A_MINUTE / 2, "its clock may have been ahead"
     raw.hdel(queue_key(queue.name), "query", "queryHistory")
@@ -238,6 +241,7 @@ async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, range
     assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished(1)]
     assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"]
     assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 3, start + 2)]
+    assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Gone(start + 3, start + 3)]
 
 
 async def test_an_end_inside_of_the_range_or_beyond_all_is_not_finished(queue: Queue, ranges: RedisRanges) -> None:
@@ -264,6 +268,43 @@ async def test_who_waits_is_woken_by_the_next_entry_and_by_a_grant(queue: Queue,
     assert ranges.wait([0], 10) == {0}
     assert isinstance(ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)])[0], Stale)
     assert ranges.wait([0], 0.05) == set()
+    await queue.granted("c", THREE)
+    assert ranges.wait([0], 10) == {0}
+
+
+async def test_who_has_read_all_and_who_finds_nothing_is_woken_and_who_has_not_read_all_does_not_wait(
+    queue: Queue, ranges: RedisRanges
+) -> None:
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    queue.send("a", "b")
+    ahead(ranges, query, ("a", ONE), start, most=1)
+    assert ranges.wait([0], 10) == {0}, "there is more"
+    ahead(ranges, query, ("a", ONE), start)
+    queue.send("c")
+    assert ranges.wait([0], 10) == {0}
+    ahead(ranges, query, ("a", ONE), start + 3)
+    queue.send("d")
+    assert ranges.wait([0], 10) == {0}
+
+
+async def test_what_is_behind_much_that_is_nobodys_is_reached_by_asking_again(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    with raw.pipeline() as pipe:
+        for number in range(1500):
+            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
+        pipe.execute()
+    raw.hset(keys.progress, "history", "another one")  # numbers go on far behind
+    queue.send("b")
+    first = ahead(ranges, query, ("a", ONE), start + 1)
+    assert first.end == start + 1 < first.last, "there is something, and not in reach yet"
+    found = ahead(ranges, query, ("a", ONE), start + 1)
+    assert found.end == found.last == first.last
 
 
 async def test_all_partitions_are_asked_in_few_round_trips(queue: Queue, ranges: RedisRanges) -> None:
@@ -283,6 +324,7 @@ async def test_a_queue_that_was_not_made_is_named(queue: Queue) -> None:
         with pytest.raises(QueueUnreachable, match="shop/nowhere"):
             ask()
     with queue.raw() as raw:
+        assert scripts.BEGIN.run(raw, [queue_key("shop/nowhere")], [0]) == [b"UNKNOWN"]
         assert raw.keys("pq:{shop/nowhere}*") == []
     absent.close()
 
