@@ -24,8 +24,9 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.scripts import Script
-from tests.integration.redis.conftest import Queue
+from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of, words_of_one
+from tests.redis_server import RedisServer
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 _A_MINUTE = 60 * 10**6
@@ -93,6 +94,7 @@ async def test_a_range_that_is_logged_outlives_its_owner(queue: Queue, ranges: R
     logged(ranges, query, start, start + 2)
     assert await queue.operator.pause(0, ONE) == 2
     await queue.granted("b", TWO)
+    assert await queue.operator.outstanding(0) == 2, "it is still logged"
     assert Task(query, start, start + 2, "a", ONE).page(raw, queue.name, b"0-0")[0] == "lent"
     assert Task(query, start, start + 2, "b", TWO, evaluation="2.0").page(raw, queue.name, b"0-0")[0] == "owner"
     assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished(0)]
@@ -241,7 +243,49 @@ async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, range
     assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished(1)]
     assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"]
     assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 3, start + 2)]
+    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 3, start + 3)], "a part of it is finished"
     assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Gone(start + 3, start + 3)]
+
+
+async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    assert ranges.log(query, [RangeToLog(0, start, start + 9)]) == [Gone(start + 1, start + 3)], "nobody has added so many"
+    assert ranges.log(query, [RangeToLog(0, start + 2, start + 1)]) == [Gone(start + 3, start + 2)], "it ends before it begins"
+
+
+async def test_what_another_range_had_may_have_been_handed_out(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    assert logged(ranges, ranges.begin(), start, start + 3).seen == start + 2
+
+
+async def test_a_range_that_was_voided_and_is_logged_again_is_as_good_as_any(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    owner.read(0, ONE)
+    logged(ranges, query, start, start + 2)
+    raw.hdel(partition_keys(queue.name, 0).progress, "logged", "loggedTo")  # as a failover may
+    assert Task(query, start, start + 2).rows(raw, queue.name) == [b"a", b"b"]
+
+
+async def test_after_a_failure_nobody_is_trusted_to_know_who_waits() -> None:
+    with RedisServer() as server:
+        queue = await make_queue(server.url, partitions=1)
+        ranges = ranges_of(queue)
+        await queue.granted("a", ONE)
+        ahead(ranges, ranges.begin(), ("a", ONE), ranges.positions()[0].committed)
+        server.stop()
+        with pytest.raises(QueueUnreachable):
+            ranges.wait([0], 10)
+        assert ranges.wait([0], 10) == {0}, "it is to be asked again"
+        ranges.close()
+        await queue.close()
 
 
 async def test_an_end_inside_of_the_range_or_beyond_all_is_not_finished(queue: Queue, ranges: RedisRanges) -> None:
@@ -539,12 +583,27 @@ async def test_a_range_of_a_queue_that_was_lost_is_gone(queue: Queue, ranges: Re
     assert gone == Gone(start + 3, start + 3), "positions of another life begin afresh"
 
 
+async def test_a_range_whose_entries_a_failover_has_lost_is_outstanding_no_more(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a", "b")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    raw.xtrim(keys.stream, maxlen=0, approximate=False)
+    raw.hset(keys.progress, "history", "another one")
+    ranges.positions()
+    assert await queue.operator.outstanding(0) == 0
+
+
 async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     keys = partition_keys(queue.name, 0)
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
     raw.xdel(keys.stream, f"{start + 1}-0")
     assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 2, start + 2)]
+    assert ranges.log(query, [RangeToLog(0, start, start + 2, partly=True)]) == [Logged(0, 1)]
     logged(ranges, query, start + 1, start + 2)
     assert Task(query, start + 1, start + 2).rows(raw, queue.name) == [b"b"]
 
