@@ -89,7 +89,6 @@ RANGES = (
     Mutation("log", "keep a range logged whose stream somebody deleted", _LUA + "partition.lua", _TESTS, "'MKSTREAM')\n    forget_range() -- its entries are gone\n", "'MKSTREAM')\n"),
     Mutation("log", "keep a range logged that a failover has emptied", _LUA + "partition.lua", _TESTS, "'committed', next)\n    forget_range() -- its entries are gone\n", "'committed', next)\n"),
     Mutation("log", "tell of a lost queue's positions where they were", _LOGGED, _TESTS, "  if start > last then start = 0 end", ""),
-    Mutation("log", "tell as there what is committed of a lost queue", _LOGGED, _TESTS, "start > 0 and 0 or tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))", "0)"),
     Mutation("log", "tell as there what is finished", _LOGGED, _TESTS, "first_behind(math.max(start, finished), finish)", "first_behind(start, finish)"),
     Mutation("log", "leave a server's gaps to the next query", "queues/redis/ranges.py", _TESTS, "(query, one.start, one.end, int(one.partly))", "(query, one.start, one.end, 0)"),
 
@@ -119,7 +118,6 @@ RANGES = (
     Mutation("finish", "finish again what is finished", _LUA + "finish.lua", _TESTS, "if finish <= finished then", "if false then"),
     Mutation("finish", "forget that a range is finished", _LOGGED, _TESTS, "HSET', PROGRESS, 'finished', finish, 'committed'", "HSET', PROGRESS, 'committed'"),
     Mutation("finish", "keep a range logged that is finished", _LOGGED, _TESTS, "HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided'", "HDEL', PROGRESS, 'voided'"),
-    Mutation("finish", "keep a range voided that is finished", _LOGGED, _TESTS, "'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')", "'logSeen', 'loans')"),
     Mutation("finish", "take back what is committed", _LOGGED, _TESTS, "  if finish <= committed then\n    redis", "  if false then\n    redis"),
     Mutation("finish", "leave the entries at the server", _LOGGED, _TESTS, "    all = cut(finish)\n", "    all = true\n"),
     Mutation("finish", "leave entries that share a node with others", _LOGGED, _TESTS, "      return true, gone + redis.call('XTRIM', STREAM, 'MINID', '=', behind)", "      return true, gone"),

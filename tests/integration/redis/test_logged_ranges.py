@@ -97,6 +97,8 @@ async def test_a_range_that_is_logged_outlives_its_owner(queue: Queue, ranges: R
     assert await queue.operator.outstanding(0) == 2, "it is still logged"
     assert Task(query, start, start + 2, "a", ONE).page(raw, queue.name, b"0-0")[0] == "lent"
     assert Task(query, start, start + 2, "b", TWO, evaluation="2.0").page(raw, queue.name, b"0-0")[0] == "owner"
+    for nth, (uid, epoch) in enumerate([("b", ONE), ("c", TWO), ("b", THREE)]):
+        assert Task(query, start, start + 2, uid, epoch, evaluation=f"3.{nth}").page(raw, queue.name, b"0-0")[0] == "lent"
     assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished(0)]
     assert await lag(queue) == 0
 
@@ -116,6 +118,9 @@ async def test_an_earlier_attempt_is_refused_once_a_later_one_was_answered(
     assert refused.value.args == ("LENT", "4", "2")
     with pytest.raises(RefusedError, match="LENT"):
         Task(query, start, start + 2, attempt=4, executor="3").rows(raw, queue.name)
+    assert Task(query, start, start + 2, "a", ONE, attempt=6).rows(raw, queue.name) == [b"a", b"b"]
+    with pytest.raises(RefusedError, match="LENT"):
+        Task(query, start, start + 2, attempt=5).rows(raw, queue.name)
     other = Task(query, start, start + 2, "a", ONE, evaluation="2.0", attempt=1)
     assert other.rows(raw, queue.name) == [b"a", b"b"], "another evaluation is none of its business"
 
@@ -472,6 +477,8 @@ async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
         before = raw.xlen(stream)
         answer = words_of_one(raw, scripts.FINISH, partition_keys(queue.name, 0), query, start + 30_000)
         assert answer[2] == str(int(before > 20_000))
+        told = ranges.log(query, [RangeToLog(0, start, start + 30_000)])
+        assert told == [Gone(start + 30_001, start + 30_000)], "it is finished, whatever is still there of it"
         assert before - raw.xlen(stream) <= 20_100, "others are served before it goes on"
     assert ranges.finish(query, [RangeToFinish(0, start + 30_000)]) == [Finished(0)]
     assert raw.xlen(stream) == 0
@@ -611,7 +618,7 @@ async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queu
 async def test_a_task_logs_its_range_where_a_failover_has_lost_that(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
-    assert Task(query, start, start + 2).rows(raw, queue.name) == [b"a", b"b"]
+    assert Task(query, start, start + 2, attempt=9).rows(raw, queue.name) == [b"a", b"b"]
     assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Unlogged()], "it is logged"
     assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"], "the next one too: the one before is done"
     with pytest.raises(RefusedError, match="UNLOGGED"):
@@ -627,8 +634,9 @@ async def test_loans_are_bounded(queue: Queue, ranges: RedisRanges, raw: redis.R
     loans = raw.hget(partition_keys(queue.name, 0).progress, "loans")
     assert loans is not None
     assert len(loans) < 1000
-    with pytest.raises(RefusedError, match="LENT"):
-        Task(query, start, start + 1, evaluation="99.0", attempt=98).rows(raw, queue.name)
+    for evaluation in range(70, 100):
+        with pytest.raises(RefusedError, match="LENT"):
+            Task(query, start, start + 1, evaluation=f"{evaluation}.0", attempt=evaluation - 1).rows(raw, queue.name)
 
 
 async def test_a_change_of_the_number_of_partitions_waits_for_what_is_logged(queue: Queue, ranges: RedisRanges) -> None:
