@@ -567,6 +567,10 @@ async def test_a_position_is_good_after_the_numbers_jumped_with_nothing_to_do(
     assert ranges.positions()[0].committed > start + 1e8
     found = ahead(ranges, query, ("a", ONE), start + 1)
     assert found.end == found.last == start + 1
+    committed = ranges.positions()[0].committed
+    raw.hdel(keys.progress, "finished")  # as a failover may
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished(0)]
+    assert (ranges.positions()[0].committed, await lag(queue)) == (committed, 0), "it stays ahead"
     queue.send("b")
     found = ahead(ranges, query, ("a", ONE), start + 1)
     logged(ranges, query, start + 1, found.end)
