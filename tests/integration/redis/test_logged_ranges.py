@@ -532,6 +532,31 @@ async def test_what_was_handed_out_singly_before_is_marked_and_finished_with_the
     assert [entry.value for entry in single.read(0, TWO)] == [b"e"]
 
 
+async def test_what_a_pod_has_behind_a_range_is_handed_out_once(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b", "c")
+    owner = await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    assert len(owner.read(0, ONE)) == 3
+    logged(ranges, query, start, start + 2)
+    ranges.finish(query, [RangeToFinish(0, start + 2)])
+    queue.send("d")
+    assert [entry.value for entry in queue.reader("a").read(0, ONE)] == [b"c", b"d"]
+
+
+async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
+    raw.hset(keys.progress, "history", "another one")
+    ranges.positions()
+    logged(ranges, query, start, start + 1)
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished(0)], "nobody has named it"
+    assert await lag(queue) == 0
+
+
 async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     """After a restart the numbers jump: a backlog in front of the gap is read in ranges as large as ever."""
     keys = partition_keys(queue.name, 0)
