@@ -133,7 +133,6 @@ RANGES = (
     Mutation("finish", "leave pending what a pod had of the range", _LOGGED, _TESTS, "    if #ids > 0 then redis.call('XACK', STREAM, GROUP, unpack(ids)) end\n", ""),
     Mutation("finish", "finish a thousand single entries at most", _LOGGED, _TESTS, "    if #ids < 1000 then break end", "    break"),
     Mutation("finish", "wait for a former owner's entries that are finished", _LOGGED, _TESTS, "    if waited > 0 then redis.call('HINCRBY', OWNER, 'waiting', -waited) end\n", ""),
-    Mutation("finish", "hand out a former owner's entries that are finished", _LOGGED, _TESTS, "  if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left', 'waiting') end\n", ""),
     Mutation("finish", "remember the largest entry when all are done", _LOGGED, _TESTS, "    redis.call('HDEL', PROGRESS, 'largest')\n", "    local _ = 0\n"),
     Mutation("finish", "leave at the server what a reader named as nobody's", _LUA + "finish.lua", _TESTS, "    set_foreign_aside(entry)\n", ""),
     Mutation("finish", "set a producer's entries aside", _LUA + "finish.lua", _TESTS, "if entry and not ours(entry, last) then", "if entry then"),

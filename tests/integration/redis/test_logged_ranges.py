@@ -543,6 +543,29 @@ async def test_what_a_pod_has_behind_a_range_is_handed_out_once(queue: Queue, ra
     assert [entry.value for entry in queue.reader("a").read(0, ONE)] == [b"c", b"d"]
 
 
+async def test_what_a_former_owner_left_behind_a_range_counts_once_it_is_handed_out(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b", "c")
+    former = await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    assert len(former.read(0, ONE)) == 3
+    owner = await queue.granted("b", TWO)
+    logged(ranges, query, start, start + 2)
+    ranges.finish(query, [RangeToFinish(0, start + 2)])
+    assert [entry.value for entry in owner.read(0, TWO)] == [b"c"]
+    assert await queue.operator.outstanding(0) == 1
+
+
+async def test_a_producers_entry_that_a_reader_names_is_no_dead_letter(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send("a", "b")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 1)
+    ranges.finish(query, [RangeToFinish(0, start + 1, [f"{start + 2}-0"])])
+    assert raw.xlen(partition_keys(queue.name, 0).dead) == 0
+    assert await lag(queue) == 1
+
+
 async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
