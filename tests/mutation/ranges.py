@@ -138,7 +138,6 @@ RANGES = (
     Mutation("finish", "set a producer's entries aside", _LUA + "finish.lua", _TESTS, "if entry and not ours(entry, last) then", "if entry then"),
     Mutation("finish", "serve nobody until much that is nobody's is set aside", _LUA + "finish.lua", _TESTS, "    if set_aside_now == MOST or bytes > MOST_BYTES then return {'OK', outstanding(), 1} end\n", ""),
     Mutation("finish", "forget what is left to remove", _LUA + "finish.lua", _TESTS, "cut(math.min(finished, tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))) and 0 or 1", "0"),
-    Mutation("finish", "remove behind a failover what is not done", _LUA + "finish.lua", _TESTS, "cut(math.min(finished, tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)))", "cut(finished)"),
 
     # Many partitions in one script
     Mutation("many", "take the owner of one partition for that of the next", _LUA + "many.lua", _MANY, "  known_of_owner, last_mark = nil, nil", "  last_mark = nil"),
