@@ -143,8 +143,8 @@ SPARK = (
 
     # What tasks report
     Mutation("reports", "count as read by its owner what was lent as well", "spark/receipts.py", _REPORTS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),
-    Mutation("reports", "count a refusal as read", "spark/receipts.py", _REPORTS, "if report.how is not How.REFUSED and ends", "if ends"),
-    Mutation("reports", "count what another batch had", "spark/receipts.py", _REPORTS, "if report.how is not How.REFUSED and ends.get(report.partition) == report.end:", "if report.how is not How.REFUSED:"),
+    Mutation("reports", "count a refusal as read", "spark/receipts.py", _REPORTS, "if report.how in (How.OWNER, How.LENT) and ends", "if ends"),
+    Mutation("reports", "count what another batch had", "spark/receipts.py", _REPORTS, "if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:", "if report.how in (How.OWNER, How.LENT):"),
     Mutation("reports", "set aside what another batch named", "spark/receipts.py", _REPORTS, "if ends.get(report.partition) == report.end and len(report", "if len(report"),
     Mutation("reports", "set aside only what the last attempt named", "spark/receipts.py", _REPORTS, "len(report.foreign) > len(found.get(report.partition, ()))", "True"),
 

@@ -17,6 +17,8 @@ class How(StrEnum):
     """Read elsewhere, under a loan that the queue recorded."""
     REFUSED = "refused"
     """The queue did not let it: somebody later reads this range. Spark tries the task again."""
+    FAILED = "failed"
+    """It could not be read: Redis was away or answered an error, or entries are gone. Spark tries the task again."""
 
 
 class RangeReport(NamedTuple):
@@ -52,7 +54,7 @@ def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> M
     """How each range of a batch was read: by its owner only where nobody else had to. Without a report it is in neither."""
     found: dict[Partition, How] = {}
     for report in reports:
-        if report.how is not How.REFUSED and ends.get(report.partition) == report.end:
+        if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:
             lent = How.LENT in (report.how, found.get(report.partition))
             found[report.partition] = How.LENT if lent else How.OWNER
     return found

@@ -502,12 +502,16 @@ async def test_a_range_has_no_more_entries_than_can_be_taken_at_once_from_what_a
 async def test_the_size_of_the_largest_entry_is_forgotten_when_all_are_done(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
+    keys, start = partition_keys(queue.name, 0), ranges.positions()[0].committed
+    queue.send("x" * 3000)
+    assert raw.hget(keys.progress, "largest") is None  # readers ask for thousands of such entries at once
+    queue.send("x" * 5000)
+    assert int(raw.hget(keys.progress, "largest") or 0) >= 5000
     queue.send("x" * 300_000)
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    keys = partition_keys(queue.name, 0)
     assert int(raw.hget(keys.progress, "largest") or 0) >= 300_000
-    logged(ranges, query, start, start + 1)
-    ranges.finish(query, [RangeToFinish(0, start + 1)])
+    query = ranges.begin()
+    logged(ranges, query, start, start + 3)
+    ranges.finish(query, [RangeToFinish(0, start + 3)])
     assert raw.hget(keys.progress, "largest") is None
 
 

@@ -1,4 +1,5 @@
 from baton.spark.receipts import How, RangeReport, foreign_entries, outcomes, parse_reports
+from baton.spark.statistics import Counts
 from tests.ids import a_partition
 
 P0, P1 = (a_partition("orders", number) for number in range(2))
@@ -32,3 +33,10 @@ def test_reports_of_another_batch_are_passed_over() -> None:
 def test_of_foreign_entries_the_attempt_that_came_farthest_knows_most() -> None:
     early, whole = report(How.OWNER, foreign=("3-1",)), report(How.LENT, foreign=("3-1", "4-1"))
     assert foreign_entries({P0: 9}, [whole, early]) == foreign_entries({P0: 9}, [early, whole]) == {P0: ("3-1", "4-1")}
+
+
+def test_an_attempt_that_failed_has_read_nothing_and_was_not_refused() -> None:
+    assert outcomes({P0: 9}, [report(How.FAILED)]) == {}
+    counts = Counts()
+    counts.batch(1, {}, [report(How.FAILED), report(How.REFUSED)])
+    assert counts.statistics().reads_refused == 1

@@ -9,6 +9,9 @@ local HIGHEST = 2 ^ 53 - 1e9 -- of the numbers of entries
 -- So many entries, of so many bytes each: what a script looks at together.
 local SMALL, MOST_AT_ONCE = 2 ^ 16, 32
 
+-- The size of the largest entry is noted where it is above this: readers' pages go by it (RedisPages.java).
+local NOTED = 2 ^ 12
+
 -- After so many bytes of entries it is marked how many there have been.
 local MARKED_EVERY = 2 ^ 20
 
@@ -438,7 +441,7 @@ end
 -- Entries up to this one have been added. How large the largest is that is still there, who reads must know before; of small ones it
 -- is passed over.
 local function grown(last, waits)
-  if largest_added > math.max(SMALL, tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)) then
+  if largest_added > math.max(NOTED, tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)) then
     redis.call('HSET', PROGRESS, 'largest', largest_added)
   end
   if waits then

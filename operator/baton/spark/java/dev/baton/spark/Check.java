@@ -59,7 +59,7 @@ final class Check {
     String code = word(words, 0);
     if (!code.equals("OK")) throw new RefusedException(code, range.named() + why(code, words));
     lent = word(words, 1).equals("lent");
-    asked = when;
+    asked = Math.max(asked, when);
     return true;
   }
 

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.Timer;
 import java.util.TimerTask;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -33,13 +34,14 @@ import redis.clients.jedis.providers.SentineledConnectionProvider;
 final class RedisConnections implements AutoCloseable {
   private static final long KEPT = 60;
   private static final Map<String, RedisConnections> OPEN = new HashMap<>();
+  /** Servers that have answered this process: what is wrong there later is not their address. */
+  private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
   private static final Logger LOG = LoggerFactory.getLogger(RedisConnections.class);
   private static Timer timer;
 
   private final String server;
   private final JsonNode where;
   private volatile ConnectionProvider provider;
-  private volatile boolean answered;
   private int users;
   private long freeSince;
 
@@ -77,12 +79,12 @@ final class RedisConnections implements AutoCloseable {
 
   /** A server has answered a task. */
   void haveAnswered() {
-    answered = true;
+    ANSWERED.add(place());
   }
 
   /** Whether one ever has: then address and password are right. */
   boolean everAnswered() {
-    return answered;
+    return ANSWERED.contains(place());
   }
 
   /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */
@@ -155,6 +157,11 @@ final class RedisConnections implements AutoCloseable {
       client.ssl(true).sslSocketFactory(TlsFiles.factory(tls)).sslParameters(TlsFiles.parameters(tls));
     }
     return client.build();
+  }
+
+  /** Where the server is, without its password. */
+  private String place() {
+    return where.path("service").asText() + where.path("nodes");
   }
 
   private int milliseconds(String name) {

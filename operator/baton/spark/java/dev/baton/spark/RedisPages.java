@@ -15,10 +15,10 @@ import redis.clients.jedis.Protocol.Command;
 final class RedisPages implements AutoCloseable {
   /** Bytes that a page should have, */
   private static final long WANTED = 2 << 20;
-  /** and may have at most if the next entries are larger than those before. One entry may be larger than that. */
+  /** and may have at most, for the next entries may be larger than those before. One entry may be larger than that. */
   private static final long MOST = 32 << 20;
-  /** Entries up to this size are not told apart (`grown` in partition.lua). */
-  private static final long SMALL = 1 << 16;
+  /** Entries up to this size are not told apart (`NOTED` in partition.lua). */
+  private static final long SMALL = 1 << 12;
   private static final int GROWTH = 8;
   /** Which of a partition's keys (keys.py). */
   private static final int PROGRESS = 2;
@@ -31,8 +31,8 @@ final class RedisPages implements AutoCloseable {
   private String after;
   private int asked;
   private long askedAt;
-  private int count = 1;
-  private long most = 1;
+  private int count = Integer.MAX_VALUE;
+  private long most;
   private boolean atEnd;
   private boolean begun;
   private boolean closed;
@@ -73,7 +73,7 @@ final class RedisPages implements AutoCloseable {
     return page;
   }
 
-  /** Makes the check again if it is old. To be called before each entry goes out. */
+  /** Makes the check again if it is old. To be called before entries go out, every few of them. */
   void checkAgain() throws RefusedException {
     if (check.old()) patience.until(this::attemptCheck, this::again);
   }
@@ -90,20 +90,19 @@ final class RedisPages implements AutoCloseable {
 
   private List<Object> attempt() throws RefusedException {
     if (connection == null) send();
-    List<Object> answers = connection.getMany(check.needed() ? 3 : 2);
-    if (check.needed() && !check.passed(answers.get(2), askedAt)) {
+    List<Object> answers = connection.getMany(check.needed() ? 2 : 1);
+    if (check.needed() && !check.passed(answers.get(1), askedAt)) {
       send();
       return attempt();
     }
-    limit(Answers.list(answers.get(0)));
-    return Answers.list(answers.get(1));
+    return Answers.list(answers.get(0));
   }
 
   private void send() {
     if (connection == null) connection = connections.take(range.stream());
-    asked = count;
+    if (most == 0) limit();
+    asked = (int) Math.min(count, most);
     askedAt = System.nanoTime();
-    connection.sendCommand(Command.HMGET, range.keys().get(PROGRESS), "largest");
     connection.sendCommand(
         Command.XRANGE, range.stream(), "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
     if (check.needed()) connection.sendCommand(check.command());
@@ -128,16 +127,15 @@ final class RedisPages implements AutoCloseable {
         "GONE", range.named() + " is not there as it was: somebody deleted entries behind " + after + " at the server");
   }
 
-  /** The queue knows how large its largest entry is, if that is large: no page may be larger than there is room for. */
-  private void limit(List<Object> sizes) {
-    long largest = SMALL;
-    for (Object size : sizes) {
-      if (size != null) largest = Math.max(largest, Long.parseLong(Answers.text(size)));
-    }
+  /** The queue knows how large its largest entry is, if that is large, and the range has no later ones: so much fits into a page. */
+  private void limit() {
+    connection.sendCommand(Command.HGET, range.keys().get(PROGRESS), "largest");
+    Object size = connection.getOne();
+    long largest = size == null ? SMALL : Math.max(SMALL, Long.parseLong(Answers.text(size)));
     most = Math.max(1, MOST / largest);
   }
 
-  /** How many entries are asked for next. */
+  /** How many entries are asked for next, by the sizes of these. */
   private void resize(List<Object> page) {
     long bytes = 0;
     for (Object entry : page) {
