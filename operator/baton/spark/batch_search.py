@@ -12,7 +12,7 @@ from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import Positions
 from baton.spark.ownership import Ownership, PartitionGrant
 from baton.spark.range_placement import Range
-from baton.spark.recorded_ranges import lost, superseded
+from baton.spark.recorded_ranges import beyond, lost, superseded
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
@@ -94,8 +94,10 @@ class BatchSearch:
         behind: list[Question] = []
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
             if isinstance(answer, Gone):
+                partition = Partition(question.grant.queue, question.grant.partition)
+                if answer.last < question.start:
+                    raise SourceError(beyond(partition, question.start, answer.last))
                 if self._options.fail_on_data_loss:
-                    partition = Partition(question.grant.queue, question.grant.partition)
                     wanted = Range(partition, question.start, max(question.start + 1, answer.last))
                     raise SourceError(lost(wanted, answer.first))
                 places.append(place)

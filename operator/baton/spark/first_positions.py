@@ -16,6 +16,12 @@ def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
     bounds = bounds_of_all(queues)
     if isinstance(starting, Mapping):
         there(starting, bounds, "startingOffsets")
+        for partition, position in sorted(starting.items()):
+            if position > (last := bounds[partition].last):
+                raise SourceError(
+                    f"startingOffsets has {position} for {partition.queue}/{partition.number}, and the last entry there is "
+                    f"{last}: name a position up to it, or `latest`"
+                )
     return {partition: at(starting, partition, of) for partition, of in bounds.items()}
 
 

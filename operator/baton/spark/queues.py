@@ -78,6 +78,15 @@ class FleetQueues:
         """A query number from each queue. Raises QueueAwayError."""
         return {name: self._ask(name, lambda queue: queue.begin()) for name in self._queues}
 
+    def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
+        """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
+        asked = list(partitions)
+        for name, places in _by_queue(one.queue for one in asked):
+            latest = self._ask(name, methodcaller("fence", query[name], [asked[place].number for place in places]))
+            if latest != query[name]:
+                return int(latest)
+        return None
+
     def positions(self, only: Iterable[QueueName] | None = None) -> dict[Partition, PartitionBounds]:
         """Of all partitions that there are. Raises QueueAwayError."""
         return {

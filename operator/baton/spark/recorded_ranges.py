@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from baton.model.ids import QueueName
+from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import Gone, LaterQuery, Logged
 from baton.spark.errors import SourceError
 from baton.spark.queues import FleetQueues
@@ -37,6 +37,8 @@ def record_ranges(
                     recorded[one] = answer
                 case LaterQuery(number):
                     raise superseded(number)
+                case Gone(_, last) if last < one.start:
+                    raise SourceError(beyond(one.partition, one.start, last))
                 case Gone(first, last):
                     if fail_on_data_loss:
                         raise SourceError(lost(one, first))
@@ -47,6 +49,14 @@ def record_ranges(
                         shorter.append(there)
         left, partly = shorter, True
     return recorded
+
+
+def beyond(partition: Partition, position: int, last: int) -> str:
+    """Why a position is beyond the queue's last entry, and the cure. To wait until it is reached would lose what comes before."""
+    return (
+        f"the query is at {position} of {partition.queue}/{partition.number}, and the last entry there is {last}: the queue was "
+        "lost and made again since, or startingOffsets named what was not there. Give the query a new checkpoint"
+    )
 
 
 def lost(one: Range, first: int) -> str:

@@ -4,12 +4,13 @@ import os
 import secrets
 from collections.abc import Mapping
 
+from baton.model.options import number, whole
 from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
 from baton.spark.local_settings import local, under_dev
-from baton.spark.steady_settings import Settings, steady
+from baton.spark.steady_settings import LEAST_TIMEOUT, Settings, steady
 
 ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
 _IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
@@ -46,10 +47,15 @@ def conf(
     Where the program was started by spark-submit, what is `submitted` of all these stands unless it is given here. In a pod,
     namespace, name and address of the driver are found as `DriverPod` says. Outside the cluster give `namespace` and `master`
     (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the credentials
-    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing.
+    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing, and
+    TypeError or ValueError for numbers that are none.
 
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     """
+    whole("executors", 2 if executors is None else executors, 1)
+    whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)
+    number("executor_timeout", executor_timeout, LEAST_TIMEOUT)
+    number("executor_grace", executor_grace, 1)
     if under_dev(environment):
         return local(executors or 2, executor_cores or 1, executor_memory or "1g", executor_timeout)
     known = submitted_settings(environment) if submitted is None else submitted

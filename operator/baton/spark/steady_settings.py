@@ -3,6 +3,9 @@
 Settings = dict[str, bool | float | int | str | None]
 """As `SparkSession.builder.config(map=…)` takes them."""
 
+LEAST_TIMEOUT = 2.0
+"""Seconds without heartbeat: they come every second."""
+
 
 def steady(executor_timeout: float) -> Settings:
     """`executor_timeout`: seconds without heartbeat after which an executor is replaced."""

@@ -81,6 +81,8 @@ class Stream:
         try:
             self._begin(start)
             if entered := self._entering(start):
+                if (later := self._around.queues.fence(self._numbers, entered)) is not None:
+                    raise superseded(later)  # its checkpoint may be this one's
                 return {**start, **entered}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None

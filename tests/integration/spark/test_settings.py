@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 
@@ -90,3 +91,19 @@ def test_under_baton_dev_the_same_call_gives_executors_on_this_machine() -> None
 def test_memory_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="executor_memory is 'lots'"):
         conf("orders", executor_memory="lots", environment=DEV)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ({"executors": 0}, "executors is 0: set it to 1 or more"),
+        ({"executors": "10s"}, "executors is '10s': set it to a whole number, 1 or more"),
+        ({"executor_cores": -1}, "executor_cores is -1: set it to 1 or more"),
+        ({"executor_timeout": 0.5}, r"executor_timeout is 0.5: set it to 2.0 or more"),
+        ({"executor_timeout": "10s"}, r"executor_timeout is '10s': set it to a number, 2.0 or more"),
+        ({"executor_grace": 0}, "executor_grace is 0: set it to 1 or more"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_by_its_name(numbers: dict[str, Any], why: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{why}$"):
+        conf("orders", image="i", template="t", environment=POD, **numbers)

@@ -56,6 +56,13 @@ class ModelledRanges:
             self.answered(number, query, one.fence(query))
         return query
 
+    def fence(self, query: int, partitions: Sequence[int]) -> int:
+        latest = query
+        for number, one in self._each(partitions):
+            word, *rest = self.answered(number, query, one.fence(query))
+            latest = max(latest, int(rest[0])) if word == "QUERY" else latest
+        return latest
+
     def partitions(self) -> int:
         return len(self.modelled)
 

@@ -234,7 +234,8 @@ class Partition:
         self.logged, self.planned, self.log_seen, self.count, self.loans = None, 0, 0, 0, {}
 
     def _gone(self, start: int, end: int) -> Answer:
-        start = max(start, self.finished)
+        start = 0 if start > self.last else start  # of a queue that was lost, and made again
+        start = max(start, self.finished, 0 if start else self.committed)
         there = self._between(start, end)
         return ("GONE", there[0], there[-1]) if there else ("GONE", start + 1, start)
 

@@ -34,6 +34,9 @@ class QueueWithoutEntries:
     def begin(self) -> int:
         return 1
 
+    def fence(self, query: int, partitions: Sequence[int]) -> int:
+        return query
+
     def partitions(self) -> int:
         return 1
 

@@ -7,6 +7,7 @@ import pytest
 
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import PlannedBatch
+from baton.spark.first_positions import first_positions
 from baton.spark.offsets import OffsetError
 from tests.ids import a_partition
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers
@@ -456,3 +457,33 @@ def test_a_query_that_ends_asks_until_it_knows_what_it_is_to_read(scene: StreamS
     scene.ranges.away = False
     stream.prepare_available_now()
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+
+
+# -- what a query may not go on with
+
+
+def test_a_position_that_the_queue_has_not_reached_ends_the_query_whatever_it_may_lose(scene: StreamScene) -> None:
+    scene.add(count=3)
+    with pytest.raises(SourceError, match=r"at 9 of orders/0, and the last entry there is 3: .* a new checkpoint"):
+        scene.stream(careful=False).latest_offset(at(p0=9))
+    with pytest.raises(SourceError, match="a new checkpoint"):
+        scene.stream(careful=False).plan(at(p0=9), at(p0=12), "7")
+    assert len(scene.partitions[0].entries) == 3, "nothing is taken for read"
+
+
+def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> None:
+    scene.add(count=3)
+    queues, only = scene.around.queues, a_partition("orders", 0)
+    assert first_positions({only: 3}, queues) == {only: 3}
+    with pytest.raises(SourceError, match="startingOffsets has 4 for orders/0, and the last entry there is 3"):
+        first_positions({only: 4}, queues)
+
+
+def test_a_query_that_is_over_names_no_further_partition_in_the_checkpoint_of_the_next_one() -> None:
+    scene = StreamScene(2)
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
+    scene.partitions[1].fence(99)
+    scene.own({0: 1, 1: 1})
+    with pytest.raises(SourceError, match=r"a later query \(number 99\)"):
+        stream.latest_offset(at(p0=0))

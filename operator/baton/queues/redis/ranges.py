@@ -60,8 +60,13 @@ class RedisRanges:
         if answer[0] != b"OK":
             raise self._absent("queue")
         number = int(answer[1])
-        self._run(scripts.FENCE, [(partition, (number,)) for partition in everything])
+        self.fence(number, everything)
         return number
+
+    def fence(self, query: int, partitions: Sequence[int]) -> int:
+        """The latest query that one of these partitions knows: `query`, unless that is over. Earlier ones are refused then."""
+        answers = self._run(scripts.FENCE, [(partition, (query,)) for partition in partitions])
+        return max((int(answer[1]) for answer in answers if answer[0] == "QUERY"), default=query)
 
     def partitions(self) -> int:
         """How many there are; while their number changes, the larger one."""
