@@ -74,7 +74,7 @@ async def test_every_call_may_be_repeated_and_is_answered_alike(queue: Queue, ra
     query, start = ranges.begin(), ranges.positions()[0].committed
     assert ahead(ranges, query, ("a", ONE), start) == ahead(ranges, query, ("a", ONE), start)
     assert logged(ranges, query, start, start + 2) == logged(ranges, query, start, start + 2)
-    assert logged(ranges, ranges.begin(), start, start + 2) == Logged(0, 2), "also by the next query"
+    assert logged(ranges, ranges.begin(), start, start + 2) == Logged(start + 2, 2), "the query before may have worked on them"
     query = ranges.begin()
     for _ in range(2):
         assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished(0)]

@@ -219,6 +219,8 @@ class Partition:
             self.query = query
             if "loans end with the query" not in self.broken:
                 self.loans = {}
+            if self.logged is not None:
+                self.log_seen = self.planned
         return None
 
     def _between(self, start: int, end: int) -> list[int]:

@@ -45,6 +45,15 @@ def test_a_reader_is_told_what_may_have_been_handed_out_before(scene: StreamScen
     assert one["redeliveredTo"] == 2
 
 
+def test_rows_that_a_later_query_reads_again_may_have_been_handed_out(scene: StreamScene) -> None:
+    scene.add(count=3)
+    first, second = scene.stream(), scene.stream()
+    first.latest_offset(at(p0=0))
+    assert first.plan(at(p0=0), at(p0=3), "1")["ranges"][0]["redeliveredTo"] == 0
+    assert first.plan(at(p0=0), at(p0=3), "1")["ranges"][0]["redeliveredTo"] == 0, "Spark plans a batch twice for foreachBatch"
+    assert second.plan(at(p0=0), at(p0=3), "1")["ranges"][0]["redeliveredTo"] == 3
+
+
 def test_what_is_to_be_let_go_and_what_an_executor_has_that_is_not_registered_stays_where_it_is() -> None:
     scene = StreamScene(2)
     scene.add(0)

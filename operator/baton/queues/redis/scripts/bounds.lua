@@ -2,7 +2,8 @@
 --@include partition
 --@include logged
 -- Where a partition begins and ends for who reads it from now on. Answer: OK, up to which entry all is finished with, the first that
--- is there and the last one; where there is none, the last is below the first.
+-- is there and the last one; where there is none, the last is below the first. In front of the first may be much that is not ours,
+-- of which each script sets some aside: then there seems to be something everywhere.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
   local last = look()

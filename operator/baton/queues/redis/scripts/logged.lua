@@ -1,8 +1,8 @@
 -- What the scripts of logged ranges know, behind what all know of the partition. A range is (start, end]: it begins behind the entry
 -- with the number `start`, and ends with the one with the number `end`. Included; never run by itself.
 
--- The answer to a query that is not the latest one, or nil. A later one than is known is recorded, and what was lent to tasks of
--- earlier ones does not count any more: the numbers of its tasks may begin again.
+-- The answer to a query that is not the latest one, or nil. A later one than is known is recorded. What was lent to tasks of
+-- earlier ones does not count any more, for the numbers of its tasks may begin again; what is logged was handed out to these tasks.
 local function fence_query(query)
   local known = tonumber(redis.call('HGET', PROGRESS, 'query') or 0)
   if query == known then return nil end
@@ -12,6 +12,8 @@ local function fence_query(query)
   end
   redis.call('HSET', PROGRESS, 'query', string.format('%d', query))
   redis.call('HDEL', PROGRESS, 'loans')
+  local logged_to = redis.call('HGET', PROGRESS, 'loggedTo')
+  if logged_to then redis.call('HSET', PROGRESS, 'logSeen', logged_to) end
   return nil
 end
 
