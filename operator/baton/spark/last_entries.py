@@ -35,9 +35,10 @@ class LastEntries:
         """Entries behind each position. Of a thousand partitions that is a second old at most; older while a queue is away."""
         began = self._clock()
         if began >= self._again:
-            with suppress(QueueAwayError):
-                for partition, bounds in self._queues.positions().items():
-                    self._known[partition] = _Entries(bounds.before_first, bounds.last)
+            for queue in self._queues.names:
+                with suppress(QueueAwayError):
+                    for partition, bounds in self._queues.positions({queue}).items():
+                        self._known[partition] = _Entries(bounds.before_first, bounds.last)
             now = self._clock()
             self._again = now + (now - began) / _SHARE
         return {partition: self._behind(partition, position) for partition, position in positions.items()}

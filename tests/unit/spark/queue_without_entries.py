@@ -37,9 +37,6 @@ class QueueWithoutEntries:
     def fence(self, query: int, partitions: Sequence[int]) -> int:
         return query
 
-    def partitions(self) -> int:
-        return 1
-
     def positions(self) -> Mapping[int, PartitionBounds]:
         return {0: PartitionBounds(0, 0, 0)}
 

@@ -5,11 +5,18 @@ from typing import Any
 
 import pytest
 
+from baton.model.ids import QueueName
+from baton.queues.logged_ranges import PartitionBounds
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.spark_side import LoggedRanges
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import PlannedBatch
 from baton.spark.first_positions import first_positions
+from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import OffsetError
+from baton.spark.queues import FleetQueues
 from tests.ids import a_partition
+from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers
 
 
@@ -496,3 +503,20 @@ def test_a_query_that_is_over_names_no_further_partition_in_the_checkpoint_of_th
     scene.own({0: 1, 1: 1})
     with pytest.raises(SourceError, match=r"a later query \(number 99\)"):
         stream.latest_offset(at(p0=0))
+
+
+def test_what_is_behind_is_known_of_each_queue_that_answers() -> None:
+    class Away(QueueWithoutEntries):
+        def positions(self) -> Mapping[int, PartitionBounds]:
+            raise QueueUnreachable("it is away")
+
+    scene = StreamScene()
+    scene.add(count=3)
+    queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": Away(), "shop/orders": scene.ranges}
+    both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", lambda _, name: queues[name])
+    entries = LastEntries(both, lambda: scene.now)
+    assert entries.behind({a_partition("orders", 0): 1, a_partition("a-queue-that-is-away", 0): 1}) == {
+        a_partition("orders", 0): 2,
+        a_partition("a-queue-that-is-away", 0): 0,
+    }
+    both.close()
