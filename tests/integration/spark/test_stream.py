@@ -153,6 +153,21 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
     queues.close()
 
 
+def test_available_now_finds_what_is_behind_many_foreign_entries_alone(server: RedisServer, around: Surroundings) -> None:
+    with RedisProducer(server.url, QUEUE) as producer, server.client() as client:
+        number = number_of(producer.send("key", "first"))
+        assert to_the_end(Stream("group-1", RunningQuery("query"), "place", StreamOptions(), around)) == number
+        until(lambda: around.queues.positions()[ONLY].committed == number, "the first is finished")
+        with client.pipeline() as pipe:
+            for nth in range(1, 2500):
+                pipe.xadd(partition_keys(QUEUE, 0).stream, {"x": "y"}, id=f"{number}-{nth}")
+            pipe.execute()
+        last = number_of(producer.send("key", "behind them"))
+    query = Stream("group-2", RunningQuery("query"), "place", StreamOptions(), around)
+    query.prepare_available_now()
+    assert to_the_end(query) == last
+
+
 def test_a_checkpoint_that_names_a_partition_that_is_no_more_is_gone_on_with(server: RedisServer, around: Surroundings) -> None:
     with RedisProducer(server.url, QUEUE) as producer:
         producer.send("key", "first")

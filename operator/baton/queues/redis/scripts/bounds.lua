@@ -9,6 +9,8 @@ local function answer(ARGV)
   local last = look()
   local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
   local first = first_behind(committed, last)
-  return {'OK', committed, first or committed + 1, first and last_up_to(last, committed) or committed}
+  if first then return {'OK', committed, first, last_up_to(last, committed)} end
+  local more = #redis.call('XRANGE', STREAM, '(' .. id(committed), id(last), 'COUNT', 1) > 0
+  return {'OK', committed, committed + 1, more and last or committed}
 end
 --@include many
