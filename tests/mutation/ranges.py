@@ -12,7 +12,8 @@ RANGES = (
     # Of two queries the later
     Mutation("query", "serve an earlier query", _LOGGED, _TESTS, "  if query < known then", "  if false then"),
     Mutation("query", "take no note of a later query", _LOGGED, _TESTS, "  redis.call('HSET', PROGRESS, 'query', string.format('%d', query))\n", ""),
-    Mutation("query", "keep what was lent to tasks of an earlier query", _LOGGED, _TESTS, "  redis.call('HDEL', PROGRESS, 'loans')\n  return nil", "  return nil"),
+    Mutation("query", "keep what was lent to tasks of an earlier query", _LOGGED, _TESTS, "  redis.call('HDEL', PROGRESS, 'loans')\n", ""),
+    Mutation("query", "call what an earlier query was given new", _LOGGED, _TESTS, "  if logged_to then redis.call('HSET', PROGRESS, 'logSeen', logged_to) end\n", ""),
     Mutation("query", "count no refusal of an earlier query", _LOGGED, _TESTS, "    redis.pcall('INCR', REFUSED)\n    return {'QUERY', known}", "    return {'QUERY', known}"),
     Mutation("query", "tell an earlier query how far it may read", _LUA + "ahead.lua", _TESTS, "local refused, paused = fence_query(query), nil", "local refused, paused = nil, nil"),
     Mutation("query", "log for an earlier query", _LUA + "log.lua", _TESTS, "if refused then return refused end", ""),
@@ -20,7 +21,7 @@ RANGES = (
     Mutation("query", "finish for an earlier query", _LUA + "finish.lua", _TESTS, "if refused then return refused end", ""),
     Mutation("query", "refuse earlier queries only where the next one reads", _LUA + "fence.lua", _TESTS, "return fence_query(tonumber(ARGV[1])) or {'OK'}", "return {'OK'}"),
     Mutation("query", "refuse earlier queries only where the next one reads, in the driver", "queues/redis/ranges.py", _TESTS,
-             "        self._run(scripts.FENCE, [(partition, (number,)) for partition in everything])\n", ""),
+             "        self.fence(number, everything)\n", ""),
     Mutation("query", "give a number twice", _LUA + "begin.lua", _TESTS, "tonumber(known[1] or 0) + 1", "tonumber(known[1] or 0)"),
     Mutation("query", "give a number below one that a partition knows", _LUA + "begin.lua", _TESTS, "tonumber(ARGV[1]) + 1, ", ""),
     Mutation("query", "ask no partition for the number that it knows", "queues/redis/ranges.py", _TESTS, "max((int(number) for number in pipe.execute() if number), default=0)", "0"),
@@ -146,7 +147,7 @@ RANGES = (
     Mutation("many", "begin each time with what was removed before", _LUA + "many.lua", _MANY, "nth > 1 and removed_in_all", "removed_in_all"),
 
     # Where a partition begins and ends
-    Mutation("bounds", "begin with what is committed", _LUA + "bounds.lua", _TESTS, "first or committed + 1", "committed + 1"),
+    Mutation("bounds", "begin with what is committed", _LUA + "bounds.lua", _TESTS, "committed, first, last_up_to", "committed, committed + 1, last_up_to"),
     Mutation("bounds", "end with what is nobody's", _LOGGED, _TESTS, "    if entry[1]:match(OURS) then return", "    if true then return"),
     Mutation("bounds", "begin with what is nobody's", _LOGGED, _TESTS, "    if ours(entry, finish) then return", "    if true then return"),
     Mutation("bounds", "leave what is nobody's in front of the first", _LOGGED, _TESTS, "    set_foreign_aside(entry)\n", ""),
