@@ -144,7 +144,6 @@ RANGES = (
     Mutation("many", "take the owner of one partition for that of the next", _LUA + "many.lua", _MANY, "  known_of_owner, last_mark = nil, nil", "  last_mark = nil"),
     Mutation("many", "take the marks of one partition for those of the next", _LUA + "many.lua", _MANY, "  known_of_owner, last_mark = nil, nil", "  known_of_owner = nil"),
     Mutation("many", "serve nobody until all that is large is removed", _LUA + "many.lua", _MANY, "  if nth > 1 and removed_in_all > MOST_REMOVED then break end\n", ""),
-    Mutation("many", "begin each time with what was removed before", _LUA + "many.lua", _MANY, "nth > 1 and removed_in_all", "removed_in_all"),
 
     # Where a partition begins and ends
     Mutation("bounds", "begin with what is committed", _LUA + "bounds.lua", _TESTS, "committed, first, last_up_to", "committed, committed + 1, last_up_to"),

@@ -13,6 +13,7 @@ from baton.queues.logged_ranges import (
     Gone,
     LaterQuery,
     Logged,
+    PartitionBounds,
     Paused,
     RangeToFinish,
     RangeToLog,
@@ -66,6 +67,22 @@ async def test_a_range_is_read_as_often_as_needed_and_then_finished(queue: Queue
         task.rows(raw, queue.name)
     assert raw.xlen(partition_keys(queue.name, 0).stream) == 1
     assert ahead(ranges, query, ("a", ONE), found.end).end == start + 3
+
+
+async def test_a_partition_begins_and_ends_with_entries_that_are_there(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    owner = await queue.granted("a", ONE)
+    start = ranges.positions()[0].committed
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-1")
+    queue.send("b", "c", "d")
+    owner.ack(0, ONE, [owner.read(0, ONE, 1)[0].offset])
+    raw.xdel(keys.stream, f"{start + 3}-0", f"{start + 4}-0")
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 4}-1")
+    assert ranges.positions()[0] == PartitionBounds(start, start + 1, start + 2)
+    assert raw.xlen(keys.dead) == 1, "what is in front of the first"
 
 
 async def test_every_call_may_be_repeated_and_is_answered_alike(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
