@@ -76,7 +76,7 @@ soak: machine ## Cut the network, kill and stop a fleet, its operator and Redis 
 .PHONY: soak-spark
 soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
 	@for seed in $$(seq $(or $(FROM),1) $$(( $(or $(FROM),1) + $(or $(SEEDS),10) - 1 ))); do \
-		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/test_chaos.py || exit; done
+		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/soak_chaos.py || exit; done
 
 .PHONY: mutate
 mutate: setup ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails

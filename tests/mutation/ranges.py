@@ -72,7 +72,7 @@ RANGES = (
     Mutation("log", "be content with what is there of a range", _LUA + "log.lua", _TESTS, "ARGV[4] == '1'", "true"),
     Mutation("log", "log a range whose first entries are gone", _LOGGED, _TESTS, "    if dense and not partly and first ~= start + 1 or last_up_to", "    if last_up_to"),
     Mutation("log", "log a range whose last entry is gone", _LOGGED, _TESTS, " or last_up_to(finish, finish - 1) ~= finish then", " then"),
-    Mutation("log", "trust that nobody has deleted entries", _LOGGED, _TESTS, "local whole = dense and redis.call('XLEN', STREAM) >= last - committed", "local whole = dense"),
+    Mutation("log", "trust that no entry was deleted", _LOGGED, _TESTS, "local whole = dense and redis.call('XLEN', STREAM) >= last - committed", "local whole = dense"),
     Mutation("log", "trust that each number has an entry", _LOGGED, _TESTS, "  local dense = done == committed and start >= committed", "  local dense = true"),
     Mutation("log", "answer otherwise when the same range is logged again", _LOGGED, _TESTS, "then return nil, tonumber(fields[3]), tonumber(fields[4]) end", "then end"),
     Mutation("log", "forget that another range was handed out", _LOGGED, _TESTS, "  local seen = fields[1] and void_range() or tonumber(fields[6] or 0)", "  local seen = tonumber(fields[6] or 0)"),

@@ -34,7 +34,7 @@ SPARK = (
     Mutation("batch end", "forget in the second round where the first ended", "spark/batch_end.py", _END, "start = ends.get(partition, position)", "start = position"),
     Mutation("batch end", "forget who was not asked", "spark/batch_end.py", _END, "left = more + left[len(questions) :]", "left = more"),
 
-    # Whom to ask
+    # Which partitions are asked
     Mutation("due", "ask all the time who has nothing", "spark/due.py", _DUE, "                and not known.more\n", "                and False\n"),
     Mutation("due", "wait for who has changed hands", "spark/due.py", _DUE, "                and known.epoch == candidate.grant.epoch\n", ""),
     Mutation("due", "wait at a position of which nothing is known", "spark/due.py", _DUE, "                and known.position == candidate.position\n", ""),
@@ -139,7 +139,7 @@ SPARK = (
     Mutation("grants", "tell the same releases again and again", "spark/grants_in_use.py", _USE, "            if released == self._released:\n                return\n", ""),
     Mutation("grants", "overlook what the ledger wants back", "spark/grants_in_use.py", _USE, "        ledger.on_change(self.review)\n", ""),
     Mutation("grants", "take an owner for late that was asserted again", "spark/grants_in_use.py", _USE, "owners = {(grant.queue, grant.partition): grant.uid for", "owners = {(grant.queue, grant.partition): Uid(f\"{grant.uid}/{grant.epoch}\") for"),
-    Mutation("grants", "take for late who nobody has replaced", "spark/grants_in_use.py", _USE, "if owners.get((grant.queue, grant.partition), grant.uid) != grant.uid", "if owners.get((grant.queue, grant.partition)) != grant.uid"),
+    Mutation("grants", "take for late an owner that was not replaced", "spark/grants_in_use.py", _USE, "if owners.get((grant.queue, grant.partition), grant.uid) != grant.uid", "if owners.get((grant.queue, grant.partition)) != grant.uid"),
 
     # What tasks report
     Mutation("reports", "count as read by its owner what was lent as well", "spark/receipts.py", _REPORTS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),

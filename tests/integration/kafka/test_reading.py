@@ -251,7 +251,7 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
         except QueueUnreachable:
             return False
 
-    await eventually(again, "the new topic is another, and nobody has a record there")
+    await eventually(again, "the new topic is another, without a record")
     queue.send("new")
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)

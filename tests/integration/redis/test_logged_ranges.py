@@ -272,7 +272,7 @@ async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, range
 async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.log(query, [RangeToLog(0, start, start + 9)]) == [Gone(start + 1, start + 3)], "nobody has added so many"
+    assert ranges.log(query, [RangeToLog(0, start, start + 9)]) == [Gone(start + 1, start + 3)], "so many were never added"
     assert ranges.log(query, [RangeToLog(0, start + 2, start + 1)]) == [Gone(start + 3, start + 2)], "it ends before it begins"
 
 
@@ -597,7 +597,7 @@ async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
     raw.hset(keys.progress, "history", "another one")
     ranges.positions()
     logged(ranges, query, start, start + 1)
-    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished(0)], "nobody has named it"
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished(0)], "it was not named"
     assert await lag(queue) == 0
 
 

@@ -27,7 +27,7 @@ class Trouble(NamedTuple):
     """It waits until the fleet has got over what came before: rows have been written since."""
     lasts: float
     dice: int
-    """For whom it befalls and by how much."""
+    """The process that it befalls, and by how much."""
 
 
 OFTEN = (Kind.GRANTED_ON, Kind.GRANTED_ON, Kind.GRANTED_ON)

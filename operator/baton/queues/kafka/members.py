@@ -9,7 +9,7 @@ from baton.queues.kafka.messages import ConsumerGroupMembers
 from baton.queues.protocol import QueueConflict
 
 _NO_SUCH_GROUP, _DEAD = 69, "Dead"
-"""Either says that nobody has committed or joined yet; or that its members speak the other protocol."""
+"""Either says that there has been neither a commit nor a member yet; or that its members speak the other protocol."""
 _UNSUPPORTED_VERSION = 35
 
 

@@ -84,7 +84,7 @@ class Record:
         return json.dumps(fields, separators=(",", ":"))
 
     def handed_over(self, end: int) -> int:
-        """What `again` is for the next process: `end` is where the log ends, and nobody has read beyond."""
+        """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
         left_behind = bool(self.reader) and not self.released
         return max(self.again, min(self.reserved, end) if left_behind else 0)
 

@@ -78,7 +78,7 @@ final class RedisPages implements AutoCloseable {
     if (check.old()) patience.until(this::attemptCheck, this::again);
   }
 
-  /** Gives the connection back; one with an answer that nobody has read is of no use to others. */
+  /** Gives the connection back; one with an unread answer is of no use to others. */
   @Override
   public void close() {
     if (closed) return;
