@@ -138,8 +138,8 @@ SPARK = (
     Mutation("grants", "take what is not recorded as taken", "spark/grants_in_use.py", _USE, "            self._taken.update(chosen)\n", ""),
     Mutation("grants", "tell the same releases again and again", "spark/grants_in_use.py", _USE, "            if released == self._released:\n                return\n", ""),
     Mutation("grants", "overlook what the ledger wants back", "spark/grants_in_use.py", _USE, "        ledger.on_change(self.review)\n", ""),
-    Mutation("grants", "take an owner for late that was asserted again", "spark/grants_in_use.py", _USE, "owners = {(grant.queue, grant.partition): grant.uid for", "owners = {(grant.queue, grant.partition): Uid(f\"{grant.uid}/{grant.epoch}\") for"),
-    Mutation("grants", "take for late an owner that was not replaced", "spark/grants_in_use.py", _USE, "if owners.get((grant.queue, grant.partition), grant.uid) != grant.uid", "if owners.get((grant.queue, grant.partition)) != grant.uid"),
+    Mutation("grants", "take an owner for late that was asserted again", "spark/grants_in_use.py", _USE, "grant).uid != grant.uid", "grant) != grant"),
+    Mutation("grants", "take for late an owner that was not replaced", "spark/grants_in_use.py", _USE, "if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid", "if owners.get(Partition(grant.queue, grant.partition)) != grant"),
 
     # What tasks report
     Mutation("reports", "count as read by its owner what was lent as well", "spark/receipts.py", _REPORTS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),

@@ -109,8 +109,22 @@ def test_what_cannot_be_simulated_is_said_with_the_cure(documents: tuple[str, ..
         read_scenario(file(tmp_path, *documents))
 
 
+def test_of_a_topic_a_document_beside_it_says_how_many_partitions_it_has(tmp_path: Path) -> None:
+    example = (EXAMPLES / "kafka-consumer" / "queue.yaml").read_text()
+    with pytest.raises(
+        ScenarioError, match=r"its topic says .*; add a document with queues: \{orders: \{partitions: 12\}\}, or "
+    ):
+        read_scenario(file(tmp_path, example))
+    scenario = read_scenario(file(tmp_path, example, "queues: {orders: {partitions: 12}}\n"))
+    assert scenario.queues["orders"].partitions == 12
+    assert simulate(scenario).summary["state"] == "Ready"
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/queue.yaml")), ids=lambda path: path.parent.name)
-def test_the_shipped_examples_simulate_as_they_are(path: Path) -> None:
-    result = simulate(read_scenario(path))
+def test_the_shipped_examples_simulate_as_they_are(path: Path, tmp_path: Path) -> None:
+    documents = path.read_text()
+    if "type: Kafka" in documents:
+        documents += "\n---\nqueues: {orders: {partitions: 12}}\n"
+    result = simulate(read_scenario(file(tmp_path, documents)))
     assert result.summary["state"] == "Ready"
     assert result.summary["dual_ownership"] == 0

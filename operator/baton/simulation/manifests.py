@@ -40,7 +40,7 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, obj
     for queue in named:
         if queue not in queues:
             raise FaultError(f"ConsumerGroup {name} needs PartitionedQueue {queue}; add it (kubectl get cg,pq -o yaml)")
-    specs = {queue: _queue(queue, queues[queue]) for queue in named}
+    specs = {queue: _queue(queues[queue]) for queue in named}
     return {"queues": specs, "group": dict(spec), **_life(name, chosen, specs)}
 
 
@@ -57,14 +57,27 @@ def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
     raise FaultError(f"there are several ConsumerGroups here; choose one by --group: {', '.join(sorted(full))}")
 
 
-def _queue(name: str, manifest: Manifest) -> dict[str, object]:
+def _queue(manifest: Manifest) -> dict[str, object]:
     """Its spec. The partitions that its server told stand in the status."""
     spec = dict(_mapping(manifest, "spec"))
-    if spec.get("partitions") is None:
-        spec["partitions"] = _mapping(manifest, "status").get("partitions")
-    if spec["partitions"] is None:
-        raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
+    told = _mapping(manifest, "status").get("partitions")
+    if spec.get("partitions") is None and told is not None:
+        spec["partitions"] = told
     return spec
+
+
+def check_partitions(queues: Mapping[str, object]) -> None:
+    """`queues`: those of the resources, with all that was said beside them. Raises FaultError where nothing says how many
+    partitions one has."""
+    for name, spec in queues.items():
+        if not isinstance(spec, Mapping) or spec.get("partitions") is not None:
+            continue
+        if _mapping(spec, "source").get("type") != "Kafka":
+            raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
+        raise FaultError(
+            f"PartitionedQueue {name}: its topic says how many partitions it has, and a simulation does not ask; "
+            f"add a document with queues: {{{name}: {{partitions: 12}}}}, or take what kubectl get cg,pq -o yaml prints"
+        )
 
 
 def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:

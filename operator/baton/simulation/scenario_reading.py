@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from baton.schema.mistakes import first_mistake, in_words
 from baton.simulation.document import DocumentError, read_documents
-from baton.simulation.manifests import manifests, scenario_of
+from baton.simulation.manifests import check_partitions, manifests, scenario_of
 from baton.simulation.scenario import (
     MOST_MEMBERS,
     MOST_NAMED,
@@ -53,15 +53,17 @@ def read_raw(path: Path, group: str | None = None) -> dict[str, object]:
 def _scenario(documents: Sequence[object], group: str | None) -> dict[str, object]:
     objects = manifests(documents)
     own = [document for document in documents if document is not None and not manifests([document])]
-    if objects and not own:
-        return scenario_of(objects, group)
-    if len(own) != 1 or not isinstance(own[0], dict):
+    beside = own if own or not objects else [{}]
+    if len(beside) != 1 or not isinstance(beside[0], dict):
         raise FaultError("a scenario is a mapping with queues, group, consumers, events and until")
     if not objects:
-        return own[0]
+        return beside[0]
     found = scenario_of(objects, group)
-    changes = {"group": own[0]["group"]} if isinstance(own[0].get("group"), Mapping) else {}
-    return {**found, **own[0], **merged({"group": found["group"]}, changes)}
+    resources = {field: found[field] for field in ("group", "queues")}
+    changes = {field: beside[0][field] for field in resources if isinstance(beside[0].get(field), Mapping)}
+    together = merged(resources, changes)
+    check_partitions(together["queues"])
+    return {**found, **beside[0], **together}
 
 
 def parse_scenario(raw: Mapping[str, object], source: str = "scenario") -> Scenario:

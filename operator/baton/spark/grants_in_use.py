@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from baton.model.ids import MemberId
+from baton.model.ids import MemberId, Partition
 from baton.model.session import Release
 from baton.spark.ledger_view import LedgerView
 from baton.spark.ownership import Ownership, PartitionGrant
@@ -62,7 +62,7 @@ class GrantsInUse:
 
     def missed(self) -> frozenset[MemberId]:
         """Members whose part of the running batch has been granted to somebody else: a deadline was missed."""
-        owners = {(grant.queue, grant.partition): grant.uid for grant in self._ledger.read().ownership.owned}
+        owners = self._ledger.read().ownership.owners
         return frozenset(
-            grant.member for grant in self.taken() if owners.get((grant.queue, grant.partition), grant.uid) != grant.uid
+            grant.member for grant in self.taken() if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid
         )

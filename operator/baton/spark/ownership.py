@@ -34,8 +34,8 @@ class Ownership:
 
     @cached_property
     def owners(self) -> Mapping[Partition, PartitionGrant]:
-        """The owned grants, by partition."""
-        return {Partition(one.queue, one.partition): one for one in self.owned}
+        """The owned grants, by partition. While a member that is gone is named beside the next owner, the later grant counts."""
+        return {Partition(one.queue, one.partition): one for one in sorted(self.owned, key=lambda one: one.epoch)}
 
     @cached_property
     def partitions(self) -> frozenset[Partition]:
