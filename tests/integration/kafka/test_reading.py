@@ -406,17 +406,21 @@ async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Q
     assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "--reset-offsets" in said
 
 
-async def test_a_partition_that_is_assigned_again_and_again_is_read_once_and_in_order(queue: Queue) -> None:
-    fetcher = Fetcher(queue.address, queue.group, queue.topic, silent_after=0.1)
-    fetcher.begin(0, 0)
+async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is_read_on(queue: Queue) -> None:
+    queue.send(*map(str, range(9_000)))
+    fetcher = Fetcher(queue.address, queue.group, queue.topic)
     found: list[int | None] = []
-    for turn in range(20):
-        queue.send(*map(str, range(50)))
 
-        def all_of_it(so_far: int = 50 * (turn + 1)) -> bool:
-            found.extend(message.offset() for message in fetcher.take(0, 1000, 10**9, 10**9))
-            return len(found) >= so_far
+    def read_to(count: int) -> bool:
+        found.extend(message.offset() for message in fetcher.take(0, min(700, count - len(found)), 10**9, 10**9))
+        return len(found) >= count
 
-        await asyncio.to_thread(until, all_of_it)
+    for turn in range(5):
+        fetcher.begin(0, len(found))
+        await asyncio.to_thread(until, lambda: fetcher._fetched[0].resting, "there is more than is fetched ahead")
+        await asyncio.to_thread(until, lambda turn=turn: read_to(500 * (turn + 1)))
+        fetcher.end(0)
+    fetcher.begin(0, len(found))
+    await asyncio.to_thread(until, lambda: read_to(9_000))
     fetcher.close()
-    assert found == list(range(1000))
+    assert found == list(range(9_000))

@@ -24,9 +24,6 @@ _AHEAD_BYTES = 32_000_000
 """or bytes."""
 _TELL_EVERY = 30.0
 """Seconds."""
-_SILENT_AFTER = 30.0
-"""Seconds without a word of a partition after which it is assigned once more: on a machine with far too much to do, librdkafka
-was seen to fetch nothing more of one, and to say nothing. Of an idle partition it costs one request."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 _GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
@@ -58,13 +55,12 @@ class _Fetched:
         self.messages: deque[Message] = deque()
         self.next = offset
         """The lowest offset that may come next: what librdkafka fetches again is passed over."""
-        self.heard_at = time.monotonic()
-        """When something of it came last, if only that there is no more."""
         self.size = 0
         self.end: int | None = None
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
         self.resting = False
-        """It is not fetched: there is enough."""
+        """There is enough: it is not assigned. It is not paused, either: what librdkafka has paused stays so when it is assigned
+        again, and nobody would read a partition that comes back."""
         self.failure: str | None = None
         self.told_at = -_TELL_EVERY
         """When whoever reads was told of it (monotonic)."""
@@ -78,9 +74,8 @@ class _Fetched:
 class Fetcher:
     """Any thread may call. Errors are told to whoever reads the partition."""
 
-    def __init__(self, address: KafkaAddress, group: str, topic: str, *, silent_after: float = _SILENT_AFTER) -> None:
-        """`silent_after`: seconds. Raises QueueUnreachable where a setting is none of librdkafka's."""
-        self._silent_after = silent_after
+    def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
+        """Raises QueueUnreachable where a setting is none of librdkafka's."""
         self._address = address
         self._topic = topic
         self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
@@ -143,7 +138,7 @@ class Fetcher:
                 raise QueueUnreachable(self._trouble[1])
             if fetched.resting and not _plenty(fetched, share=2):
                 fetched.resting = False
-                self._changes.append(lambda: self._consumer.resume([TopicPartition(self._topic, partition)]))
+                self._changes.append(lambda: self._assign(partition, fetched.next, fetched))
             return taken
 
     def has(self, partition: int) -> bool:
@@ -195,7 +190,6 @@ class Fetcher:
                 self._news.wait(_POLL)
         while self._changes:  # between two polls, so that no poll has messages of before and after one
             self._changes.popleft()()
-        self._assign_silent()
         first = self._consumer.poll(_POLL)
         if first is not None:
             self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
@@ -203,8 +197,7 @@ class Fetcher:
     def _assign(self, partition: int, offset: int, fetched: _Fetched) -> None:
         if self._fetched.get(partition) is not fetched:
             return
-        with suppress(KafkaException):  # it may not be assigned
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        self._release(partition)
         try:
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
             self._assigned[partition], fetched.failure = fetched, None
@@ -213,26 +206,17 @@ class Fetcher:
             self._changes.append(lambda: self._assign(partition, offset, fetched))
             raise
 
-    def _assign_silent(self) -> None:
-        """Once more, from where they are."""
-        now = time.monotonic()
-        silent = {
-            number: fetched
-            for number, fetched in list(self._assigned.items())
-            if now - fetched.heard_at > self._silent_after and not fetched.resting and self._fetched.get(number) is fetched
-        }
-        for number, fetched in silent.items():
-            fetched.heard_at = now
-            self._assign(number, fetched.next, fetched)
-
     def _unassign(self, partition: int) -> None:
         if partition not in self._fetched:
-            self._assigned.pop(partition, None)
-            with suppress(KafkaException):
-                self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+            self._release(partition)
+
+    def _release(self, partition: int) -> None:
+        self._assigned.pop(partition, None)
+        with suppress(KafkaException):  # it may not be assigned
+            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _take_in(self, messages: Iterable[Message]) -> None:
-        full = []
+        full: list[int] = []
         with self._news:
             for message in messages:
                 error, number = message.error(), message.partition()
@@ -242,17 +226,16 @@ class Fetcher:
                 if error is not None:
                     self._failed(error, fetched, message)
                 elif fetched is not None and (offset := message.offset() or 0) >= fetched.next:
-                    fetched.next, fetched.heard_at = offset + 1, time.monotonic()
-                    self._trouble = None
+                    fetched.next, self._trouble = offset + 1, None
                     fetched.failure, fetched.end = None, None
                     fetched.messages.append(message)
                     fetched.size += _size(message)
                     if _plenty(fetched) and not fetched.resting:
                         fetched.resting = True
-                        full.append(TopicPartition(self._topic, number or 0))
+                        full.append(number or 0)
             self._news.notify_all()
-        if full:
-            self._consumer.pause(full)
+        for partition in full:
+            self._release(partition)
 
     def _failed(self, error: KafkaError, fetched: _Fetched | None, message: Message) -> None:
         if fetched is None:
@@ -261,7 +244,6 @@ class Fetcher:
         if error.code() == KafkaError._PARTITION_EOF:
             end = message.offset() or 0
             fetched.next, fetched.end, fetched.failure = max(fetched.next, end), end, None
-            fetched.heard_at = time.monotonic()
             return
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:

@@ -19,7 +19,7 @@ from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.stress.verdict import Line, lines
 from tests.kafka_broker import ORDERED
 from tests.processes import ChildProcess
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[4]
 
@@ -63,6 +63,9 @@ class Fleet:
     def complaints(self) -> str:
         """What owners said of their queue."""
         return "".join(log.read_text() for log in sorted(self._folder.glob("*.log")))
+
+    def _log(self, uid: str) -> str:
+        return (self._folder / f"{uid}.log").read_text()
 
     def quiet(self) -> None:
         """No more load."""
@@ -140,9 +143,12 @@ class Fleet:
             return any(line[:3] == ("taken", partition, epoch) for line in lines(text.rpartition("\n")[0]))
 
         async def shown() -> str:
-            self._processes[self.owners[partition][0]].send_signal(signal.SIGUSR1)
-            await asyncio.sleep(0)
-            return self.complaints()[-4000:]
+            uid = self.owners[partition][0]
+            process = self._processes[uid]
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)  # it writes down where its threads are
+                await asyncio.to_thread(until, lambda: "Current thread" in self._log(uid))
+            return f"ended with {process.returncode}: {self._log(uid)[-6000:]}"
 
         await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {self.owners[partition][0]}", 60, shown)
 

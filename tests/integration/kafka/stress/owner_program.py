@@ -39,7 +39,8 @@ class Owner:
             for partition, epoch in list(self._owned.items()):
                 try:
                     self._turn(partition, epoch)
-                except StaleOwner:
+                except StaleOwner as refusal:
+                    print(refusal, file=sys.stderr, flush=True)
                     self._reader.let_go(partition, epoch)
                     del self._owned[partition]
                 except QueueUnreachable as problem:
