@@ -12,6 +12,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
+from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Claimant
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE
@@ -68,7 +69,11 @@ class Queue:
 
     async def committed(self, partition: int = 0) -> int:
         """The group's offset, as anybody sees it."""
-        return (await self.operator._one(partition)).offset
+        return (await self.seen(partition)).offset
+
+    async def seen(self, partition: int = 0) -> Committed:
+        """With the record beside it."""
+        return (await self.operator._transactions.committed((partition,)))[partition]
 
     async def close(self) -> None:
         for reader in self._readers:

@@ -51,7 +51,7 @@ async def test_the_owner_goes_on_where_its_own_grant_got_another_token(queue: Qu
     queue.send("1", "2")
     reader = await queue.granted("a", 5)
     entries = await asyncio.to_thread(read, reader, 0, 5, 2)
-    seen = await queue.operator._one(0)
+    seen = await queue.seen()
     token = await queue.operator._transactions.init(0)
     offset, record = await queue.operator._next(0, Uid("b"), Epoch(4), token, seen)
     await queue.operator._transactions.commit(0, offset, record)
@@ -64,7 +64,7 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
     chance = random.Random(1)
     queue.send("1")
     for epoch in range(1, 41, 2):
-        before = (await queue.operator._one(0)).record
+        before = (await queue.seen()).record
         delays = [chance.random() * 0.02 for _ in range(2)]
 
         async def granting(operator: KafkaQueue, uid: str, epoch: int, delay: float) -> Owner:
@@ -72,7 +72,7 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
             return await operator.grant(0, Uid(uid), Epoch(epoch))
 
         await asyncio.gather(granting(queue.operator, "a", epoch, delays[0]), granting(other, "b", epoch + 1, delays[1]))
-        record = (await queue.operator._one(0)).record
+        record = (await queue.seen()).record
         assert record is not None and record.epoch == epoch + 1 and record.uid == "b"
         assert before is None or record.epoch > before.epoch
     reader = queue.reader("b")
@@ -183,9 +183,9 @@ async def test_an_owner_whose_token_somebody_killed_and_went_takes_another(queue
 
 async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
     """Of its owner, which ends before it has ended it."""
-    seen = await queue.operator._one(partition)
-    assert seen.record is not None
     transactions, client = queue.operator._transactions, queue.operator._client
+    seen = await queue.seen(partition)
+    assert seen.record is not None
     name, token = transactions._name(partition), seen.record.token
     answer = await client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, queue.group))
     assert answer.error_code == 0
@@ -206,6 +206,22 @@ async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(que
     assert (await queue.operator.check()).owners[0] == Owner(Uid("b"), Epoch(2))
     await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
     assert await queue.committed() == 1
+
+
+async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -> None:
+    queue.send("1")
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    await begin_a_commit(queue)
+    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
+    await asyncio.to_thread(reader.let_go, 0, Epoch(1))
+
+    async def let_go() -> bool:
+        return not await queue.operator.outstanding(0)
+
+    await eventually(let_go, "it has let go")
 
 
 async def test_of_two_processes_with_one_uid_the_later_one_reads_and_the_other_is_told(queue: Queue) -> None:

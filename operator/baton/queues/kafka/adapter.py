@@ -187,17 +187,14 @@ class KafkaQueue:
 
     # -- what is there
 
-    async def _one(self, partition: int) -> Committed:
-        return (await self._transactions.committed((partition,)))[partition]
-
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
 
     async def _unfinished(self, partition: int, epoch: Epoch | None) -> int:
-        record = (await self._one(partition)).record
-        if record is None or record.epoch != epoch or record.released:
-            return 0
-        return 1
+        """Who is just committing is asked about again: nobody waits for a commit here, and none is aborted."""
+        found, pending = await self._transactions.now((partition,))
+        record = found[partition].record if partition in found else None
+        return int(bool(pending) or (record is not None and record.epoch == epoch and not record.released))
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:
