@@ -2,26 +2,22 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.integration.spark.chaos_course import BUSY, see_every_row_once
+from tests.integration.spark.chaos_troubles import a_few_troubles
 from tests.integration.spark.world import World, Worlds, wait_for
-from tests.processes import ChildProcess
-from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
-ROOT = Path(__file__).parents[3]
-BOOT = 600.0
-"""Seconds that a busy machine may take for a driver and its executors."""
+SEED = 1
+"""Of the troubles; `make soak-spark` has more of them."""
 
 
 def numbers(count: int, begin: int = 0) -> list[str]:
@@ -41,30 +37,9 @@ def signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def driver(orders: World, server: RedisServer, table: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    arguments = [server.url, str(orders.folder), "4", str(table), str(log.parent)]
-    with log.open("ab") as output, ExitStack() as stack:
-        command = [sys.executable, "-m", "tests.integration.spark.driver", *arguments]
-        process = ChildProcess(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
-        stack.callback(process.wait)
-        stack.callback(os.killpg, process.pid, signal.SIGKILL)
-        yield process
-
-
-@pytest.mark.timeout(3 * BOOT)
-def test_a_file_sink_has_every_row_once_though_drivers_are_killed(
-    world: Worlds, spark: SparkSession, server: RedisServer, tmp_path: Path
-) -> None:
-    orders, table = world(4), tmp_path / "table"
-    lives, rows = 3, 600
-    for life in range(lives):
-        with driver(orders, server, table, tmp_path / "driver.log"):
-            orders.send(*numbers(rows, rows * life))
-            left = rows // 2 if life < lives - 1 else 0
-            until(lambda left=left: sum(orders.lag().values()) <= left, "the driver has read some", seconds=BOOT)  # type: ignore[misc]
-    found = sorted(row.value for row in spark.read.parquet(str(table)).select("value").collect())
-    assert found == numbers(lives * rows), (tmp_path / "driver.log").read_text()[-2000:]
+@pytest.mark.timeout(3 * BUSY)
+def test_a_file_sink_has_every_row_once_though_drivers_and_executors_are_killed(tmp_path: Path) -> None:
+    see_every_row_once(tmp_path, SEED, a_few_troubles(SEED))
 
 
 def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(world: Worlds) -> None:

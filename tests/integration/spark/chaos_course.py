@@ -1,0 +1,73 @@
+"""A fleet of two drivers from its first rows to its last, whatever befalls it: a line for each trouble, and the table counted."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tests.file_sink import committed, out_of_order, written
+from tests.integration.spark.chaos import Chaos, running
+from tests.integration.spark.chaos_troubles import Trouble
+from tests.waiting import until
+
+BUSY = 240.0
+"""Seconds that a busy machine may take: for a driver and its executors, and until a fleet is at work again."""
+_TOLD_EVERY = 15.0
+
+
+def see_every_row_once(folder: Path, seed: int, troubles: Iterable[Trouble]) -> None:
+    """Have these befall a fleet under load, and read its table. Raises AssertionError where a row is missing, there twice, or
+    behind a later one of its partition."""
+    with running(folder) as chaos:
+        course = _Course(chaos, seed)
+        try:
+            course.until(lambda: chaos.rows() > 0, "the first rows are in the table")
+            for trouble in troubles:
+                course.rest(trouble)
+                course.tell(str(trouble))
+                chaos.befall(trouble)
+            course.rest(trouble)
+            chaos.mend()  # before: nothing can be sent while Redis is full or away
+            sent = chaos.producer.stop()
+            course.tell(f"all is mended, {sent:,} were sent")
+            course.until(lambda: chaos.rows() >= sent, "all rows are in the table")
+        except BaseException:
+            for driver in chaos.drivers:
+                print((folder / f"{driver}.log").read_text()[-4000:])
+            raise
+        rows = written(chaos.table)
+        twice = [place for place, count in rows.items() if count > 1]
+        assert not twice, f"seed {seed}: {twice[:10]}"
+        assert len(rows) == sent, f"seed {seed}"
+        assert out_of_order(chaos.table) == [], f"seed {seed}"
+        batches = len(committed(chaos.table / "_spark_metadata"))
+        course.tell(f"each once and in order, in {batches} batches; drivers were started {chaos.starts()} times")
+
+
+class _Course:
+    """What happens, and when."""
+
+    def __init__(self, chaos: Chaos, seed: int) -> None:
+        self._chaos, self._seed = chaos, seed
+        self._begun = self._told = time.monotonic()
+
+    def tell(self, what: str) -> None:
+        self._told = time.monotonic()
+        print(f"seed {self._seed}: {self._told - self._begun:5.1f} s, {self._chaos.rows():,} rows: {what}", flush=True)
+
+    def until(self, look: Callable[[], bool], what: str) -> None:
+        """As `tests.waiting.until`; meanwhile whoever has ended is started again, and what is over is mended."""
+
+        def going() -> bool:
+            self._chaos.go_on()
+            if time.monotonic() - self._told > _TOLD_EVERY:
+                self.tell(f"waiting until {what}")
+            return look()
+
+        until(going, what, BUSY)
+
+    def rest(self, trouble: Trouble) -> None:
+        """As long as the trouble leaves the fleet alone."""
+        begun, before = time.monotonic(), self._chaos.rows()
+        self.until(lambda: time.monotonic() - begun >= trouble.pause, "it is time")
+        if trouble.at_work:
+            self.until(lambda: self._chaos.rows() > before, "there are more rows in the table")
