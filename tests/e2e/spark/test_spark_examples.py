@@ -2,13 +2,17 @@
 
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from cluster.node import NAME as NODE
 from tests.e2e.spark import spark_operator
 from tests.e2e.spark.shop import NAMESPACE, Shop
 from tests.file_sink import written
+
+pytestmark = pytest.mark.e2e
 
 
 class Files:
@@ -52,15 +56,7 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     shop.start_producing()
     cluster.wait(lambda: files.holds(1000), 240, "rows are in the files")
 
-    leaving = next(iter(shop.executors()))
-    cluster.kubectl("delete", "pod", leaving, "-n", NAMESPACE, "--wait=false")
-    asked = time.monotonic()
-    cluster.wait(lambda: leaving not in pods(shop), 120, "the executor has ended")
-    print(f"a graceful stop took {time.monotonic() - asked:.1f} s")
-    told = cluster.logs("deployment/orders-driver", namespace=NAMESPACE)
-    assert f"{leaving} has handed off and ends" in told
-    assert "Lost task" not in told, "no task was cut off"
-    cluster.wait(lambda: len(shop.executors()) == 2, 120, "it is replaced")
+    drain_executors(shop)
 
     for fault in ("pod", "container"):
         print(f"after the driver's {fault} was killed: {without_rows(shop, files, fault):.1f} s without rows")
@@ -68,6 +64,28 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     sent = shop.stop_producing()
     cluster.wait(lambda: files.holds(sent), 240, "all rows are in the files")
     assert files.once(sent)
+
+
+def drain_executors(shop: Shop) -> None:
+    """`kubectl drain`: one executor after the other is evicted and hands off, and its replacement is there before the next."""
+    cluster = shop.cluster
+    cluster.wait(lambda: len(shop.executors()) == 2, 120, "two executors run")
+    leaving, asked = set(shop.executors()), time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        only = ("--pod-selector=spark-role=executor", "--delete-emptydir-data", "--timeout=480s")
+        drained = pool.submit(cluster.kubectl, "drain", NODE, *only)
+        try:
+            cluster.wait(lambda: len(leaving & pods(shop)) < len(leaving) or drained.done(), 240, "the first has ended")
+            print(f"the first had ended after {time.monotonic() - asked:.1f} s")
+            assert len(leaving & set(shop.executors())) == 1, "the budget lets one go at a time"
+        finally:
+            cluster.kubectl("uncordon", NODE)  # as if there were another node
+        drained.result()
+    print(f"the drain took {time.monotonic() - asked:.1f} s")
+    told = cluster.logs("deployment/orders-driver", namespace=NAMESPACE)
+    assert all(f"{name} has handed off and ends" in told for name in leaving)
+    assert "Lost task" not in told, "no task was cut off"
+    cluster.wait(lambda: len(shop.executors()) == 2, 120, "they are replaced")
 
 
 def pods(shop: Shop) -> set[str]:
