@@ -9,6 +9,7 @@ import pytest
 
 from cluster.node import NAME as NODE
 from tests.e2e.spark import spark_operator
+from tests.e2e.spark.example import Example
 from tests.e2e.spark.shop import NAMESPACE, Shop
 from tests.file_sink import written
 
@@ -125,6 +126,8 @@ def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path
     files = Files(example.provide_volume(), shop)
     if folder == "spark-operator":
         spark_operator.define(cluster)
+    if folder == "spark-submit":
+        see_an_allocator_refused(shop, example)
     example.apply()
     if folder == "spark-operator":
         spark_operator.submit(cluster, cluster.get("sparkapplication", "orders", "-n", NAMESPACE), tmp_path)
@@ -133,3 +136,16 @@ def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path
     sent = shop.stop_producing()
     cluster.wait(lambda: files.holds(sent), 240, "all rows are in the files")
     assert files.once(sent)
+
+
+def see_an_allocator_refused(shop: Shop, example: Example) -> None:
+    """The driver ends with one line, which the group shows."""
+    cluster, setting = shop.cluster, "spark.kubernetes.allocation.pods.allocator"
+    arguments = example.one("Job")["spec"]["template"]["spec"]["containers"][0]["args"]
+    arguments.insert(0, f"--conf={setting}=statefulset")
+    example.apply()
+    cluster.wait(lambda: f"{setting} is statefulset: a fleet needs `direct`" in ready(shop)["message"], 240, "the group says it")
+    assert shop.executors() == {}
+    cluster.kubectl("delete", "job", "orders-submit", "-n", NAMESPACE, "--wait=true")
+    cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force")
+    arguments.pop(0)
