@@ -13,8 +13,6 @@ from tests.e2e.spark.example import Example
 from tests.e2e.spark.shop import NAMESPACE, Shop
 from tests.file_sink import written
 
-pytestmark = pytest.mark.e2e
-
 
 class Files:
     """The example's volume."""
