@@ -15,7 +15,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Claimant
 from tests.kafka_broker import ORDERED, KafkaBroker
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
 _names = itertools.count(1)
@@ -74,6 +74,14 @@ class Queue:
     async def seen(self, partition: int = 0) -> Committed:
         """With the record beside it."""
         return (await self.operator._transactions.committed((partition,)))[partition]
+
+    async def let_go(self, partition: int = 0) -> None:
+        """Wait until the operator sees that its owner has let go: a commit is under way for a moment after it was taken."""
+
+        async def so() -> bool:
+            return not await self.operator.outstanding(partition)
+
+        await eventually(so, "its owner has let go")
 
     async def close(self) -> None:
         for reader in self._readers:

@@ -217,11 +217,7 @@ async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await asyncio.to_thread(reader.let_go, 0, Epoch(1))
-
-    async def let_go() -> bool:
-        return not await queue.operator.outstanding(0)
-
-    await eventually(let_go, "it has let go")
+    await queue.let_go()
 
 
 async def test_of_two_processes_with_one_uid_the_later_one_reads_and_the_other_is_told(queue: Queue) -> None:

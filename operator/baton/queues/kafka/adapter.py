@@ -11,6 +11,7 @@ from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.asked_together import AskedTogether
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
@@ -57,6 +58,7 @@ class KafkaQueue:
         self._claimant = claimant
         self._client = KafkaClient(address, group, CLIENT_ID)
         self._transactions = PartitionTransactions(self._client, spec.topic)
+        self._now = AskedTogether(self._transactions.now)
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
         self._guard = GuardMember(self._client, spec.topic)
         self._topic: Topic | None = None
@@ -102,8 +104,8 @@ class KafkaQueue:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         for tries in range(_TRIES):
-            now, _ = await self._transactions.now((partition,))  # a commit that is under way is not waited for
-            record = now[partition].record if partition in now else None
+            now = await self._now.of(partition)  # a commit that is under way is not waited for
+            record = now.record if now is not None else None
             if record is not None and record.epoch >= epoch:
                 self._refuse_group(record)
                 return Owner(record.uid, record.epoch)
@@ -192,9 +194,8 @@ class KafkaQueue:
 
     async def _unfinished(self, partition: int, epoch: Epoch | None) -> int:
         """Who is just committing is asked about again: nobody waits for a commit here, and none is aborted."""
-        found, pending = await self._transactions.now((partition,))
-        record = found[partition].record if partition in found else None
-        return int(bool(pending) or (record is not None and record.epoch == epoch and not record.released))
+        now = await self._now.of(partition)
+        return int(now is None or (now.record is not None and now.record.epoch == epoch and not now.record.released))
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:

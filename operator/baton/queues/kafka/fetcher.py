@@ -36,6 +36,7 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
         "client.id": "baton",
         "group.id": group,
         "fetch.error.backoff.ms": 100,
+        "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
         **address.settings,

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 64_000_000
 _LAST_WORD_WITHIN = 1.0
 """Seconds for the word that a partition is let go."""
-_SURE_FOR = 0.5
-"""Seconds for which a look at the owner records is enough to hand out what was fetched."""
+_SURE_FOR = 1.5
+"""Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
 _GRANTED_WITHIN = 0.2
@@ -283,22 +283,26 @@ class KafkaReader:
         return position.progress.offset != position.committed
 
     def _look(self, partition: int) -> None:
-        """At all owner records at once. Raises StaleOwner where this partition is somebody else's."""
-        with self._asking:
-            asked_at = time.monotonic()
-            found, pending = self._offsets.now(tuple(self._positions))
-            if partition in pending:
-                found |= {partition: self._offsets.stable(partition)}
-            for number, seen in found.items():
-                self._see(self._positions[number], seen.record, asked_at)
+        """At all owner records at once; of commits that are under way only this partition's is waited for. Raises StaleOwner
+        where it is somebody else's."""
+        asked_at = time.monotonic()
+        before = {number: position.record for number, position in self._positions.items()}
+        found, pending = self._offsets.now(tuple(before))
+        for number, seen in found.items():
+            self._see(self._positions[number], seen.record, asked_at, before[number])
+        if partition in pending:
+            with self._asking:
+                self._see(self._positions[partition], self._offsets.stable(partition).record, asked_at)
         position = self._positions[partition]
         if position.lost is not None:
             raise self._stale(partition, position.epoch, position.lost, other_process=position.other_process)
 
-    def _see(self, position: ReadPosition, record: Record | None, asked_at: float) -> None:
-        """What stands in the record."""
+    def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
+        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
         if record is not None and names(record, self._uid, position.epoch) and record.reader == self._process:
-            position.record, position.sure_at = record, asked_at
+            if before is None or position.record is before:
+                position.record = record
+            position.sure_at = max(position.sure_at, asked_at)
         else:
             position.lost = _owner(record)
             position.other_process = names(record, self._uid, position.epoch)
