@@ -14,8 +14,10 @@ from baton.queues.kafka.record import Record
 from baton.queues.kafka.transaction import committed
 from baton.queues.protocol import Heard
 
-_EVERY = 0.05
-"""Seconds between two questions."""
+_EVERY, _LIVELY = 0.2, 0.04
+"""Seconds between two questions: at rest, and while partitions are handed over."""
+_LIVELY_FOR = 3.0
+"""Seconds after the last news: a pause is heard by all, and the grant that follows it is what a partition waits for."""
 _WITHIN = 8.0
 """Seconds for one, with what it takes to connect."""
 
@@ -35,6 +37,7 @@ class KafkaAnnouncements:
         """The last pause of each: its epoch, and milliseconds that the owner had."""
         self._due: set[Partition] = set()
         """To be looked at: their records are just being written."""
+        self._lively_until = time.monotonic() + _LIVELY_FOR
         self._interrupted = threading.Event()
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
@@ -49,7 +52,7 @@ class KafkaAnnouncements:
             if time.monotonic() >= until:
                 self._due.clear()
                 break
-            self._interrupted.wait(_EVERY)
+            self._interrupted.wait(_LIVELY if time.monotonic() < self._lively_until or self._due else _EVERY)
         self._interrupted.clear()
         return {}
 
@@ -85,6 +88,7 @@ class KafkaAnnouncements:
                 if announcement is not None:
                     found |= self._take_in(topic, number, announcement)
                     self._heard[topic] = number, text
+                    self._lively_until = time.monotonic() + _LIVELY_FOR
         return found
 
     def _take_in(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
