@@ -1,9 +1,10 @@
 """The engine's observation of a group, made of the operator's views of its objects and queues. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
+from baton.controller.backlog import Backlog
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
@@ -29,6 +30,8 @@ class QueueSight:
     """Its number of partitions in the ledger; None: the ledger does not have it."""
     without_room: bool = False
     """The operator has no room for its growth, so it stays as the ledger has it."""
+    backlog: Backlog = field(default_factory=Backlog)
+    """Of its last looks, also of later ones."""
     owners_wanted: bool = False
     """The engine needs its owner records, because the ledger does not have it or its server restarted."""
 

@@ -1,4 +1,4 @@
-"""/metrics, /healthz and /readyz, on a thread of their own: they answer also when the event loop does not.
+"""/metrics, /healthz, /readyz and other pages, on a thread of their own: they answer also when the event loop does not.
 
 Whoever reaches the port may open connections, and be silent on them or slow. So a connection costs no thread, has a few seconds,
 and there are only so many: a new one, which may be a probe's, takes the place of the oldest.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -25,8 +26,24 @@ _TAKEN_AT_ONCE = 64
 _LONGEST = 16 * 1024
 """Bytes of a request."""
 
+_PAGES = b"/metrics, /healthz, /readyz, /groups/NAMESPACE/NAME/lag\n"
+
 Check = Callable[[], str | None]
 """None: fine; else what is wrong."""
+
+
+class Answer(NamedTuple):
+    """A page."""
+
+    status: HTTPStatus
+    body: bytes
+    kind: str = "text/plain"
+    location: str | None = None
+    """Where it is instead."""
+
+
+Page = Callable[[str], Answer | None]
+"""Of a path; None: there is no such page."""
 
 
 class PortTaken(Exception):  # noqa: N818 -- what is wrong, for the user
@@ -43,11 +60,13 @@ class HealthServer:
         registry: CollectorRegistry,
         alive: Check,
         ready: Check,
+        page: Page = lambda path: None,
         *,
         asked_within: float = ASKED_WITHIN,
     ) -> None:
-        """Port 0 takes a free one. Raises PortTaken."""
+        """Port 0 takes a free one. `page`: those that are not named here. Raises PortTaken."""
         self._registry = registry
+        self._page = page
         self._checks = {"/healthz": alive, "/readyz": ready}
         self._asked_within = asked_within
         self._connections: dict[asyncio.Task[object], None] = {}
@@ -116,17 +135,19 @@ class HealthServer:
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode(errors="replace")
         if method != b"GET":
-            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n")
+            return _response(Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n"))
         if path == "/metrics":
             page = await self._loop.run_in_executor(self._pages, generate_latest, self._registry)
-            return _response(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4)
+            return _response(Answer(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4))
         if check := self._checks.get(path):
             problem = check()
             status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
-            return _response(status, f"{problem or 'ok'}\n".encode())
-        return _response(HTTPStatus.NOT_FOUND, b"/metrics, /healthz, /readyz\n")
+            return _response(Answer(status, f"{problem or 'ok'}\n".encode()))
+        return _response(self._page(path) or Answer(HTTPStatus.NOT_FOUND, _PAGES))
 
 
-def _response(status: HTTPStatus, body: bytes, kind: str = "text/plain") -> bytes:
-    head = f"HTTP/1.0 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+def _response(answer: Answer) -> bytes:
+    status, body, kind, location = answer
+    fields = {"Content-Type": kind, "Content-Length": len(body), **({"Location": location} if location is not None else {})}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.0 {status.value} {status.phrase}\r\n{head}\r\n".encode() + body

@@ -2,7 +2,7 @@
 
 Gauges and totals are read from the last snapshot of each group when they are scraped, so a group that is gone leaves nothing
 behind, and totals that stand in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable
-value, swapped at once.
+value, swapped at once. What there is to do is read from the queues' last looks, which are made whoever is a member.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
+from baton.controller.backlog import Backlog, Work, work
 from baton.controller.ledger_writer import LedgerWrites
 from baton.kube.clock import ApiServerClock
 
@@ -31,9 +32,12 @@ class QueueSnapshot:
     """One queue of a group; per partition where it maps."""
 
     reachable: bool = False
-    lag: Mapping[int, int] = field(default_factory=dict)
+    backlog: Backlog = field(default_factory=Backlog)
+    """Not of the last reconcile: what it says is fresh, whoever is a member."""
     stale_refused: int = 0
     dead_letters: int = 0
+    named: bool = True
+    """The group is to work on it."""
     scale: str | None = None
     """Its partition scale status; None: not known."""
 
@@ -50,6 +54,10 @@ class Snapshot:
     """monotonic seconds"""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
     ledger: LedgerWrites = field(default_factory=LedgerWrites)
+
+    def work(self, now: float) -> Work | None:
+        """What there is to do in all of its queues; None: of one of them it is not known."""
+        return work([one.backlog for one in self.queues.values() if one.named], now)
 
 
 class Metrics(Collector):
@@ -91,6 +99,10 @@ class Metrics(Collector):
             except KeyError:
                 continue
 
+    def work(self, key: Key) -> Work | None:
+        """What this group has to do; None: it is not known. Raises KeyError for a group that this replica does not serve."""
+        return self._groups[key].work(self._clock.ticks())
+
     def without_group(self, pods: Mapping[Key, int]) -> None:
         """Pods whose label names no group, by namespace and label."""
         self._strays = dict(pods)
@@ -105,6 +117,7 @@ class Metrics(Collector):
         groups = self._groups.copy()
         yield from self._of_groups(groups)
         yield from self._of_queues(groups)
+        yield from self._of_work(groups)
 
     def _of_groups(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels = ("namespace", "group")
@@ -159,7 +172,7 @@ class Metrics(Collector):
             yield counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
 
     def _of_queues(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
-        labels = ("namespace", "group", "queue")
+        labels, now = ("namespace", "group", "queue"), self._clock.ticks()
         queues = [((*key, name), queue) for key, one in groups.items() for name, queue in one.queues.items()]
         yield gauge(
             "baton_queue_reachable", "1 where the queue answers", labels, [(key, float(one.reachable)) for key, one in queues]
@@ -179,7 +192,12 @@ class Metrics(Collector):
             "baton_queue_lag",
             "Entries of a partition that are not yet acknowledged or committed",
             (*labels, "partition"),
-            [((*key, str(number)), float(lag)) for key, one in queues for number, lag in one.lag.items()],
+            [
+                ((*key, str(number)), float(lag))
+                for key, one in queues
+                for look in one.backlog.fresh(now)[-1:]
+                for number, lag in look.lag.items()
+            ],
         )
         yield counter(
             "baton_stale_refused",
@@ -192,6 +210,22 @@ class Metrics(Collector):
             "Entries that were delivered more often than the queue's maxRedeliveries allows, and set aside",
             labels,
             [(key, float(one.dead_letters)) for key, one in queues],
+        )
+
+    def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
+        labels, now = ("namespace", "group"), self._clock.ticks()
+        works = [(key, found) for key, one in groups.items() if (found := one.work(now)) is not None]
+        yield gauge(
+            "baton_group_lag",
+            "Entries of all of the group's queues that are not yet acknowledged or committed",
+            labels,
+            [(key, float(found.lag)) for key, found in works],
+        )
+        yield gauge(
+            "baton_group_lag_seconds",
+            "How long they take, as fast as entries were done in the last minute",
+            labels,
+            [(key, found.seconds) for key, found in works if found.seconds is not None],
         )
 
 

@@ -72,7 +72,14 @@ class Replica:
         self.metrics = Metrics(clock)
         self.cache = ClusterCache(clock)
         self.elector = Elector(
-            of_elector, lease_namespace, lease_name, identity, terms, clock, lambda: self.group_loops.notify(), serves=namespaces
+            of_elector,
+            lease_namespace,
+            lease_name,
+            identity,
+            terms,
+            clock,
+            lambda: self.group_loops.notify(),
+            serves=namespaces,
         )
         self.events = Events(api, identity, clock)
         relists = Relists(api, self.cache, clock, self.tasks, namespaces)

@@ -21,6 +21,7 @@ from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.collector import Collector
 from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.health import HealthServer
+from baton.controller.lag_page import LagPage
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.operator_replica import STUCK_AFTER, Replica
 from baton.controller.tls_folder import TLS_FOLDER
@@ -76,6 +77,12 @@ def default_identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
+def _address(port: int) -> str:
+    """Where other replicas find this one's pages; empty: it was not told (the chart tells)."""
+    host = os.environ.get("POD_IP", "")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}" if host else ""
+
+
 def run(options: Options, reach: Reach = connect, open_queue: OpenAnyQueue = open_queue) -> None:
     """Until SIGTERM or SIGINT. Raises what connecting raises, and PortTaken. Where it hangs, it ends the process. `reach`,
     `open_queue`: its ways to the API server and to queues."""
@@ -111,8 +118,10 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             replica.metrics.registry,
             alive=replica.stuck,
             ready=lambda: None if watches.begun else "not watching yet",
+            page=LagPage(replica.metrics, lambda: replica.elector.leading, lambda: replica.elector.leader_address),
         )
         health.start()
+        replica.elector.address = _address(health.port)
         log.info("started", identity=options.identity, namespaces=list(options.namespaces) or "all", port=health.port)
         try:
             await _crds(api, replica, stop)

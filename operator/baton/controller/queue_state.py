@@ -29,7 +29,6 @@ class QueueFacts:
     problem: Problem | None = None
     resizing: Resizing | None = None
     """The number of partitions changes."""
-    lag: Mapping[int, int] = field(default_factory=dict)
     stale_refused: Mapping[int, int] = field(default_factory=dict)
     dead_letters: Mapping[int, int] = field(default_factory=dict)
     warnings: tuple[str, ...] | None = None

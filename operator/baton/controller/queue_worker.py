@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import structlog
 
+from baton.controller.backlog import Backlog, Look
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import QueueEffects
 from baton.controller.queue_request import ANSWER_WITHIN, answer
@@ -44,6 +45,7 @@ class QueueWorker:
     ) -> None:
         self.queue = queue
         self.facts = QueueFacts()
+        self.backlog = Backlog()
         self.records = OwnerRecords()
         self.effects = QueueEffects(self.records, clock, changed)
         self.troubled_since: float | None = None
@@ -150,6 +152,7 @@ class QueueWorker:
     async def _in_trouble(self, error: Exception) -> None:
         if self.troubled_since is None:
             self.troubled_since = self._clock.ticks()
+        self.backlog.lost()
         problem = problem_of(self.queue, error)
         if self.facts.problem != problem:
             if isinstance(error, EXPECTED):
@@ -172,6 +175,7 @@ class QueueWorker:
         self._look_now.clear()
         resizing = await self._ensure(adapter)
         self.records.look()
+        asked = self._clock.ticks()
         seen = await answer(self.queue, adapter.check())  # after the queue was made, for before it had no incarnation
         known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation
@@ -186,11 +190,11 @@ class QueueWorker:
             owners=known.owners if owners is None else owners,
             problem=None,
             resizing=resizing,
-            lag=seen.lag,
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,
             warnings=seen.warnings,
         )
+        self.backlog.saw(Look(asked, seen.lag, seen.finished))
         if surprised or self.facts.telling != known.telling:
             self._changed()
 

@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from baton.controller.adapters import OpenQueue
+from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.group_observation import QueueSight
 from baton.controller.lost_queues import LostQueues
@@ -147,6 +148,7 @@ class QueueWorkers:
             named=named,
             view=self._cache.queues.get(self._key[0], name),
             facts=facts,
+            backlog=worker.backlog if worker is not None else Backlog(),
             reachable=worker is not None and name not in self._lost,
             recorded=recorded.partitions if recorded is not None else None,
             owners_wanted=facts.partitions is not None and settled != facts.incarnation,

@@ -23,7 +23,7 @@ from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
-from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ids import MemberId, Partition
 
 PartitionCounts = Mapping[tuple[str, str], int]
 """By queue and state."""
@@ -76,7 +76,7 @@ class Reporter:
                 status=status,
                 partitions=counts,
                 reconciled_at=self._services.clock.ticks(),
-                queues={name: _queue(known, scales.get(QueueName(name))) for name, known in facts.items()},
+                queues={sight.name: _queue(sight, scales.get(sight.name)) for sight in sights if sight.name in facts},
                 ledger=ledger_writer.figures,
             )
         )
@@ -134,10 +134,12 @@ def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
     return summary(state), {(queue, one.value): counts[queue, one] for queue in queues for one in PartitionState}
 
 
-def _queue(known: QueueFacts, scale: PartitionScaleStatus | None) -> QueueSnapshot:
+def _queue(sight: QueueSight, scale: PartitionScaleStatus | None) -> QueueSnapshot:
+    known = sight.facts
     return QueueSnapshot(
         reachable=known.problem is None and known.partitions is not None,
-        lag=known.lag,
+        backlog=sight.backlog,
+        named=sight.named,
         stale_refused=sum(known.stale_refused.values()),
         dead_letters=sum(known.dead_letters.values()),
         scale=scale,

@@ -19,6 +19,9 @@ T = TypeVar("T")
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 """On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
 
+ADDRESS_ANNOTATION = "baton.dev/address"
+"""On the leader's Lease: where its pages are."""
+
 WRONG = 5.0
 """Seconds by which a clock that is set moves no more than clocks that are kept."""
 
@@ -50,7 +53,11 @@ class Elector:
         self.identity = identity
         self._terms = terms
         self._changed = changed
-        self._tells = {NAMESPACES_ANNOTATION: ",".join(sorted(serves))}
+        self._serves = ",".join(sorted(serves))
+        self.address = ""
+        """HOST:PORT of this candidate's pages, which the Lease tells; empty: they cannot be reached."""
+        self.leader_address = ""
+        """HOST:PORT of the pages of the other candidate that led at the last look; empty: none did, or it did not say."""
         self._vacancy = Vacancy()
         self._renewed_at: float | None = None
         self._led = False
@@ -98,6 +105,8 @@ class Elector:
         try:
             lease = await self._answered(self._api.find(self._path))
             answered = self._clock.ticks()
+            told = ((lease or {}).get("metadata") or {}).get("annotations") or {}
+            self.leader_address = told.get(ADDRESS_ANNOTATION, "") if holder_of(lease) not in ("", self.identity) else ""
             if not self.leading:
                 self._set_clock()
             if self._vacancy.free(lease, self.identity, answered):
@@ -144,14 +153,15 @@ class Elector:
 
     async def _write(self, lease: Json | None, asked: float) -> None:
         """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
+        tells = {NAMESPACES_ANNOTATION: self._serves, ADDRESS_ANNOTATION: self.address}
         spec = held(lease, self.identity, self._terms.duration, datetime.fromtimestamp(self._clock.now(), UTC))
         if lease is None:
-            metadata = {"name": self._name, "annotations": self._tells}
+            metadata = {"name": self._name, "annotations": tells}
             body = {"apiVersion": LEASES, "kind": "Lease", "metadata": metadata, "spec": spec}
             await self._answered(self._api.create(self._collection, body))
         else:
             metadata = lease["metadata"]
-            told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **self._tells}}
+            told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **tells}}
             body = {**lease, "metadata": told, "spec": spec}
             await self._answered(self._api.replace(self._path, body))
         self._renewed_at = asked

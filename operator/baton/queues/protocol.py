@@ -70,6 +70,8 @@ class QueueCheck(NamedTuple):
     """All owner records, tombstones of withdrawn partitions included."""
     lag: Mapping[int, int] = MappingProxyType({})
     """Entries not yet acknowledged or committed, per partition."""
+    finished: int | None = None
+    """Entries acknowledged or committed since the queue was made, of all partitions. Only ever compared with another look's."""
     stale_refused: Mapping[int, int] = MappingProxyType({})
     """How often each partition refused a stale owner since it was made."""
     dead_letters: Mapping[int, int] = MappingProxyType({})

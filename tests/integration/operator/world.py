@@ -275,7 +275,7 @@ class Operator:
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "POD_IP": "127.0.0.1"}
         self.process = ChildProcess(command, stdout=self._output, stderr=self._output, cwd=ROOT, env=environment)
 
     async def running(self) -> "Operator":

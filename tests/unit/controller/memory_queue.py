@@ -41,7 +41,7 @@ class MemoryQueue:
 
     async def check(self) -> QueueCheck:
         await self._called("check")
-        return QueueCheck(self.run, self.count, dict(self.records), {0: 5}, {0: 2}, {0: 1}, self.risks)
+        return QueueCheck(self.run, self.count, dict(self.records), {0: 5}, 7, {0: 2}, {0: 1}, self.risks)
 
     async def ensure(self, count: int | None) -> Resizing | None:
         await self._called("ensure")

@@ -1,5 +1,6 @@
 """/metrics, /healthz and /readyz."""
 
+import json
 import socket
 import threading
 import urllib.error
@@ -12,7 +13,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, ShownState
+from baton.controller.backlog import Backlog, Look
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
+from baton.controller.lag_page import LagPage
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.kube.clock import ApiServerClock
 from tests.waiting import HOUR, PATIENCE
@@ -20,9 +23,15 @@ from tests.waiting import HOUR, PATIENCE
 
 @dataclass
 class Served:
-    metrics: Metrics = field(default_factory=lambda: Metrics(ApiServerClock()))
+    clock: ApiServerClock = field(default_factory=ApiServerClock)
+    metrics: Metrics = field(init=False)
     trouble: str | None = None
+    leads: bool = True
+    leader: str = ""
     port: int = 0
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.clock)
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -35,7 +44,8 @@ class Served:
 @pytest.fixture
 def served() -> Iterator[Served]:
     one = Served()
-    server = HealthServer("127.0.0.1", 0, one.metrics.registry, alive=lambda: one.trouble, ready=lambda: "not yet")
+    page = LagPage(one.metrics, lambda: one.leads, lambda: one.leader)
+    server = HealthServer("127.0.0.1", 0, one.metrics.registry, alive=lambda: one.trouble, ready=lambda: "not yet", page=page)
     one.port = server.port
     server.start()
     yield one
@@ -50,9 +60,17 @@ def test_health_says_what_is_wrong(served: Served) -> None:
     assert served.get("/else")[0] == 404
 
 
+def seen(served: Served, lag: dict[int, int]) -> Backlog:
+    """Twice: half a minute ago, and now, when 60 more entries were done."""
+    backlog, now = Backlog(), served.clock.ticks()
+    backlog.saw(Look(now - 30, lag, 100))
+    backlog.saw(Look(now, lag, 160))
+    return backlog
+
+
 def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
     key = ("shop", "orders")
-    queues = {"orders": QueueSnapshot(True, {3: 5}, 2, scale="ScalingUp")}
+    queues = {"orders": QueueSnapshot(True, seen(served, {3: 5}), 2, scale="ScalingUp")}
     ready = Condition(type="Ready", status=ConditionStatus.FALSE, reason="QueueUnreachable", last_transition_time="")
     status = ConsumerGroupStatus(state=ShownState.HOLDDOWN, members=3, standbys=1, moves=7, conditions=[ready])
     snapshot = Snapshot(status, {("orders", "Ready"): 12}, queues=queues)
@@ -69,12 +87,41 @@ def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
         'baton_queue_scale_status{group="orders",namespace="shop",queue="orders",status="Ready"} 0.0',
         'baton_moves_total{group="orders",namespace="shop"} 7.0',
         'baton_queue_lag{group="orders",namespace="shop",partition="3",queue="orders"} 5.0',
+        'baton_group_lag{group="orders",namespace="shop"} 5.0',
+        'baton_group_lag_seconds{group="orders",namespace="shop"} 2.5',
         'baton_stale_refused_total{group="orders",namespace="shop",queue="orders"} 2.0',
         'baton_pause_seconds_count{group="orders",namespace="shop"} 1.0',
     ):
         assert line in page
     served.metrics.forget(key)
     assert 'group="orders"' not in served.get("/metrics")[1]
+
+
+def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
+    path = "/groups/shop/orders/lag"
+    assert served.get(path)[0] == 404
+    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True)}))
+    code, told = served.get(path)
+    assert (code, json.loads(told)) == (503, {"error": "the lag of shop/orders is not known: look at its queues"})
+    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True, seen(served, {0: 30, 1: 10}))}))
+    code, told = served.get(path)
+    assert (code, json.loads(told)) == (200, {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0})
+    served.leads = False
+    assert served.get(path)[0] == 503, "nobody is known to lead"
+    served.leader = "10.0.0.1:8080\r\nSet-Cookie: a=b"
+    assert served.get(path)[0] == 503, "no address"
+
+
+def test_a_replica_that_follows_sends_on_to_the_leader(served: Served) -> None:
+    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True, seen(served, {0: 7}))}))
+    page = LagPage(Metrics(served.clock), lambda: False, lambda: f"127.0.0.1:{served.port}")
+    follower = HealthServer("127.0.0.1", 0, CollectorRegistry(), alive=lambda: None, ready=lambda: None, page=page)
+    follower.start()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{follower.port}/groups/shop/orders/lag", timeout=PATIENCE) as answer:
+            assert json.load(answer)["lag"] == 7
+    finally:
+        follower.close()
 
 
 def test_idle_connections_cost_no_thread_and_a_probe_beside_them_is_answered() -> None:

@@ -1,7 +1,7 @@
 """A worker carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 
 import pytest
 
@@ -41,9 +41,14 @@ class Kept:
         self.queue = queue
         self.news = 0
         self.connections = 0
-        self.worker = QueueWorker(ORDERS, self._connect, ApiServerClock(), self._heard)
+        self.clock = ApiServerClock()
+        self.worker = QueueWorker(ORDERS, self._connect, self.clock, self._heard)
         self.worker.ask_for(4)
         self.task = asyncio.create_task(self.worker.run())
+
+    def lag(self) -> Mapping[int, int]:
+        looks = self.worker.backlog.fresh(self.clock.ticks())
+        return looks[-1].lag if looks else {}
 
     def want(self, *effects: Effect, told: Set[Partition] = frozenset()) -> None:
         self.worker.effects.want({effect.partition: effect for effect in effects}, told)
@@ -76,10 +81,18 @@ async def kept() -> AsyncIterator[Kept]:
 
 
 async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
-    await until(lambda: kept.worker.facts.lag)
+    await until(kept.lag)
     facts = kept.worker.facts
-    assert (facts.partitions, facts.incarnation, facts.problem, facts.resizing, facts.lag) == (4, "run-1", None, None, {0: 5})
+    assert (facts.partitions, facts.incarnation, facts.problem, facts.resizing, kept.lag()) == (4, "run-1", None, None, {0: 5})
     assert kept.news >= 1
+
+
+async def test_no_lag_is_told_of_a_queue_that_does_not_answer(kept: Kept) -> None:
+    await until(kept.lag)
+    kept.queue.down = True
+    kept.worker.ask_for(6)
+    await until(lambda: kept.worker.facts.problem)
+    assert kept.lag() == {}
 
 
 async def test_its_records_are_shown_at_the_first_contact() -> None:

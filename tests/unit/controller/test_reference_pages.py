@@ -12,6 +12,7 @@ from prometheus_client import generate_latest
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.controller.adapters import open_queue
+from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop_stalls import EventLoopStalls
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
@@ -53,7 +54,10 @@ def families() -> dict[str, set[str]]:
         namespaces=["shop"],
     )
     metrics = replica.metrics
-    queues = {"orders": QueueSnapshot(True, {0: 1}, 2, 0, "Ready")}
+    backlog, now = Backlog(), replica.clock.ticks()
+    for ago in (30, 0):
+        backlog.saw(Look(now - ago, {0: 1}, 100 - ago))
+    queues = {"orders": QueueSnapshot(True, backlog, 2, 0, scale="Ready")}
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
     metrics.group(("shop", "orders"), Snapshot(ConsumerGroupStatus(conditions=[ready]), {("orders", "Ready"): 1}, queues=queues))
     metrics.without_group({("shop", "ordres"): 1})

@@ -76,7 +76,14 @@ class KafkaQueue:
             offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
         )
         lost = lost_entries(committed, begins)
-        return QueueCheck(topic.topic_id, topic.partitions, owners, lag(committed, begins, ends), warnings=self._told_of(lost))
+        return QueueCheck(
+            topic.topic_id,
+            topic.partitions,
+            owners,
+            lag(committed, begins, ends),
+            finished=sum(max(0, one.offset) for one in committed.values()),
+            warnings=self._told_of(lost),
+        )
 
     async def ensure(self, count: int | None) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""

@@ -85,10 +85,11 @@ class RedisQueue:
                 None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
                 None if count is None else records.count(count),
                 owners,
-                {partition: one.lag for partition, one in seen.items()},
-                {partition: one.refused for partition, one in seen.items()},
-                {partition: one.dead for partition, one in seen.items()},
-                server.warnings(self._url.place),
+                lag={partition: one.lag for partition, one in seen.items()},
+                finished=sum(one.finished for one in seen.values()),
+                stale_refused={partition: one.refused for partition, one in seen.items()},
+                dead_letters={partition: one.dead for partition, one in seen.items()},
+                warnings=server.warnings(self._url.place),
             )
         if not all(one.whole for one in seen.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again

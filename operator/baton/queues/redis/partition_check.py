@@ -21,6 +21,8 @@ class PartitionCheck(NamedTuple):
     whole: bool
     """All that makes it a partition is there."""
     lag: int
+    finished: int
+    """Entries acknowledged."""
     lost: int
     """Entries that went with a deleted stream."""
     dead: int
@@ -47,6 +49,7 @@ def _read(found: Sequence[object]) -> PartitionCheck:
         owner=None if epoch is None else records.owner([uid, epoch, paused]),
         whole=server_answers.number(found[1]) == 3 and None not in limits,
         lag=backlog.lag(progress),
+        finished=backlog.finished(progress),
         lost=records.number(lost, "lost"),
         dead=records.number(dead, "dead"),
         refused=records.number(server_answers.text(found[3]), "refused"),

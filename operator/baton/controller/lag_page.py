@@ -1,0 +1,50 @@
+"""What a group has to do, as JSON at `/groups/NAMESPACE/NAME/lag`: for an autoscaler where there is no Prometheus.
+
+Only the leader knows. Another replica sends who asks to the leader's address, which stands on its Lease."""
+
+import json
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from math import isfinite
+
+from baton.controller.health import Answer
+from baton.controller.metrics import Metrics
+
+_PATH = re.compile(r"/groups/([a-z0-9.-]{1,253})/([a-z0-9.-]{1,253})/lag")
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[a-zA-Z0-9.-]{1,253}):[0-9]{1,5}")
+_JSON = "application/json"
+
+
+class LagPage:
+    """Answers on any thread."""
+
+    def __init__(self, metrics: Metrics, leads: Callable[[], bool], leader: Callable[[], str]) -> None:
+        """`leader`: HOST:PORT of the replica that leads; empty: not known."""
+        self._metrics, self._leads, self._leader = metrics, leads, leader
+
+    def __call__(self, path: str) -> Answer | None:
+        """None: this is another page."""
+        found = _PATH.fullmatch(path)
+        if found is None:
+            return None
+        namespace, name = found.groups()
+        if not self._leads():
+            leader = self._leader()
+            if not _ADDRESS.fullmatch(leader):
+                return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, and does not know who does")
+            there = f"http://{leader}{path}"
+            return Answer(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
+        try:
+            work = self._metrics.work((namespace, name))
+        except KeyError:
+            return _refused(HTTPStatus.NOT_FOUND, f"there is no ConsumerGroup {namespace}/{name} that this operator serves")
+        if work is None:
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the lag of {namespace}/{name} is not known: look at its queues")
+        seconds = work.seconds if work.seconds is not None and isfinite(work.seconds) else None
+        told = {"namespace": namespace, "group": name, "lag": work.lag, "lagSeconds": seconds}
+        return Answer(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
+
+
+def _refused(status: HTTPStatus, why: str) -> Answer:
+    return Answer(status, f"{json.dumps({'error': why})}\n".encode(), _JSON)

@@ -1,0 +1,51 @@
+"""How much there is to do in queues, and for how long."""
+
+from math import inf
+
+from baton.controller.backlog import FRESH, Backlog, Look, Work, work
+
+
+def backlog(*looks: Look) -> Backlog:
+    found = Backlog()
+    for look in looks:
+        found.saw(look)
+    return found
+
+
+def test_it_is_as_of_the_last_look_and_takes_as_long_as_entries_are_done() -> None:
+    queue = backlog(Look(0, {0: 50}, 0), Look(20, {0: 30, 1: 10}, 40))
+    assert work([queue], now=21) == Work(lag=40, seconds=20.0)
+
+
+def test_of_several_queues_it_is_the_sum() -> None:
+    fast, slow = backlog(Look(0, {0: 0}, 0), Look(10, {0: 80}, 90)), backlog(Look(0, {0: 20}, 5), Look(10, {0: 20}, 15))
+    assert work([fast, slow], now=10) == Work(lag=100, seconds=10.0)
+
+
+def test_what_is_not_fresh_is_not_told() -> None:
+    queue = backlog(Look(0, {0: 4}, 0))
+    assert work([queue], now=FRESH) == Work(4, None)
+    assert work([queue], now=FRESH + 0.1) is None
+    assert work([queue, Backlog()], now=1) is None, "nothing is known of one of them"
+    queue.lost()
+    assert work([queue], now=1) is None
+    assert work([], now=1) is None
+
+
+def test_a_kind_that_cannot_say_says_nothing() -> None:
+    assert work([backlog(Look(0, {}, None))], now=1) is None
+
+
+def test_nothing_to_do_takes_no_time_and_a_fleet_that_does_nothing_takes_for_ever() -> None:
+    assert work([backlog(Look(0, {0: 0}, 9))], now=1) == Work(0, 0.0)
+    assert work([backlog(Look(0, {0: 4}, 9), Look(30, {0: 6}, 9))], now=30) == Work(6, inf)
+
+
+def test_the_rate_is_that_of_the_last_minute() -> None:
+    busy_then_idle = [Look(at, {0: 10}, min(at, 60)) for at in range(0, 181, 5)]
+    assert work([backlog(*busy_then_idle)], now=180) == Work(10, inf)
+
+
+def test_a_queue_that_was_made_again_counts_from_the_beginning() -> None:
+    queue = backlog(Look(0, {0: 1}, 1000), Look(30, {0: 1}, 2), Look(50, {0: 1}, 22))
+    assert work([queue], now=50) == Work(1, 1.0)
