@@ -101,6 +101,18 @@ def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
             (QUEUE.replace("  partitions: 6\n", "  partitions: six\n", 1), GROUP),
             r"queues\.orders\.partitions: expected a whole number",
         ),
+        (
+            (QUEUE.replace("partitions: 6\n", "partitons: 6\n", 1).replace("\nstatus: {partitions: 6}", ""), GROUP),
+            "did you mean partitions",
+        ),
+        ((QUEUE.replace("spec:", "spc:"), GROUP), r"PartitionedQueue orders: spc: there is no such field; did you mean spec\?"),
+        ((QUEUE, GROUP.replace("spec:", "spc:")), r"ConsumerGroup billing: spc: there is no such field; did you mean spec\?"),
+        ((QUEUE, GROUP.partition("spec:")[0]), "ConsumerGroup billing: spec is missing"),
+        (
+            (QUEUE.replace("v1alpha1", "v1"), GROUP),
+            "PartitionedQueue orders: apiVersion: expected baton.dev/v1alpha1, found baton.dev/v1",
+        ),
+        ((QUEUE, GROUP.replace("ConsumerGroup", "ConsumerGroups")), "billing: kind: expected ConsumerGroup or PartitionedQueue"),
         ((QUEUE, GROUP, "a: 1\n", "b: 2\n"), "a scenario is a mapping with queues, group"),
     ],
 )

@@ -113,11 +113,14 @@ async def _serve(url: str, name: str, partitions: int, delay: float, folder: "De
         place = read(url, stands_in="--redis-url").place
     except QueueUnreachable as problem:
         refuse(str(problem))
-    group = DevGroup(url, name, partitions, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"))
+
+    def begun() -> None:
+        ends = " (which ends with this)" if started else ""
+        say(f"Queue {NAMESPACE}/{name} with {counted(partitions, 'partition')}, {place}{ends}. In other terminals:")
+        where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
+        say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands over")
+        say(f"  baton dev run {where}-- python producer.py     sends to {NAMESPACE}/{name}")
+
+    group = DevGroup(url, name, partitions, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
     folder.announce(Address(group.server.url, group.server.token, url, NAMESPACE, name))
-    ends = " (which ends with this)" if started else ""
-    say(f"Queue {NAMESPACE}/{name} with {counted(partitions, 'partition')}, {place}{ends}. In other terminals:")
-    where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
-    say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands over")
-    say(f"  baton dev run {where}-- python producer.py     sends to {NAMESPACE}/{name}")
     await group.run()

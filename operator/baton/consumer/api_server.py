@@ -49,12 +49,13 @@ class ApiConnection:
         self.clock = ServerClock()
 
     @classmethod
-    def in_pod(cls, account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ) -> Self:
+    def in_pod(cls, account: Path = ACCOUNT, environment: Mapping[str, str] | None = None) -> Self:
         """As the pod's service account. Its token is read with each request and the authority with each connection, for the
         kubelet replaces them.
 
         Raises ValueError where there is none.
         """
+        environment = os.environ if environment is None else environment
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         token, authority = account / "token", account / "ca.crt"
         if not host or not port:
@@ -69,8 +70,9 @@ class ApiConnection:
         return cls(f"https://{address}:{port}", pool, lambda: f"Bearer {token.read_text(encoding='utf-8').strip()}")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
         """The one that BATON_API_SERVER names, with the token BATON_API_TOKEN (`baton dev run` sets both); else as `in_pod`."""
+        environment = os.environ if environment is None else environment
         if url := environment.get("BATON_API_SERVER"):
             token = environment.get("BATON_API_TOKEN", "")
             return cls(url, urllib3.PoolManager(maxsize=4), lambda: f"Bearer {token}")

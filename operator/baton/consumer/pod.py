@@ -26,11 +26,12 @@ class Pod:
     """Its terminationGracePeriodSeconds."""
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Pod":
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Pod":
         """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults.
 
         Raises ValueError that names what is missing, or is no number of seconds.
         """
+        environment = os.environ if environment is None else environment
         missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
         if missing:
             raise ValueError(

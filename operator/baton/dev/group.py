@@ -36,12 +36,21 @@ class DevGroup:
     """One group with one Redis queue. `told` is called whenever somebody owns something else, and with problems."""
 
     def __init__(
-        self, url: str, name: str, partitions: int, delay: float, folder: DevFolder, told: Callable[[str], None]
+        self,
+        url: str,
+        name: str,
+        partitions: int,
+        delay: float,
+        folder: DevFolder,
+        told: Callable[[str], None],
+        begun: Callable[[], None],
     ) -> None:
+        """`begun` is called when the queue has answered for the first time."""
         self._name, self._queue = name, QueueName(name)
         self._spec = GroupSpec(delay=delay)
         self._folder = folder
         self._told = told
+        self._begun: Callable[[], None] | None = begun
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._clock = ApiServerClock()
@@ -163,6 +172,9 @@ class DevGroup:
         problem = self._worker.facts.problem
         if problem is None:
             text = _owners(self._runtime.state)
+            if self._begun is not None and self._worker.facts.partitions is not None:
+                self._begun()
+                self._begun = None
         elif problem.reason is Reason.CONFLICT:
             text = _taken(f"{NAMESPACE}/{self._name}")
         else:

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterable, Mapping
 
-from baton.model.names import API_GROUP
-from baton.simulation.scenario_errors import FaultError
+from baton.model.names import API_GROUP, API_VERSION
+from baton.simulation.scenario import QueuePart
+from baton.simulation.scenario_errors import FaultError, choose
 
 Manifest = Mapping[str, object]
 
 AT_REST = 60.0
 """Seconds between two changes of a fleet whose life nobody has written down; longer where its delays are longer."""
+
+_VERSION = f"{API_GROUP}/{API_VERSION}"
+_KINDS = ("ConsumerGroup", "PartitionedQueue")
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
 
 MEMBERS = 3
 """Where neither the group's status nor its spec says how many there are."""
@@ -28,6 +33,8 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, obj
     """The queues and the spec of the ConsumerGroup of this name (None: of the only one), and a life for its fleet. Objects of
     other kinds do not matter. Raises FaultError."""
     ours = [one for one in objects if str(one.get("apiVersion", "")).startswith(f"{API_GROUP}/")]
+    for one in ours:
+        _check_shape(one)
     chosen = _chosen([one for one in ours if one["kind"] == "ConsumerGroup"], group)
     namespace, name = _metadata(chosen, "namespace"), _metadata(chosen, "name")
     queues = {
@@ -42,6 +49,20 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, obj
             raise FaultError(f"ConsumerGroup {name} needs PartitionedQueue {queue}; add it (kubectl get cg,pq -o yaml)")
     specs = {queue: _queue(queues[queue]) for queue in named}
     return {"queues": specs, "group": dict(spec), **_life(name, chosen, specs)}
+
+
+def _check_shape(manifest: Manifest) -> None:
+    """As the API server does, strictly: what is misspelled at the top would take all below it away."""
+    kind, name = manifest["kind"], _metadata(manifest, "name")
+    if manifest["apiVersion"] != _VERSION:
+        raise FaultError(f"{kind} {name}: apiVersion: expected {_VERSION}, found {manifest['apiVersion']}")
+    if kind not in _KINDS:
+        raise FaultError(f"{name}: kind: expected {' or '.join(_KINDS)}, found {kind}")
+    for field in manifest:
+        if field not in _FIELDS:
+            raise FaultError(f"{kind} {name}: {field}: there is no such field; {choose(field, _FIELDS)}")
+    if not isinstance(manifest.get("spec"), Mapping):
+        raise FaultError(f"{kind} {name}: spec is missing, or no mapping; write it")
 
 
 def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
@@ -69,9 +90,10 @@ def _queue(manifest: Manifest) -> dict[str, object]:
 def check_partitions(queues: Mapping[str, object]) -> None:
     """`queues`: those of the resources, with all that was said beside them. Raises FaultError where nothing says how many
     partitions one has."""
+    known = {field.alias for field in QueuePart.model_fields.values()}
     for name, spec in queues.items():
-        if not isinstance(spec, Mapping) or spec.get("partitions") is not None:
-            continue
+        if not isinstance(spec, Mapping) or spec.get("partitions") is not None or spec.keys() - known:
+            continue  # what is misspelled is told first
         if _mapping(spec, "source").get("type") != "Kafka":
             raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
         raise FaultError(

@@ -1,7 +1,6 @@
 """Reading a scenario file. What makes no sense gets one line: the file, the field and the cure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -21,7 +20,7 @@ from baton.simulation.scenario import (
     Scenario,
     merged,
 )
-from baton.simulation.scenario_errors import FaultError, ScenarioError
+from baton.simulation.scenario_errors import FaultError, ScenarioError, choose
 
 LARGEST = 1_000_000
 """Bytes of a file; PyYAML takes some eight seconds for so many."""
@@ -104,7 +103,7 @@ def _walk(scenario: Scenario) -> None:
             raise FaultError(f"events.{number}.queues.{_sentence(error)}") from None
         for name in event.scale:
             if name not in queues:
-                raise FaultError(f"events.{number}.scale.{name}: there is no such queue; {_choose(name, queues)}")
+                raise FaultError(f"events.{number}.scale.{name}: there is no such queue; {choose(name, queues)}")
 
 
 def _not_too_many(scenario: Scenario, members: Collection[str]) -> None:
@@ -134,16 +133,8 @@ def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]
             if name in joins and joins[name] <= event.at:
                 continue
             there = [other for other, at in joins.items() if at <= event.at]
-            cure = f"it first joins at {joins[name]:g}" if name in joins else _choose(name, there)
+            cure = f"it first joins at {joins[name]:g}" if name in joins else choose(name, there)
             raise FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
-
-
-def _choose(name: str, among: Collection[str]) -> str:
-    near = get_close_matches(name, sorted(among), n=1)
-    if near:
-        return f"did you mean {near[0]}?"
-    some = sorted(among)[:8]
-    return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "there is none yet"
 
 
 def _sentence(error: ValidationError) -> str:
@@ -155,6 +146,6 @@ def _sentence(error: ValidationError) -> str:
     cure = in_words(fault)
     if fault["type"] == "unknown_field":
         unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]
-        at, cure = (*at, unknown), f"there is no such field; {_choose(unknown, known)}"
+        at, cure = (*at, unknown), f"there is no such field; {choose(unknown, known)}"
     field = ".".join(str(part) for part in at if part != "[key]") or "scenario"
     return f"{field}: {cure}".replace("\n", " ")

@@ -18,7 +18,7 @@ from baton.spark.watched_rights import AllRights, Rights
 class Development:
     """The `baton dev` by whose `baton dev run` the driver was started. Its executors are members by the word of its Lease."""
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._api = ApiConnection.from_environment(environment)
         self._holder, self._ledger = environment["POD_UID"], Path(environment["BATON_LEDGER"])
         self.namespace = environment["POD_NAMESPACE"]
@@ -36,6 +36,7 @@ class Development:
         return AllRights()
 
 
-def here(configuration: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> FleetEnvironment:
+def here(configuration: Mapping[str, str]) -> FleetEnvironment:
     """Where this program runs: under `baton dev run`, or at a cluster. `configuration`: Spark's settings. Raises ValueError."""
+    environment = os.environ
     return Development(environment) if under_dev(environment) else Cluster(configuration=configuration, environment=environment)

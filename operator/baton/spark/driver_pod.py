@@ -4,7 +4,6 @@ The environment says it (the downward API), else Spark's own configuration, whic
 else the pod itself does: the namespace of its service account, its hostname, and the API server for its UID.
 """
 
-import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,7 +30,7 @@ class DriverPod:
 
     def __init__(
         self,
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str],
         configuration: Mapping[str, str] | None = None,
         *,
         namespace: str | None = None,
@@ -98,7 +97,7 @@ class DriverPod:
         return Uid(pod["metadata"]["uid"])
 
 
-def submitted(environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+def submitted(environment: Mapping[str, str]) -> Mapping[str, str]:
     """The settings that spark-submit gave to this program; none where something else started it."""
     if "PYSPARK_GATEWAY_PORT" not in environment:
         return {}

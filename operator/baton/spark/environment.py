@@ -49,11 +49,12 @@ class Cluster:
         *,
         configuration: Mapping[str, str] | None = None,
         lease_seconds: float = 15.0,
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`namespace` and `configuration` (Spark's settings) say what the environment does not, see `DriverPod`. Raises
-        ValueError for what cannot be found, and for settings that a fleet cannot run with.
+        """`namespace` and `configuration` (Spark's settings) say what the environment does not, see `DriverPod`. `environment`:
+        instead of this process's. Raises ValueError for what cannot be found, and for settings that a fleet cannot run with.
         """
+        environment = os.environ if environment is None else environment
         refuse_allocator(configuration or {})
         driver = DriverPod(environment, configuration, namespace=namespace)
         self.namespace = driver.namespace

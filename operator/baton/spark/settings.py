@@ -30,7 +30,7 @@ def conf(
     namespace: str | None = None,
     service_account: str | None = None,
     master: str | None = None,
-    environment: Mapping[str, str] = os.environ,
+    environment: Mapping[str, str] | None = None,
     submitted: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settings for `SparkSession.builder.config(map=…)`; your own may be added or replace these.
@@ -51,7 +51,9 @@ def conf(
     TypeError or ValueError for numbers that are none.
 
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
+    `environment`: instead of this process's.
     """
+    environment = os.environ if environment is None else environment
     whole("executors", 2 if executors is None else executors, 1)
     whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)
     number("executor_timeout", executor_timeout, LEAST_TIMEOUT)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 from baton.model.ids import Partition, QueueName
@@ -19,6 +20,8 @@ _STREAM = {
     "maxrowspertrigger": "maxRowsPerTrigger",
     "maxbytespertrigger": "maxBytesPerTrigger",
 }
+_OF_KAFKA = {"maxoffsetspertrigger": "maxrowspertrigger", "subscribe": "group"}
+"""What is called so in Kafka's source, and how it is called here."""
 _BATCH = {"group": "group", "startingoffsets": "startingOffsets", "endingoffsets": "endingOffsets"}
 
 
@@ -94,10 +97,18 @@ def batch_options(options: Mapping[str, str], group: str, queues: Collection[Que
 def _known(options: Mapping[str, str], known: Mapping[str, str], group: str, what: str) -> None:
     unknown = sorted(options.keys() - known.keys())
     if unknown:
-        hint = " (of a stream only)" if unknown[0] in _STREAM else " (of a batch read only)" if unknown[0] in _BATCH else ""
-        raise OptionError(f"{what} has no option {quoted(unknown[0])}{hint}: it has {', '.join(known.values())}")
+        raise OptionError(
+            f"{what} has no option {quoted(unknown[0])}{_hint(unknown[0], known)}: it has {', '.join(known.values())}"
+        )
     if options.get("group", group) != group:
         raise OptionError(f"the option group is {quoted(options['group'])}, and the fleet is of group {group}")
+
+
+def _hint(unknown: str, known: Mapping[str, str]) -> str:
+    if unknown in _STREAM or unknown in _BATCH:
+        return f" (of a {'stream' if unknown in _STREAM else 'batch read'} only)"
+    near = [known[name] for name in get_close_matches(_OF_KAFKA.get(unknown, unknown), known, n=1)]
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _offsets(

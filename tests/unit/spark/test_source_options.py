@@ -29,7 +29,8 @@ def test_what_is_said() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"startingoffset": "latest"}, "a stream has no option 'startingoffset': it has group, startingOffsets,"),
+        ({"startingoffset": "latest"}, "a stream has no option 'startingoffset' (did you mean startingOffsets?): it has group,"),
+        ({"maxoffsetspertrigger": "9"}, "has no option 'maxoffsetspertrigger' (did you mean maxRowsPerTrigger?): it has"),
         ({"endingoffsets": "latest"}, "a stream has no option 'endingoffsets' (of a batch read only)"),
         ({"group": "other"}, "the option group is 'other', and the fleet is of group shop"),
         ({"startingoffsets": "newest"}, "startingOffsets is 'newest': set it to committed, earliest, latest, or {"),
