@@ -32,7 +32,7 @@ Check = Callable[[], str | None]
 """None: fine; else what is wrong."""
 
 
-class Answer(NamedTuple):
+class WebPage(NamedTuple):
     """A page."""
 
     status: HTTPStatus
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     """Where it is instead."""
 
 
-Page = Callable[[str], Answer | None]
+Pages = Callable[[str], WebPage | None]
 """Of a path; None: there is no such page."""
 
 
@@ -60,7 +60,7 @@ class HealthServer:
         registry: CollectorRegistry,
         alive: Check,
         ready: Check,
-        page: Page = lambda path: None,
+        page: Pages = lambda path: None,
         *,
         asked_within: float = ASKED_WITHIN,
     ) -> None:
@@ -135,18 +135,18 @@ class HealthServer:
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0].decode(errors="replace")
         if method != b"GET":
-            return _response(Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n"))
+            return _response(WebPage(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n"))
         if path == "/metrics":
             page = await self._loop.run_in_executor(self._pages, generate_latest, self._registry)
-            return _response(Answer(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4))
+            return _response(WebPage(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4))
         if check := self._checks.get(path):
             problem = check()
             status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
-            return _response(Answer(status, f"{problem or 'ok'}\n".encode()))
-        return _response(self._page(path) or Answer(HTTPStatus.NOT_FOUND, _PAGES))
+            return _response(WebPage(status, f"{problem or 'ok'}\n".encode()))
+        return _response(self._page(path) or WebPage(HTTPStatus.NOT_FOUND, _PAGES))
 
 
-def _response(answer: Answer) -> bytes:
+def _response(answer: WebPage) -> bytes:
     status, body, kind, location = answer
     fields = {"Content-Type": kind, "Content-Length": len(body), **({"Location": location} if location is not None else {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from math import isfinite
 
-from baton.controller.health import Answer
+from baton.controller.health import WebPage
 from baton.controller.metrics import Metrics
 
 _PATH = re.compile(r"/groups/([a-z0-9.-]{1,253})/([a-z0-9.-]{1,253})/lag")
@@ -23,7 +23,7 @@ class LagPage:
         """`leader`: HOST:PORT of the replica that leads; empty: not known."""
         self._metrics, self._leads, self._leader = metrics, leads, leader
 
-    def __call__(self, path: str) -> Answer | None:
+    def __call__(self, path: str) -> WebPage | None:
         """None: this is another page."""
         found = _PATH.fullmatch(path)
         if found is None:
@@ -34,7 +34,7 @@ class LagPage:
             if not _ADDRESS.fullmatch(leader):
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, and does not know who does")
             there = f"http://{leader}{path}"
-            return Answer(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
+            return WebPage(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
         try:
             work = self._metrics.work((namespace, name))
         except KeyError:
@@ -43,8 +43,8 @@ class LagPage:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the lag of {namespace}/{name} is not known: look at its queues")
         seconds = work.seconds if work.seconds is not None and isfinite(work.seconds) else None
         told = {"namespace": namespace, "group": name, "lag": work.lag, "lagSeconds": seconds}
-        return Answer(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
+        return WebPage(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
 
 
-def _refused(status: HTTPStatus, why: str) -> Answer:
-    return Answer(status, f"{json.dumps({'error': why})}\n".encode(), _JSON)
+def _refused(status: HTTPStatus, why: str) -> WebPage:
+    return WebPage(status, f"{json.dumps({'error': why})}\n".encode(), _JSON)
