@@ -164,9 +164,13 @@ class Shop:
             ("logs", "-n", NAMESPACE, "deployment/orders-driver", "--tail=30", "--previous"),
             ("logs", "-n", "baton-system", "deployment/baton", "--tail=40"),
         ]
-        return "\n\n".join(
-            f"$ kubectl {' '.join(command)}\n{self.cluster.kubectl(*command, check=False)}" for command in commands
-        )
+        told = [f"$ kubectl {' '.join(command)}\n{self.cluster.kubectl(*command, check=False)}" for command in commands]
+        return "\n\n".join((*told, f"what the driver's Baton has logged:\n{self._logged_by_baton()}"))
+
+    def _logged_by_baton(self) -> str:
+        """Among traces of Spark's threads these lines are easily missed."""
+        lines = self.cluster.kubectl("logs", "-n", NAMESPACE, "deployment/orders-driver", check=False).splitlines()
+        return "\n".join([line for line in lines if " baton." in line][-60:])
 
 
 def checked(results: list[Result], sent: int) -> Report:

@@ -54,7 +54,8 @@ def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(wor
         orders.send(*numbers(40, 40))
         wait_for(orders.committed, "the second reads")
         orders.send(*numbers(40, 80))
-        with pytest.raises(StreamingQueryException, match=r"a later query .* reads this group's queues"):
+        refused = "another driver or a later start has begun"  # a task that is in the middle of a batch
+        with pytest.raises(StreamingQueryException, match=rf"a later query .* reads this group's queues|{refused}"):
             first.awaitTermination(int(PATIENCE))
         wait_for(orders.committed, "the second reads on")
         assert second.isActive
