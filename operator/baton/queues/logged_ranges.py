@@ -72,8 +72,6 @@ class Logged(NamedTuple):
 
     seen: int
     """Entries up to this one may have been handed out before."""
-    most: int
-    """It has so many entries at most."""
 
 
 class Gone(NamedTuple):
@@ -94,9 +92,6 @@ class RangeToFinish(NamedTuple):
 
 class Finished(NamedTuple):
     """It is done at the queue too."""
-
-    outstanding: int
-    """Entries that are handed out, or in a logged range, and not finished with."""
 
 
 class Unlogged(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 from baton.model.wording import one_line, quoted
 from baton.spark.batch_read import batch_read
 from baton.spark.errors import AskAgain, SourceError
-from baton.spark.offsets import OffsetError, offset_json, parse_offset
+from baton.spark.offsets import OffsetError, offset_text, parse_offset
 from baton.spark.running_query import RunningQuery, running_query
 from baton.spark.source_metrics import source_metrics
 from baton.spark.source_options import OptionError, batch_options, stream_options
@@ -47,10 +47,10 @@ class Decisions:
 
     def initialOffset(self, stream: str) -> str:  # noqa: N802
         """Nothing: Spark does not write it down, and asks again after a restart. The first batch names the positions."""
-        return _answered(lambda: offset_json({}))
+        return _answered(lambda: offset_text({}))
 
     def latestOffset(self, stream: str, start: str) -> str:  # noqa: N802
-        return _answered(lambda: offset_json(self._stream(stream).latest_offset(start)))
+        return _answered(lambda: offset_text(self._stream(stream).latest_offset(start)))
 
     def plan(self, stream: str, start: str, end: str, batch: str) -> str:
         return _answered(lambda: self._stream(stream).plan(start, end, batch))
@@ -135,8 +135,11 @@ class Decisions:
 
 
 def _answered(what: Callable[[], Any]) -> str:
+    """As JSON; a text is JSON already."""
     try:
         answer = what()
+        if isinstance(answer, str):
+            return answer
         return json.dumps({} if answer is None else answer, separators=(",", ":"))
     except AskAgain as waiting:
         return json.dumps({"again": waiting.milliseconds})

@@ -6,7 +6,6 @@ up to it and with it is read.
 
 import json
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
@@ -22,10 +21,15 @@ class OffsetError(ValueError):
     """What is wrong with the text of an offset, and where it came from."""
 
 
-@lru_cache(maxsize=4)
+_KEPT = 8
+_known: dict[str, Positions] = {}
+"""Of the last texts: Spark names the same offset several times in a batch."""
+
+
 def parse_offset(text: str, what: str = "the offset") -> Positions:
-    """Positions of the text; Spark names the same offset several times in a batch, so the last ones are kept. `what`: where it
-    stood, the beginning of the message of an OffsetError."""
+    """Positions of the text. `what`: where it stood, the beginning of the message of an OffsetError."""
+    if (known := _known.get(text)) is not None:
+        return known
     if len(text) > LONGEST:
         raise OffsetError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:
@@ -34,19 +38,29 @@ def parse_offset(text: str, what: str = "the offset") -> Positions:
         raise OffsetError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
     if not isinstance(raw, dict) or not all(isinstance(partitions, dict) for partitions in raw.values()):
         raise OffsetError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
-    return {
+    positions = {
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
         for number, position in partitions.items()
     }
+    _keep(text, positions)
+    return positions
 
 
-def offset_json(positions: Positions) -> dict[str, dict[str, int]]:
-    """As `json.dumps` takes it, in the order of queue and partition: the same positions are the same text."""
+def offset_text(positions: Positions) -> str:
+    """The JSON, in the order of queue and partition: the same positions are the same text."""
     made: dict[str, dict[str, int]] = {}
     for (queue, number), position in sorted(positions.items()):
         made.setdefault(queue, {})[str(number)] = position
-    return made
+    text = json.dumps(made, separators=(",", ":"))
+    _keep(text, positions)
+    return text
+
+
+def _keep(text: str, positions: Positions) -> None:
+    _known[text] = positions
+    for oldest in list(_known)[:-_KEPT]:
+        _known.pop(oldest, None)
 
 
 def of_these_queues(positions: Positions, queues: Collection[QueueName], group: str) -> None:

@@ -10,6 +10,7 @@ from baton.queues.logged_ranges import Ahead, AheadRequest, Logged, RangeToLog
 from baton.queues.redis import scripts
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys
 from baton.queues.redis.ranges import RedisRanges
+from baton.queues.redis.script_batches import keys_of_ranges
 from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
 from tests.redis_command import command
@@ -65,7 +66,7 @@ class Task:
 
 def words_of_one(raw: redis.Redis, script: Script, keys: PartitionKeys, *arguments: object) -> list[str]:
     """What a script that acts on many partitions answers of one."""
-    answer: bytes = script.run(raw, keys, (len(arguments), *arguments))
+    answer: bytes = script.run(raw, (*keys_of_ranges(keys), keys.never), (len(arguments), *arguments))
     return answer.decode().split(" ")
 
 

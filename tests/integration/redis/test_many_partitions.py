@@ -53,7 +53,7 @@ async def test_a_batch_over_hundreds_of_partitions_takes_a_few_scripts(queue: Qu
         assert {type(one).__name__ for one in ranges.log(query, told)} == {"Logged"}
         assert scripts_run(raw) - before <= 3
     done = ranges.finish(query, [RangeToFinish(one.partition, one.start + 1) for one in asked])
-    assert done == [Finished(0)] * PARTITIONS
+    assert done == [Finished()] * PARTITIONS
     assert all(bounds.committed == starts[number] + 1 for number, bounds in ranges.positions().items())
 
 
@@ -63,7 +63,7 @@ async def test_a_script_that_has_removed_much_ends_and_the_rest_is_asked_for_aga
     with queue.raw() as raw:
         before = scripts_run(raw)
         assert (
-            ranges.finish(query, [RangeToFinish(number, bounds[number].last) for number in bounds]) == [Finished(0)] * PARTITIONS
+            ranges.finish(query, [RangeToFinish(number, bounds[number].last) for number in bounds]) == [Finished()] * PARTITIONS
         )
         assert scripts_run(raw) - before > 3
         assert raw.xlen(partition_keys(queue.name, LONG).stream) == 0

@@ -209,14 +209,14 @@ class Life:
         self.server.fail_over()
         self.model = self.kept.copy()
         self.model.history = histories + 1
-        self.server.run_many(scripts.BOUNDS)
+        self.server.drained()
         self.model.gap = self.server.last() - self.model.last
         self.look()
         self.keep()
 
     def look(self) -> None:
-        self.same("bounds", self.server.run_many(scripts.BOUNDS), self.model.bounds())
         self.same("drained", self.server.drained(), self.model.drained())
+        self.same("bounds", self.server.run_many(scripts.BOUNDS), self.model.bounds())
 
 
 async def test_the_scripts_answer_as_the_model_does(server: RedisServer) -> None:

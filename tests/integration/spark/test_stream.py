@@ -19,7 +19,7 @@ from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
-from baton.spark.offsets import offset_json
+from baton.spark.offsets import offset_text
 from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
@@ -144,7 +144,7 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
     stream = Stream("group-1", RunningQuery("query", alone=False), "place", StreamOptions(), replace(around, queues=queues))
     begin = again(lambda: stream.latest_offset("{}"))
     assert isinstance(begin, dict)
-    at = json.dumps(offset_json(begin))
+    at = offset_text(begin)
     assert again(lambda: stream.latest_offset(at)) == begin
     with RedisProducer(server.url, QUEUE) as producer:
         number = number_of(producer.send("key", "first"))

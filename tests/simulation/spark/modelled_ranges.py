@@ -96,9 +96,7 @@ class ModelledRanges:
         for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
             self.finishing(number, asked.end)
             word, *rest = self.answered(number, query, one.finish(query, asked.end))
-            answers.append(
-                Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished(int(rest[0]))
-            )
+            answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished())
         return answers
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
@@ -117,7 +115,7 @@ class ModelledRanges:
         pass
 
     def address(self) -> Mapping[str, object]:
-        return {"kind": "simulated"}
+        return {"server": "simulated"}
 
     def close(self) -> None:
         pass

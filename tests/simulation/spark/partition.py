@@ -129,8 +129,7 @@ class Partition:
         return self._refused(query) or ("OK",)
 
     def bounds(self) -> Answer:
-        """What is finished with, the first entry, the last one."""
-        self._look()
+        """What is finished with, the first entry, the last one. Who asks changes nothing."""
         there = self._between(self.committed, self.last)
         return ("OK", self.committed, there[0] if there else self.committed + 1, there[-1] if there else self.committed)
 
@@ -154,8 +153,8 @@ class Partition:
         return ("OK", within[-1], there[-1], there[0])
 
     def log(self, query: int, start: int, end: int, partly: int = 0) -> Answer:
-        """What may have been handed out before, and how many entries it has at most. `partly`: 1 where what is there will do."""
-        return self._refused(query) or self._log(start, end, partly == 1) or ("OK", self.log_seen, self.count)
+        """What may have been handed out before. `partly`: 1 where what is there will do."""
+        return self._refused(query) or self._log(start, end, partly == 1) or ("OK", self.log_seen)
 
     def reading(
         self, query: int, uid: str, epoch: int, start: int, end: int, evaluation: str, attempt: int, executor: str
@@ -186,7 +185,7 @@ class Partition:
         return self._between(after, end)[:count]
 
     def finish(self, query: int, end: int) -> Answer:
-        """What is outstanding then, and 0: nothing is left to remove."""
+        """OK, and not MORE: it has never much to remove."""
         if refused := self._refused(query):
             return refused
         self._look()
@@ -194,7 +193,7 @@ class Partition:
             return ("UNLOGGED",)
         if end > self.finished:
             self._finish(end)
-        return ("OK", self._outstanding(), 0)
+        return ("OK",)
 
     # -- what the scripts share
 

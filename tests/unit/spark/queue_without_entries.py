@@ -44,13 +44,13 @@ class QueueWithoutEntries:
         return [Ahead(one.start, one.start, one.start + 1, 0) for one in requests]
 
     def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
-        return [Logged(0, one.end - one.start) for one in ranges]
+        return [Logged(0) for one in ranges]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         if self.away:
             raise QueueUnreachable("it is away")
         self.finished += [one.end for one in ranges]
-        return [Finished(0) for _ in ranges]
+        return [Finished() for _ in ranges]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.waits += 1
@@ -70,7 +70,7 @@ class QueueWithoutEntries:
         self._interrupted.set()
 
     def address(self) -> Mapping[str, object]:
-        return {"kind": "none"}
+        return {"server": "none"}
 
     def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ from baton.queues.spark_side import LoggedRanges
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
-from baton.spark.offsets import Positions, offset_json
+from baton.spark.offsets import Positions, offset_text
 from baton.spark.queues import FleetQueues
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
@@ -136,7 +136,7 @@ class StreamScene:
 
 
 def text(positions: Positions) -> str:
-    return json.dumps(offset_json(positions))
+    return offset_text(positions)
 
 
 def at(**positions: int) -> str:

@@ -37,7 +37,7 @@ class Answering(ModelledRanges):
         self.was_asked.set()
         found: list[FinishAnswer] = []
         for _ in ranges:
-            answer = self._answers.pop(0) if self._answers else Finished(0)
+            answer = self._answers.pop(0) if self._answers else Finished()
             if isinstance(answer, Exception):
                 raise answer
             found.append(answer)
@@ -81,7 +81,7 @@ def test_what_is_finished_is_let_go() -> None:
 
 
 def test_what_the_queue_refuses_to_finish_is_counted_and_let_go() -> None:
-    scene = Scene(Finished(0), LaterQuery(7))
+    scene = Scene(Finished(), LaterQuery(7))
     scene.submit({ZERO: 5, ONE: 5})
     scene.finishing.finish_next(ORDERS)
     found = scene.counts.statistics()

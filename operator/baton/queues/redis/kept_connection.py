@@ -5,6 +5,7 @@ it be gone all the same, the request is made again, which does no harm.
 """
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -27,7 +28,11 @@ class KeptConnection:
         self._asking = False
 
     def ask(self, ask: Ask) -> list[Any]:
-        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
+        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+        return self.ask_each((ask.written,), ask.answers)
+
+    def ask_each(self, written: Iterable[bytes], answers_due: int) -> list[Any]:
+        """Likewise. The server works on one request while the next is made.
 
         What a signal's handler raises may leave answers unread, also of the library's own requests to a new connection, which
         puts such a one back into its pool. So after a request that did not end nothing is kept.
@@ -43,8 +48,8 @@ class KeptConnection:
                 connection = self._connection = self._client.connection_pool.get_connection()
             elif time.monotonic() - self._used > _AT_REST and gone(connection):
                 connection.disconnect()
-            connection.send_packed_command((ask.written,), check_health=False)
-            while len(answers) < ask.answers:
+            connection.send_packed_command(written, check_health=False)
+            while len(answers) < answers_due:
                 try:
                     answers.append(connection.read_response())
                 except ResponseError as refusal:

@@ -24,7 +24,7 @@ class PartitionKeys(NamedTuple):
     sealed and barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1
     if some of these may have been handed out in a former history, `follows stage` (the history in which its entries began to
     follow), forgetting (the cursor in sequences), bytes (of keys, values and headers of all that was added) and marked (of
-    these, up to the last mark)."""
+    these, up to the last mark, which is after the entry markedTo)."""
     wake: str
     """Stream that wakes blocked readers. One entry: `epoch-0` for a grant, `epoch-n` for the n-th entry."""
     refused: str

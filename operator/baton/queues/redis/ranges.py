@@ -98,12 +98,8 @@ class RedisRanges:
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order. To finish once more changes nothing."""
-        runs: dict[int, Run] = {nth: (one.partition, (query, one.end, *one.foreign)) for nth, one in enumerate(ranges)}
-        answers: dict[int, list[str]] = {}
-        while runs:
-            answers |= zip(runs, self._run(scripts.FINISH, list(runs.values())), strict=True)
-            runs = {nth: run for nth, run in runs.items() if answers[nth][0] == "OK" and answers[nth][2] == "1"}
-        return [_finished(answers[nth]) for nth in sorted(answers)]
+        runs: list[Run] = [(one.partition, (query, one.end, *one.foreign)) for one in ranges]
+        return [_finished(answer) for answer in self._run(scripts.FINISH, runs)]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
@@ -134,7 +130,6 @@ class RedisRanges:
             server = server_address(self._url)
         keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING
         return {
-            "kind": "redis",
             "server": server,
             "script": reading.text,
             "sha": reading.sha,
@@ -169,9 +164,12 @@ class RedisRanges:
         return Ahead(int(end), int(last), int(first), int(size))
 
     def _run(self, script: scripts.Script, runs: Sequence[Run]) -> list[list[str]]:
-        """The answers, in order."""
+        """The answers, in order. Where a script has more to do than is good for others, it is run again."""
         with explained(self._url, self._queue):
             answers = self._scripts.run(script, runs)
+            while more := [nth for nth, answer in enumerate(answers) if answer[0] == "MORE"]:
+                for nth, answer in zip(more, self._scripts.run(script, [runs[nth] for nth in more]), strict=True):
+                    answers[nth] = answer
         for (partition, _), answer in zip(runs, answers, strict=True):
             if answer[0] == "UNKNOWN":
                 raise self._absent(f"partition {partition} of")
@@ -187,7 +185,7 @@ def _logged(answer: Sequence[str]) -> LogAnswer:
             return LaterQuery(int(answer[1]))
         case "GONE":
             return Gone(int(answer[1]), int(answer[2]))
-    return Logged(int(answer[1]), int(answer[2]))
+    return Logged(int(answer[1]))
 
 
 def _finished(answer: Sequence[str]) -> FinishAnswer:
@@ -196,4 +194,4 @@ def _finished(answer: Sequence[str]) -> FinishAnswer:
             return LaterQuery(int(answer[1]))
         case "UNLOGGED":
             return Unlogged()
-    return Finished(int(answer[1]))
+    return Finished()

@@ -1,6 +1,7 @@
 """A script that acts on many partitions (scripts/many.lua), run for however many there are."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import redis
@@ -11,12 +12,14 @@ from baton.queues.redis.connection import RETRY
 from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.scripts import Script
-from baton.queues.redis.wire import Ask, arguments, packed
+from baton.queues.redis.wire import arguments, packed
 
 MOST = 128
 """Partitions of one script. It ends earlier when that takes it long."""
 _SCRIPTS = 16
 """In one round trip."""
+
+_KEYS_OF_EACH = 6
 
 Run = tuple[int, Sequence[str | int]]
 """The partition, and what the script is told of it."""
@@ -58,11 +61,9 @@ class ScriptBatches:
         self._kept.close()
 
     def _ask(self, script: Script, parts: Sequence[Sequence[Run]]) -> list[Any]:
-        asked = [self._request(script, runs) for runs in parts]
-        answers = self._carry(Ask(b"".join(asked), len(asked)))
+        answers = self._carry(script, parts)
         if any(isinstance(answer, NoScriptError) for answer in answers):  # those that were carried out may be asked twice
-            load = packed("SCRIPT", "LOAD", script.text)
-            loaded, *answers = self._carry(Ask(load + b"".join(asked), 1 + len(asked)))
+            loaded, *answers = self._carry(script, parts, packed("SCRIPT", "LOAD", script.text))
             if isinstance(loaded, ResponseError):
                 raise loaded
         return answers
@@ -71,15 +72,24 @@ class ScriptBatches:
         """Of one script."""
         keys = [self._keys_of(partition) for partition, _ in runs]
         told = [word for _, words in runs for word in (len(words), *words)]
-        count = len(runs) * len(PartitionKeys._fields)
+        count = 1 + len(runs) * _KEYS_OF_EACH
         head = arguments("EVALSHA", script.sha, count)
-        return b"".join([b"*%d\r\n" % (3 + count + len(told)), head, *keys, arguments(*told)])
+        never = arguments(self._keys(runs[0][0]).never)
+        return b"".join([b"*%d\r\n" % (3 + count + len(told)), head, *keys, never, arguments(*told)])
 
     def _keys_of(self, partition: int) -> bytes:
         found = self._packed.get(partition)
         if found is None:
-            found = self._packed[partition] = arguments(*self._keys(partition))
+            found = self._packed[partition] = arguments(*keys_of_ranges(self._keys(partition)))
         return found
 
-    def _carry(self, ask: Ask) -> list[Any]:
-        return self._retry.call_with_retry(lambda: self._kept.ask(ask), lambda _: None)
+    def _carry(self, script: Script, parts: Sequence[Sequence[Run]], *before: bytes) -> list[Any]:
+        def ask() -> list[Any]:
+            return self._kept.ask_each(chain(before, (self._request(script, runs) for runs in parts)), len(before) + len(parts))
+
+        return self._retry.call_with_retry(ask, lambda _: None)
+
+
+def keys_of_ranges(keys: PartitionKeys) -> tuple[str, ...]:
+    """What these scripts need of a partition; beside that, once, the key that is never there."""
+    return keys.owner, keys.stream, keys.progress, keys.refused, keys.dead, keys.marks

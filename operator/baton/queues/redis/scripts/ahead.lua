@@ -15,10 +15,9 @@ local function answer(ARGV)
   if paused then return {'PAUSED'} end
   local last = look()
   local pending = summary()
-  local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'finished', 'waits', 'voided')
-  local committed, done, finished = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
+  local committed, done, finished = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('finished') or 0)
   if start < finished or start > last then return gone(start, last) end
-  if fields[5] then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- that is done at Spark, or it would not ask
+  if progress('voided') then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- that is done at Spark, or it would not ask
   local MOST_SINGLE = 1000 -- who finishes has to take what was handed out singly from what is pending, one by one
   if pending[1] > 0 then most = math.min(most, MOST_SINGLE) end
 
@@ -31,15 +30,15 @@ local function answer(ARGV)
   end
   if not first or first > last then
     local more = #redis.call('XRANGE', STREAM, '(' .. id(start), id(last), 'COUNT', 1) > 0 -- behind much that is not ours
-    if not more then sleep(fields[4]) end
+    if not more then sleep(progress('waits')) end
     return {'OK', start, more and last or start, first or start + 1, 0, last}
   end
   local finish = math.min(top, first - 1 + most)
-  local before, from, known = bytes_up_to(first - 1, last)
+  local before, from, bytes = bytes_up_to(first - 1, last)
   local most_bytes = tonumber(ARGV[6])
-  if most_bytes > 0 then finish = math.max(first, math.min(finish, number_at(before + most_bytes, from, known, last))) end
+  if most_bytes > 0 then finish = math.max(first, math.min(finish, number_at(before + most_bytes, from, bytes, last))) end
   if finish < top and done ~= committed then finish = last_up_to(finish, start) end
-  if finish == top then sleep(fields[4]) end
+  if finish == top then sleep(progress('waits')) end
   return {'OK', finish, top, first, math.ceil(bytes_up_to(finish, last) - before), last}
 end
 --@include many

@@ -1,16 +1,13 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 --@include partition
 --@include logged
--- Where a partition begins and ends for who reads it from now on. Answer: OK, up to which entry all is finished with, the first that
--- is there and the last one; where there is none, the last is below the first. In front of the first may be much that is not ours,
--- of which each script sets some aside: then there seems to be something everywhere.
+-- Where a partition begins and ends for who reads it from now on. Nothing is written: who looks changes nothing. Answer: OK, up to which
+-- entry all is finished with, the first that is there and the last one; where there is none, the last is below the first. Behind much
+-- that is not ours, the first is not looked for: then it seems to be the next number.
 local function answer(ARGV)
   if unmade() then return {'UNKNOWN'} end
-  local last = look()
-  local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
-  local first = first_behind(committed, last)
-  if first then return {'OK', committed, first, last_up_to(last, committed)} end
-  local more = #redis.call('XRANGE', STREAM, '(' .. id(committed), id(last), 'COUNT', 1) > 0
-  return {'OK', committed, committed + 1, more and last or committed}
+  local committed, last = tonumber(progress('committed') or 0), tonumber(progress('last') or 0)
+  local first = first_behind(committed, last, true) or committed + 1
+  return {'OK', committed, first, last_up_to(last, committed) or first - 1}
 end
 --@include many

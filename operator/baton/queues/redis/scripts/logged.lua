@@ -4,7 +4,7 @@
 -- The answer to a query that is not the latest one, or nil. A later one than is known is recorded. What was lent to tasks of
 -- earlier ones does not count any more, for the numbers of its tasks may begin again; what is logged was handed out to these tasks.
 local function fence_query(query)
-  local known = tonumber(redis.call('HGET', PROGRESS, 'query') or 0)
+  local known, logged_to = tonumber(progress('query') or 0), progress('loggedTo')
   if query == known then return nil end
   if query < known then
     redis.pcall('INCR', REFUSED)
@@ -12,20 +12,28 @@ local function fence_query(query)
   end
   redis.call('HSET', PROGRESS, 'query', string.format('%d', query))
   redis.call('HDEL', PROGRESS, 'loans')
-  local logged_to = redis.call('HGET', PROGRESS, 'loggedTo')
   if logged_to then redis.call('HSET', PROGRESS, 'logSeen', logged_to) end
+  known_progress = nil
   return nil
 end
 
 -- There is no such partition: what is asked for it must not make one.
 local function unmade()
-  local _, _, _, _, made = record()
+  if progress('last') then return false end
+  local _, _, _, _, made = record() -- somebody deleted its progress
   return not made
 end
 
+-- To write a number takes long, and few are needed.
+local digits = setmetatable({}, {__index = function(known, n)
+  known[n] = string.format('%d', n)
+  return known[n]
+end})
+local function id(number) return digits[number] .. '-' .. SEGMENT end
+
 -- The first entry of ours behind `start`, and the last one up to `finish`: their numbers; nil where there is none. What somebody else
--- added (XADD by hand) in front of the first is set aside; where that is much, there seems to be nothing for now.
-local function first_behind(start, finish)
+-- added (XADD by hand) in front of the first is set aside, unless one only looks; where that is much, there seems to be nothing for now.
+local function first_behind(start, finish, only_looks)
   local MOST, MOST_BYTES = 1000, 2 ^ 20
   local from, bytes = '(' .. id(start), 0
   for _ = 1, MOST do
@@ -33,7 +41,7 @@ local function first_behind(start, finish)
     if not entry or bytes > MOST_BYTES then return nil end
     if ours(entry, finish) then return number(entry[1]) end
     bytes = bytes + size_of(entry[2])
-    set_foreign_aside(entry)
+    if not only_looks then set_foreign_aside(entry) end
     from = '(' .. entry[1]
   end
 end
@@ -47,11 +55,13 @@ local function last_up_to(finish, start)
   end
 end
 
+local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, whoever gave them
 -- Removes all entries up to this one. `~` leaves those that share a node of the stream with others, so at the end they are removed
--- one by one. `wholly`: however long it takes. Answer: whether that was all, and how many there were.
-local function cut(finish, wholly)
-  local AT_ONCE, TIMES = 1000, wholly and math.huge or 20
-  local behind, gone, times = string.format('%d-%d', finish, SEGMENT + 1), 0, 0
+-- one by one; at once where there are few. Answer: whether that was all, and how many there were.
+local function cut(finish)
+  local AT_ONCE, TIMES = 1000, 20
+  local behind, gone, times = digits[finish] .. BEHIND_IT, 0, 0
+  if redis.call('XLEN', STREAM) <= AT_ONCE then return true, redis.call('XTRIM', STREAM, 'MINID', '=', behind) end
   while times < TIMES do
     local removed = redis.call('XTRIM', STREAM, 'MINID', '~', behind, 'LIMIT', AT_ONCE)
     gone, times, removed_in_all = gone + removed, times + 1, removed_in_all + removed
@@ -65,6 +75,7 @@ end
 -- Entries up to this one that were handed out singly before are finished with, too; and reading singly begins behind it.
 local function finish_pending(finish, pending)
   if pending[1] == 0 or number(pending[3]) <= finish then redis.call('XGROUP', 'SETID', STREAM, GROUP, id(finish)) end
+  if pending[1] == 0 then return end
   local served, left = unserved()
   while pending[1] > 0 do
     local ids, waited = {}, 0
@@ -81,62 +92,64 @@ local function finish_pending(finish, pending)
 end
 
 -- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
--- be asked for again. Not before that are their number and the numbers that were never given told apart, so where some were not
--- (`done` is not `committed`), they are removed at once, and counted. `pending`: its summary.
+-- be asked for again. Where some numbers were never given (`done` is not `committed`), entries count as done as they are removed, and
+-- only when all are it is committed. `pending`: its summary.
 local function finish_up_to(finish, pending)
-  local fields = redis.call('HMGET', PROGRESS, 'committed', 'done', 'last')
-  local committed, done, last = tonumber(fields[1] or 0), tonumber(fields[2] or 0), tonumber(fields[3] or 0)
-  redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
+  local committed, done, last = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('last') or 0)
+  if progress('logged') or progress('voided') then
+    redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
+  end
+  known_progress = nil
   if finish <= committed then
-    redis.call('HSET', PROGRESS, 'finished', finish)
+    redis.call('HSET', PROGRESS, 'finished', digits[finish])
     return (cut(committed))
   end
   finish_pending(finish, pending)
   local gaps, all, gone = done ~= committed, false, 0
   if gaps then
-    cut(committed, true)
-    all, gone = cut(finish, true)
+    if cut(committed) then all, gone = cut(finish) end
+    if not all then
+      redis.call('HSET', PROGRESS, 'finished', digits[finish], 'done', digits[done + gone])
+      return false
+    end
     -- Of what somebody else added and no reader has named, this counts too many; when nothing is left, it is known.
     done = #redis.call('XRANGE', STREAM, '-', id(last), 'COUNT', 1) == 0 and last or done + gone
   else
     all = cut(finish)
     done = finish
   end
-  redis.call('HSET', PROGRESS, 'finished', finish, 'committed', finish, 'done', done)
+  redis.call('HSET', PROGRESS, 'finished', digits[finish], 'committed', digits[finish], 'done', digits[done])
   if finish >= last then -- what comes is as large as it is
     redis.call('HDEL', PROGRESS, 'largest')
   end
   return all
 end
 
--- The last mark; false: there is none. Asked for once.
-local last_mark
-local function known_mark()
-  if last_mark == nil then last_mark = redis.call('XREVRANGE', MARKS, '+', '-', 'COUNT', 1)[1] or false end
-  return last_mark
-end
 local function bytes_at(one) return tonumber(one[2][2]) end
 
 -- About how many bytes of keys, values and headers there have been up to an entry: between two marks, all are taken to be alike. And
 -- where the last mark up to it is, and its bytes.
 local function bytes_up_to(n, last)
-  local before, to, sum = known_mark(), last, added_bytes
-  if not before then return sum, n, sum end
-  if number(before[1]) > n then
-    before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
+  local from, to, known, sum = marked and tonumber(progress('markedTo')), last, marked, added_bytes
+  if not from then return sum, n, sum end
+  if from > n then
+    local before = redis.call('XREVRANGE', MARKS, id(n), '-', 'COUNT', 1)[1]
     local after = redis.call('XRANGE', MARKS, before and '(' .. before[1] or '-', '+', 'COUNT', 1)[1]
+    if not after then return sum, n, sum end -- somebody deleted them
     to, sum = number(after[1]), bytes_at(after)
-    if not before then return sum, n, sum end -- somebody deleted them, or the record of the numbers
+    if not before then return sum, n, sum end
+    from, known = number(before[1]), bytes_at(before)
   end
-  local from, known = number(before[1]), bytes_at(before)
   return known + (sum - known) * (n - from) / math.max(1, to - from), from, known
 end
 
 -- The number up to which there are about so many bytes, from the mark `from` on, which has `known`.
 local function number_at(target, from, known, last)
   local AT_ONCE = 100
-  while known_mark() and number(known_mark()[1]) > from do
-    for _, one in ipairs(redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)) do
+  while (tonumber(progress('markedTo')) or 0) > from do
+    local marks = redis.call('XRANGE', MARKS, '(' .. id(from), '+', 'COUNT', AT_ONCE)
+    if #marks == 0 then break end -- somebody deleted them
+    for _, one in ipairs(marks) do
       local to, sum = number(one[1]), bytes_at(one)
       if sum > target then return math.floor(from + (to - from) * (target - known) / (sum - known)) end
       from, known = to, sum
@@ -149,45 +162,48 @@ end
 -- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
 -- the first.
 local function gone(start, finish)
-  local finished = tonumber(redis.call('HGET', PROGRESS, 'finished') or 0)
-  local last = tonumber(redis.call('HGET', PROGRESS, 'last') or 0)
+  local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- of a queue that was lost, and made again
-  finished = math.max(finished, start > 0 and 0 or tonumber(redis.call('HGET', PROGRESS, 'committed') or 0))
+  finished = math.max(finished, start > 0 and 0 or tonumber(progress('committed') or 0))
   local first = first_behind(math.max(start, finished), finish)
   if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
   return {'GONE', first, last_up_to(finish, first - 1)}
 end
 
 -- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
--- answered instead (GONE), or nil (`partly`: also where a pod has finished with some of its entries); entries up to which all may have been handed out before; and how many there may be at most.
+-- answered instead (GONE; MORE, as of `finish`), or nil (`partly`: also where a pod has finished with some of its entries); and
+-- entries up to which all may have been handed out before.
 local function log_range(start, finish, partly)
   look()
   local pending = summary()
-  local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'logSeen', 'count', 'finished', 'seen', 'last', 'voided',
-    'voidedTo', 'spoiled', 'committed', 'done')
-  if tonumber(fields[1]) == start and tonumber(fields[2]) == finish then return nil, tonumber(fields[3]), tonumber(fields[4]) end
-  local finished, last = tonumber(fields[5] or 0), tonumber(fields[7] or 0)
-  local spoiled = fields[10] and not partly and tonumber(fields[8]) == start and tonumber(fields[9]) == finish
+  local logged, voided = progress('logged'), progress('voided')
+  if tonumber(logged) == start and tonumber(progress('loggedTo')) == finish then return nil, progress('logSeen') end
+  local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
+  local same = not partly and tonumber(voided) == start and tonumber(progress('voidedTo')) == finish
+  local spoiled = same and progress('spoiled')
   if start < finished or finish < start or finish > last or spoiled then return gone(start, finish) end
   -- Each number behind `committed` has an entry, if none was finished singly and none was skipped, nor removed by hand.
-  local committed, done = tonumber(fields[11] or 0), tonumber(fields[12] or 0)
+  local committed, done, length = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), redis.call('XLEN', STREAM)
   local dense = done == committed and start >= committed
-  local whole = dense and redis.call('XLEN', STREAM) >= last - committed
+  local whole = dense and length >= last - committed
   local first = whole and start + 1 or first_behind(start, finish)
   if finish > start and not whole then
     if dense and not partly and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
   end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.
-  local seen = fields[1] and void_range() or tonumber(fields[6] or 0)
-  if start > finished then
-    finish_up_to(start, pending)
-    pending = summary()
+  local seen = logged and void_range() or tonumber(progress('seen') or 0)
+  if start > finished or committed < finished then
+    local all = finish_up_to(start, pending)
+    if not all and tonumber(progress('committed') or 0) < start then return {'MORE'} end
+    pending, length = summary(), redis.call('XLEN', STREAM)
   end
-  if finish == start then return nil, seen, 0 end
+  if finish == start then return nil, seen end
   if pending[1] > 0 then seen = math.max(seen, number(pending[3])) end
-  local count = math.min(finish - (first or finish) + 1, redis.call('XLEN', STREAM))
-  redis.call('HSET', PROGRESS, 'logged', start, 'loggedTo', finish, 'logSeen', seen, 'count', count, 'seen', seen)
-  if fields[1] or fields[8] then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end
-  return nil, seen, count
+  local count = math.min(finish - (first or finish) + 1, length)
+  redis.call('HSET', PROGRESS, 'logged', digits[start], 'loggedTo', digits[finish], 'logSeen', digits[seen], 'count', count,
+    'seen', digits[seen])
+  if logged or voided then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end
+  known_progress = nil
+  return nil, seen
 end

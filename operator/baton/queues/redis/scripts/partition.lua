@@ -1,5 +1,13 @@
 -- What every script knows of its partition. Included; never run by itself.
-local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS = unpack(KEYS)
+local OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS
+-- What is known of its owner, and of its progress: asked for once. Who writes what may be known forgets it.
+local known_of_owner, known_progress
+-- Which partition is spoken of from here on.
+local function begin_partition(...)
+  OWNER, STREAM, PROGRESS, WAKE, REFUSED, SLOTS, SEQUENCES, DEAD, MARKS = ...
+  known_of_owner, known_progress = nil, nil
+end
+begin_partition(unpack(KEYS, 1, 9))
 -- One consumer in one consumer group: who may read is decided by the fence, so nothing is ever claimed.
 local GROUP, CONSUMER = 'baton', 'owner'
 local SEGMENT = STREAM:match('(%d+)$')
@@ -20,8 +28,6 @@ local OURS = '^(%d+)%-' .. SEGMENT .. '$'
 local function id(number) return string.format(ID, number) end
 local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
--- What is known of the owner: asked for once.
-local known_of_owner
 local function of_owner()
   known_of_owner = known_of_owner or redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries',
     'maxDeliveredUnacked', 'served', 'left')
@@ -74,8 +80,22 @@ local function place(value)
   return stage(version, from), tonumber(version)
 end
 
+-- A field of the progress, as it is now. Those that are mostly needed are asked for together.
+local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided'}
+local PLACES = {}
+for place, name in ipairs(FIELDS) do PLACES[name] = place end
+local function progress(name)
+  local place = PLACES[name]
+  if not place then return redis.call('HGET', PROGRESS, name) end
+  known_progress = known_progress or redis.call('HMGET', PROGRESS, unpack(FIELDS))
+  return known_progress[place]
+end
+
 -- The range that is logged (logged.lua) is logged no more.
-local function forget_range() redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans') end
+local function forget_range()
+  redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans')
+  known_progress = nil
+end
 
 -- A number, or that of the last entry where this is ahead of it. Entries of nobody's numbers do not count.
 local function at_least(n)
@@ -107,13 +127,14 @@ local added_bytes, marked
 -- well, with the same last number, but earlier: so the time since the history before began counts (in microseconds; within one of
 -- them nobody adds two entries). And 1e9 more, for clocks of two servers may differ.
 local function look()
-  local fields = redis.call('HMGET', PROGRESS, 'last', 'waits', 'history', 'since', 'bytes', 'marked')
-  added_bytes, marked = tonumber(fields[5] or 0), tonumber(fields[6])
+  local fields = known_progress or redis.call('HMGET', PROGRESS, unpack(FIELDS, 1, 5))
+  added_bytes, marked = tonumber(fields[4] or 0), tonumber(fields[5])
   local now_in, last = history(), tonumber(fields[1] or 0)
   if fields[3] == now_in then return last, fields[2] == '1' end
+  local since = redis.call('HGET', PROGRESS, 'since')
   local clock = redis.call('TIME')
   local now = clock[1] * 1e6 + clock[2]
-  local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(fields[4] or math.min(last, now))) or now
+  local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(since or math.min(last, now))) or now
   local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
   if not fields[1] then -- somebody deleted this record, or it is a new partition
     left = redis.call('XLEN', STREAM)
@@ -128,6 +149,7 @@ local function look()
     redis.call('HSET', PROGRESS, 'committed', next)
     forget_range() -- its entries are gone
   end
+  known_progress = nil
   return next, true
 end
 
@@ -148,7 +170,7 @@ local function make_again()
   if left > 0 then redis.call('HSET', PROGRESS, 'seen', last) end
   if last - done > left then redis.call('HINCRBY', PROGRESS, 'lost', last - done - left) end
   redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
-  known_of_owner = nil
+  known_of_owner, known_progress = nil, nil
 end
 
 -- Removes entries up to this one that are finished with, but for those that share a node of the stream with others: so many at a time,
@@ -203,6 +225,7 @@ local function finish_singly(ids)
     done = done + of_range
   end
   if done > 0 then redis.call('HINCRBY', PROGRESS, 'done', done) end
+  known_progress = nil
   return done
 end
 
@@ -372,7 +395,7 @@ local function mark(last)
     redis.call('XADD', MARKS, id(last), 's', text)
   end
   marked = added_bytes
-  redis.call('HSET', PROGRESS, 'marked', marked)
+  redis.call('HSET', PROGRESS, 'marked', marked, 'markedTo', last)
   local done = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0)
   local pending = redis.pcall('XPENDING', STREAM, GROUP)
   if not pending.err then done = math.max(done, pending[1] > 0 and number(pending[2]) - 1 or last_handed_out()) end
@@ -467,6 +490,7 @@ function void_range()
     forget_range()
     redis.call('HSET', PROGRESS, 'seen', seen, 'voided', fields[4], 'voidedTo', fields[1])
     redis.call('HDEL', PROGRESS, 'spoiled')
+    known_progress = nil
   end
   return seen, fields[3]
 end

@@ -10,30 +10,31 @@ if unmade() then return {'UNKNOWN'} end
 local refused = fence_query(tonumber(ARGV[1]))
 if refused then return refused end
 local start, finish, evaluation, attempt = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
-local fields = redis.call('HMGET', PROGRESS, 'logged', 'loggedTo', 'loans', 'voided', 'voidedTo')
-local there = redis.call('EXISTS', STREAM) == 1
-if not there or tonumber(fields[1]) ~= start or tonumber(fields[2]) ~= finish then
-  if tonumber(fields[4]) == start and tonumber(fields[5]) == finish then return {'UNLOGGED'} end
-  if log_range(start, finish) then return {'UNLOGGED'} end
-  fields[3] = nil
+local kept, there = progress('loans'), redis.call('EXISTS', STREAM) == 1
+if not there or tonumber(progress('logged')) ~= start or tonumber(progress('loggedTo')) ~= finish then
+  if tonumber(progress('voided')) == start and tonumber(progress('voidedTo')) == finish then return {'UNLOGGED'} end
+  local missing
+  repeat missing = log_range(start, finish) until not missing or missing[1] ~= 'MORE'
+  if missing then return {'UNLOGGED'} end
+  kept = nil
 end
 
 -- Whoever is answered, the owner too, is recorded as it begins: from then on no earlier attempt of its evaluation is answered.
-local loans = fields[3] and cjson.decode(fields[3]) or {}
-local known = loans[evaluation]
-if known and (attempt < known[1] or (attempt == known[1] and ARGV[8] ~= known[2])) then
+local loans = kept and cjson.decode(kept) or {}
+local loan = loans[evaluation]
+if loan and (attempt < loan[1] or (attempt == loan[1] and ARGV[8] ~= loan[2])) then
   redis.pcall('INCR', REFUSED)
-  return {'LENT', string.format('%d', known[1]), known[2]}
+  return {'LENT', string.format('%d', loan[1]), loan[2]}
 end
-if not known or attempt > known[1] then
+if not loan or attempt > loan[1] then
   local MOST, evaluations, oldest = 32, 0, nil
-  for name, loan in pairs(loans) do
+  for name, other in pairs(loans) do
     evaluations = evaluations + 1
-    if not oldest or loan[3] < loans[oldest][3] then oldest = name end
+    if not oldest or other[3] < loans[oldest][3] then oldest = name end
   end
-  local nth = known and known[3] or 1
-  if not known then
-    for _, loan in pairs(loans) do nth = math.max(nth, loan[3] + 1) end
+  local nth = loan and loan[3] or 1
+  if not loan then
+    for _, other in pairs(loans) do nth = math.max(nth, other[3] + 1) end
     if evaluations >= MOST then loans[oldest] = nil end -- one that began long before: Spark has a few at a time
   end
   loans[evaluation] = {attempt, ARGV[8], nth}

@@ -9,9 +9,9 @@ import java.io.Serializable;
  * @param server as JSON
  * @param script text of the check before each page
  */
-record PlannedQueue(String kind, long query, String server, String script, String sha) implements Serializable {
+record PlannedQueue(long query, String server, String script, String sha) implements Serializable {
   @Override
   public String toString() {
-    return "PlannedQueue[" + kind + ", query " + query + "]";
+    return "PlannedQueue[query " + query + "]";
   }
 }

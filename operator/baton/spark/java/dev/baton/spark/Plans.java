@@ -54,7 +54,6 @@ final class Plans {
 
   private static PlannedQueue queue(JsonNode queue) {
     return new PlannedQueue(
-        queue.path("kind").asText(),
         queue.path("query").asLong(),
         queue.path("server").toString(),
         queue.path("script").asText(),
