@@ -11,13 +11,25 @@ from baton.spark.query_failures import last_line
 log = logging.getLogger("baton.spark")
 
 
+class QueryStatus(Protocol):
+    """What a query is at."""
+
+    def isTriggerActive(self) -> bool: ...  # noqa: N802 - Spark's name
+
+
 class Stoppable(Protocol):
     """A query that runs."""
 
     def stop(self) -> None: ...
 
 
-Running = Callable[[], Mapping[str, Stoppable]]
+class QueryInJava(Stoppable, Protocol):
+    """Likewise, as the JVM has it."""
+
+    def status(self) -> QueryStatus: ...
+
+
+Running = Callable[[], Mapping[str, QueryInJava]]
 """The queries that run now, by Spark's id."""
 
 
@@ -25,13 +37,13 @@ def running_in(spark: SparkSession) -> Running:
     """In all sessions of the application: they share one list."""
     session: Any = spark._jsparkSession
 
-    def running() -> Mapping[str, Stoppable]:
+    def running() -> Mapping[str, QueryInJava]:
         return {query.id().toString(): query for query in session.sharedState().activeStreamingQueries().values()}
 
     return running
 
 
-def stop_queries(running: Running, ids: Iterable[str]) -> None:
+def stop_queries(running: Callable[[], Mapping[str, Stoppable]], ids: Iterable[str]) -> None:
     """Stop those of these that run. One that cannot be stopped keeps no other from it."""
     found = running()
     for one in sorted(found.keys() & set(ids)):

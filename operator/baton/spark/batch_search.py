@@ -46,7 +46,7 @@ class BatchSearch:
         idle: list[Candidate] = []
 
         def pick(ownership: Ownership) -> list[PartitionGrant]:
-            found, waiting = self._due.split(self._candidates(ownership, start), self._around.clock())
+            found, waiting = self._due.split(self._candidates(query, ownership, start), self._around.clock())
             due.extend(found)
             idle.extend(waiting)
             return [candidate.grant for candidate in found]
@@ -76,13 +76,13 @@ class BatchSearch:
         """AvailableNow: those that are not read to their end."""
         return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
 
-    def _candidates(self, ownership: Ownership, start: Positions) -> Iterator[Candidate]:
+    def _candidates(self, query: Mapping[QueueName, int], ownership: Ownership, start: Positions) -> Iterator[Candidate]:
         """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
-        is not registered here."""
+        is not registered here, nor those of a queue that has given the query no number yet."""
         executors = self._around.executors()
         for partition, grant in ownership.owners.items():
             position = start.get(partition)
-            if position is None or grant.member not in executors:
+            if position is None or grant.member not in executors or grant.queue not in query:
                 continue
             most = None if self.target is None else self.target.get(partition, position)
             if most is None or position < most:

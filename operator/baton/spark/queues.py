@@ -3,9 +3,9 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from operator import methodcaller
 from typing import Any, TypeVar
 
@@ -30,6 +30,9 @@ log = logging.getLogger("baton.spark")
 AGAIN = 0.5
 """Seconds until a queue that is out of reach is asked again."""
 
+_PATIENCE = 0.5
+"""Seconds for a queue to answer where others have."""
+
 T = TypeVar("T")
 
 
@@ -52,6 +55,9 @@ class FleetQueues:
         self._sleep = sleep
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
+        self._asking = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-ask")
+        self._behind: dict[QueueName, Future[Any]] = {}
+        """Questions that wait for an answer, while others go on."""
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
 
@@ -59,6 +65,15 @@ class FleetQueues:
     def names(self) -> frozenset[QueueName]:
         """The queues that the fleet reads."""
         return frozenset(self._queues)
+
+    def answer(self) -> bool:
+        """All of them, now: they are asked."""
+        for name in self._queues:
+            try:
+                self._ask(name, lambda queue: queue.positions())
+            except QueueAwayError:
+                return False
+        return True
 
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
@@ -74,9 +89,9 @@ class FleetQueues:
             self._lost(queue, error)
             raise QueueAwayError(str(error)) from None
 
-    def begin(self) -> dict[QueueName, int]:
-        """A query number from each queue. Raises QueueAwayError."""
-        return {name: self._ask(name, lambda queue: queue.begin()) for name in self._queues}
+    def begin(self, only: Collection[QueueName]) -> dict[QueueName, int]:
+        """A query number from each of these queues that is not away."""
+        return self._ask_each(dict.fromkeys(only, methodcaller("begin")))
 
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
         """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
@@ -98,16 +113,16 @@ class FleetQueues:
     def ahead(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         """How far one may read, in the order of the questions; None where the queue is away."""
         answers: list[AheadAnswer | None] = [None] * len(questions)
-        for name, places in _by_queue(one.grant.queue for one in questions):
+        places_of = dict(_by_queue(one.grant.queue for one in questions))
+        asked = {}
+        for name, places in places_of.items():
             requests = [
                 AheadRequest(grant.partition, grant.uid, grant.epoch, start, entries, size)
                 for grant, start, entries, size in (questions[place] for place in places)
             ]
-            try:
-                found = self._ask(name, methodcaller("ahead", query[name], requests))
-            except QueueAwayError:
-                continue
-            for place, answer in zip(places, found, strict=True):
+            asked[name] = methodcaller("ahead", query[name], requests)
+        for name, found in self._ask_each(asked).items():
+            for place, answer in zip(places_of[name], found, strict=True):
                 answers[place] = answer
         return answers
 
@@ -168,6 +183,7 @@ class FleetQueues:
     def close(self) -> None:
         """Close the connections to all queues."""
         self._pool.shutdown(wait=True)
+        self._asking.shutdown(wait=False)
         for queue in self._queues.values():
             queue.close()
 
@@ -177,6 +193,26 @@ class FleetQueues:
         except QueueUnreachable as error:
             self._lost(name, error)
             return {Partition(name, number) for number in numbers}
+
+    def _ask_each(self, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
+        """The answers of those that answer. One that takes long holds up no other: it is left behind, and not asked again before
+        it has answered or failed. For one thread."""
+        found: dict[QueueName, T] = {}
+        if len(self._queues) == 1:
+            for name, what in asked.items():
+                with suppress(QueueAwayError):
+                    found[name] = self._ask(name, what)
+            return found
+        self._behind = {name: late for name, late in self._behind.items() if not late.done()}
+        answers = {name: self._asking.submit(self._ask, name, what) for name, what in asked.items() if name not in self._behind}
+        _, late = wait(answers.values(), timeout=_PATIENCE)
+        for name, answer in answers.items():
+            if answer in late:
+                self._behind[name] = answer
+                continue
+            with suppress(QueueAwayError):
+                found[name] = answer.result()
+        return found
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
         with self._locks[name], self._noted(name):

@@ -31,7 +31,6 @@ class RangeReport(NamedTuple):
     bytes: int
     foreign: tuple[str, ...] = ()
     """Ids of entries that no producer of Baton added."""
-    why: str = ""
 
 
 def parse_reports(text: str) -> list[RangeReport]:
@@ -44,7 +43,6 @@ def parse_reports(text: str) -> list[RangeReport]:
             int(raw.get("rows", 0)),
             int(raw.get("bytes", 0)),
             tuple(raw.get("foreign") or ()),
-            str(raw.get("why") or ""),
         )
         for raw in json.loads(text)
     ]

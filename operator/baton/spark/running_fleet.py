@@ -116,9 +116,6 @@ class RunningFleet:
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)
-        self._listener = self._java.DoneBatches(group)
-        self._listeners().addListener(self._listener)
-        self._closing.append(lambda: self._listeners().removeListener(self._listener))
         Watch(
             alive=self._follow,
             ended=self._close,
@@ -136,6 +133,7 @@ class RunningFleet:
                 "missing_rights": self._rights.missing(),
             },
             patience=holdup_timeout,
+            queues_answer=self._queues.answer,
         ).start()
         grants_in_use.review()
 
@@ -173,7 +171,7 @@ class RunningFleet:
         self._stopping.set()
         self._queues.interrupt()
         until = time.monotonic() + grace
-        while any(stream.busy() for stream in self._decisions.streams()) and time.monotonic() < until and self.alive():
+        while self._busy() and time.monotonic() < until and self.alive():
             time.sleep(_LOOK)
         try:
             self._stop_queries()
@@ -211,6 +209,15 @@ class RunningFleet:
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
 
+    def _busy(self) -> bool:
+        """A batch runs, perhaps one without rows, of which no stream hears."""
+        running = self._queries()
+        return any(
+            stream.busy()
+            or (not stream.held and stream.query_id in running and running[stream.query_id].status().isTriggerActive())
+            for stream in self._decisions.streams()
+        )
+
     def _stop_queries(self) -> None:
         stop_queries(self._queries, {stream.query_id for stream in self._decisions.streams()})
 
@@ -225,10 +232,6 @@ class RunningFleet:
 
     def _warm_up(self, executor: Executor) -> None:
         self._java.WarmUp.run(self._spark.sparkContext._jsc.sc(), location(executor))
-
-    def _listeners(self) -> Any:
-        """Where the session's Java has them."""
-        return self._spark._jsparkSession.streams()
 
     def _reports(self, stream: str) -> list[RangeReport]:
         return parse_reports(self._java.Receipts.drain(stream))

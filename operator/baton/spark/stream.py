@@ -3,12 +3,10 @@
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
-from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import PlannedBatch
@@ -16,6 +14,7 @@ from baton.spark.first_positions import committed_positions, first_positions
 from baton.spark.locality import Executor
 from baton.spark.offsets import Positions, of_these_queues, parse_offset
 from baton.spark.ownership import PartitionGrant
+from baton.spark.query_numbers import QueryNumbers
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
 from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
@@ -29,12 +28,14 @@ IDLE = 0.2
 """Seconds for which Spark is kept when there is nothing: it would ask again after a hundredth of a second."""
 IDLE_BESIDE_OTHERS = 0.02
 """Likewise in a query that has other sources: Spark asks one after the other, and these may have rows."""
+_SHARE_BESIDE_OTHERS = 0.05
+"""Of the time is spent in such a query at most on looking for what is new."""
 _OWNERS_AGAIN = 200
 _QUEUE_AGAIN = 500
 _FINISHING_AGAIN = 20
+_STOPPING_AGAIN = 100
 """Milliseconds until Spark asks again, where something is waited for."""
 _TOLD_EVERY = 30.0
-_SETTLE_EVERY = 30.0
 
 
 class Stream:
@@ -46,11 +47,13 @@ class Stream:
     def __init__(self, name: str, query: RunningQuery, place: str, options: StreamOptions, around: Surroundings) -> None:
         """`place`: of its source in the query's checkpoint."""
         self.name, self.query_id, self.place = name, query.id, place
-        self._idle = IDLE if query.alone else IDLE_BESIDE_OTHERS
+        self._alone = query.alone
+        self.held = False
+        """The fleet stops, and Spark's thread is kept here: no batch runs, nor begins."""
         self.last_plan = ""
         """The batch that was planned last, for people."""
         self._options, self._around = options, around
-        self._query: Mapping[QueueName, int] | None = None
+        self._query = QueryNumbers(around)
         self._search = BatchSearch(options, around)
         self._lock = threading.Lock()
         self._chosen: PlannedBatch | None = None
@@ -63,7 +66,8 @@ class Stream:
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
         self._told = 0.0
-        self._settled = around.clock()
+        self._nothing: tuple[str, float, float] | None = None
+        """Beside other sources: the offset behind which there was nothing, until when nobody looks, and how long that took."""
 
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
@@ -75,34 +79,42 @@ class Stream:
     def latest_offset(self, text: str) -> Positions:
         """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
         self._check()  # before a number is taken: it would end the query of whoever has the group now
+        if self._nothing is not None and self._nothing[0] == text and self._around.clock() < self._nothing[1]:
+            self._around.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
+            return parse_offset(text)
         start = self._parsed(text)
         self.done(start)  # Spark asks for more when it has written down that everything up to here is done
         self._leave_chosen()
         try:
-            self._begin(start)
+            self._query.begin(start)
             if entered := self._entering(start):
-                if (later := self._around.queues.fence(self._numbers, entered)) is not None:
+                if (later := self._around.queues.fence(self._query.known, entered)) is not None:
                     raise superseded(later)  # its checkpoint may be this one's
                 return {**start, **entered}
         except QueueAwayError:
             raise AskAgain(_QUEUE_AGAIN) from None
         deadline: float | None = None
+        began = self._around.clock()
         while True:
             self._check()
             if self._around.stopping():
-                self._around.sleep(IDLE)
-                return start
-            found = self._search.look(self._numbers, start)
+                self.held = True
+                raise AskAgain(_STOPPING_AGAIN)
+            found = self._search.look(self._query.known, start)
             if found.ends:
-                self._chosen = PlannedBatch(self.name, self._numbers, found.ends, found.grants)
+                self._chosen = PlannedBatch(self.name, self._query.known, found.ends, found.grants)
                 return {**start, **found.ends}
             now = self._around.clock()
-            deadline = now + self._idle if deadline is None else deadline  # it hears at least once what was woken
+            if deadline is None:  # it hears at least once what was woken
+                deadline = now + (IDLE if self._alone else IDLE_BESIDE_OTHERS)
+                took = now - began
             if now >= deadline:
                 break
             self._search.wait(found.idle, deadline - now)
-        self._settle(start)
+        self._query.settle(start)
         self._await_target(start)
+        if not self._alone and self._search.target is None:
+            self._nothing = text, self._around.clock() + took / _SHARE_BESIDE_OTHERS, took
         return start
 
     def plan(self, start_text: str, end_text: str, batch: str) -> dict[str, Any]:
@@ -117,10 +129,13 @@ class Stream:
             self._leave_chosen()
         executors = self._around.executors()
         try:
-            self._begin(start)
-            if not self._around.finishing.settled({one.partition.queue for one in todo}):
+            self._query.begin(start)
+            queues = {one.partition.queue for one in todo}
+            if not queues <= self._query.known.keys():
+                raise AskAgain(_QUEUE_AGAIN)
+            if not self._around.finishing.settled(queues):
                 raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
-            addresses = {queue: self._around.queues.address(queue) for queue in {one.partition.queue for one in todo}}
+            addresses = {queue: self._around.queues.address(queue) for queue in queues}
             if known is None:
                 self._await_owners(todo, executors, end, batch)
             if known is None or known is not self._planned:  # Spark plans a batch twice, for foreachBatch
@@ -130,7 +145,7 @@ class Stream:
             raise AskAgain(_QUEUE_AGAIN) from None
         grants = known.grants if known is not None else frozenset(self._take(ends))
         with self._lock:
-            self._planned = PlannedBatch(self.name, self._numbers, ends, grants, batch)
+            self._planned = PlannedBatch(self.name, self._query.known, ends, grants, batch)
             self._chosen = self._waits = None
         self._search.served(ends)
         self.last_plan = f"batch {batch or '(number unknown)'} of {counted(len(todo), 'range')} ({_examples(todo)})"
@@ -164,34 +179,6 @@ class Stream:
 
     # -- what precedes the first answer
 
-    @property
-    def _numbers(self) -> Mapping[QueueName, int]:
-        assert self._query is not None, "it has begun"
-        return self._query
-
-    def _begin(self, start: Positions) -> None:
-        """With the first question, once the Lease is held: take a number, and finish what the last query has written down as done
-        but had no time to finish."""
-        if self._query is None:
-            query = self._around.queues.begin()
-            if start:
-                there = self._around.queues.positions().keys()  # a queue that was made again may have fewer partitions
-                self._around.queues.finish(query, {one: end for one, end in start.items() if one in there}, {})
-            self._query = query
-
-    def _settle(self, start: Positions) -> None:
-        """A failover may have lost that a batch was finished. Where nothing new comes nobody says it again, and a partition that
-        is to be emptied would never be."""
-        now = self._around.clock()
-        if now - self._settled >= _SETTLE_EVERY:
-            self._settled = now
-            for queue in self._around.queues.names:
-                mine = {partition: end for partition, end in start.items() if partition.queue == queue}
-                with suppress(QueueAwayError):
-                    for answer in self._around.queues.finish(self._numbers, mine, {}).values():
-                        if isinstance(answer, LaterQuery):
-                            raise superseded(answer.number)
-
     def _parsed(self, text: str) -> Positions:
         positions = parse_offset(text)
         of_these_queues(positions, self._around.queues.names, self._around.group)
@@ -207,7 +194,7 @@ class Stream:
         if not start:
             return first_positions(self._options.starting, self._around.queues)
         there = self._around.ledger.read().ownership.partitions | (self._search.target or {}).keys()
-        missing = frozenset(one for one in there - start.keys() if one.queue in self._around.queues.names)
+        missing = frozenset(one for one in there - start.keys() if one.queue in self._query.known)
         return committed_positions(missing, self._around.queues) if missing else {}
 
     def _leave_chosen(self) -> None:
@@ -241,7 +228,7 @@ class Stream:
 
     def _record(self, todo: Sequence[Range]) -> Recorded:
         careful = self._options.fail_on_data_loss
-        return record_ranges(self._around.queues, self._numbers, todo, self._around.counts, fail_on_data_loss=careful)
+        return record_ranges(self._around.queues, self._query.known, todo, self._around.counts, fail_on_data_loss=careful)
 
     def _take(self, ends: Mapping[Partition, int]) -> list[PartitionGrant]:
         return self._around.grants_in_use.take(lambda now: [now.owners[one] for one in ends if one in now.owners])
@@ -257,7 +244,7 @@ class Stream:
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
         return {
             "ranges": [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()],
-            "queues": {queue: {**address, "query": self._numbers[queue]} for queue, address in addresses.items()},
+            "queues": {queue: {**address, "query": self._query.known[queue]} for queue, address in addresses.items()},
         }
 
     def _tell(self, text: str, *arguments: object) -> None:

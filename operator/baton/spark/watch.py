@@ -42,12 +42,14 @@ class Watch:
         dismissals: Dismissals,
         troubles: Callable[[], Mapping[str, str]],
         patience: float,
+        queues_answer: Callable[[], bool],
     ) -> None:
         """`alive`: the fleet goes on. `ended` is called once, after it did not. `ready`: these executors can be given a task, and
         they are others than before. `troubles`: what keeps the driver from its work, by the fields of its `Word`.
 
-        `patience`: seconds that a batch may be held up.
+        `patience`: seconds that a batch may be held up. `queues_answer`: all queues do now; who waits for one is not stuck.
         """
+        self._queues_answer = queues_answer
         self._alive, self._ended, self._ready, self._patience = alive, ended, ready, patience
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
         self._session, self._counts, self._executor_warm_up, self._troubles = session, counts, executor_warm_up, troubles
@@ -107,7 +109,10 @@ class Watch:
         now = time.monotonic()
         self._held = stuck_executors(self._held, fleet, missed, now)
         kill = to_kill(self._held, self._patience, now)
-        if kill:
+        if kill and not self._queues_answer():
+            log.info("executors %s hold up the batch, and a queue is away: they are waited for", ", ".join(sorted(kill)))
+            self._held = None
+        elif kill:
             log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
             self._executors.end(kill)
             self._counts.add("executors_ended", len(kill))

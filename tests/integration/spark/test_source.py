@@ -294,6 +294,10 @@ def test_queries_of_another_session_are_of_the_same_application(world: Worlds, s
     second = elsewhere.start()
     orders.send(*numbers(10, 10))
     wait_for(orders.committed, "now the other session's reads")
+    second.stop()
+    orders.send(*numbers(20, 10))
+    second = elsewhere.trigger(processingTime="1 hour").start()
+    wait_for(orders.committed, "its own session has told that the batch is done: the next question comes in an hour")
     assert orders.fleet is not None
     orders.fleet.stop()
     assert not second.isActive, "it is stopped with its fleet"

@@ -32,6 +32,7 @@ class QueueWithoutEntries:
         self._interrupted = threading.Event()
 
     def begin(self) -> int:
+        self._ask()
         return 1
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
@@ -47,8 +48,7 @@ class QueueWithoutEntries:
         return [Logged(0) for one in ranges]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        if self.away:
-            raise QueueUnreachable("it is away")
+        self._ask()
         self.finished += [one.end for one in ranges]
         return [Finished() for _ in ranges]
 
@@ -68,6 +68,10 @@ class QueueWithoutEntries:
     def interrupt(self) -> None:
         self.interrupts += 1
         self._interrupted.set()
+
+    def _ask(self) -> None:
+        if self.away:
+            raise QueueUnreachable("it is away")
 
     def address(self) -> Mapping[str, object]:
         return {"server": "none"}

@@ -68,9 +68,11 @@ class StreamScene:
     """A fleet of executors, by their numbers, and the queue `orders`. At first executor 1 owns its partition 0."""
 
     def __init__(self, partitions: int = 1, *, parcels: bool = False) -> None:
-        """`parcels`: there is a second queue, to which nobody adds."""
+        """`parcels`: there is a second queue, to which nobody adds, and whose partition nobody owns."""
         self.now = 0.0
         self.over = ""
+        self.looks, self.looking = 0, 0.0
+        """How often somebody has looked what there may be to read, and how long that takes."""
         self.stopping = False
         self.released: frozenset[Release] = frozenset()
         self.partitions = {number: Partition() for number in range(partitions)}
@@ -78,8 +80,9 @@ class StreamScene:
         self.executors = [1]
         self.ledger, self.counts = WrittenLedger(), Counts()
         made: dict[QueueName, LoggedRanges] = {ORDERS: self.ranges}
-        if parcels:
-            made[PARCELS] = QueueWithoutEntries()
+        self.parcels = QueueWithoutEntries() if parcels else None
+        if self.parcels is not None:
+            made[PARCELS] = self.parcels
         addresses = dict.fromkeys(made, "")
         queues = FleetQueues(addresses, "shop", lambda _, name: made[QueueName(name.partition("/")[2])], self._sleep)
         grants_in_use = GrantsInUse(self.ledger, self._told)
@@ -122,6 +125,8 @@ class StreamScene:
         one.finish(one.query, last)
 
     def _registered(self) -> Mapping[MemberId, Executor]:
+        self.looks += 1
+        self.now += self.looking
         return {executor(number).pod: executor(number) for number in self.executors}
 
     def _told(self, released: frozenset[Release]) -> None:

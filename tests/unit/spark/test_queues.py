@@ -1,11 +1,12 @@
 """The driver's side of queues that do not answer."""
 
+import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from baton.model.ids import QueueName
-from baton.queues.logged_ranges import PartitionBounds
+from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
 from baton.spark.batch_end import Question
@@ -14,7 +15,7 @@ from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.waiting import HOUR
+from tests.waiting import HOUR, until
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 
@@ -31,6 +32,36 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     with pytest.raises(QueueAwayError):
         both.positions([ORDERS])
     assert both.wait([a_partition("orders", 0)], 0.01) == {a_partition("orders", 0)}, "it is to be asked"
+    both.close()
+
+
+class SilentQueue(QueueWithoutEntries):
+    """It answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+        self.asked = 0
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        self.asked += 1
+        assert self.answers.wait(HOUR)
+        return super().ahead(query, requests)
+
+
+def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_it_has() -> None:
+    silent = SilentQueue()
+    made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
+
+    def ahead() -> list[bool]:
+        return [answer is not None for answer in both.ahead({ORDERS: 1, PARCELS: 1}, questions)]
+
+    assert [ahead(), ahead()] == [[False, True], [False, True]]
+    assert silent.asked == 1
+    silent.answers.set()
+    until(lambda: ahead() == [True, True], "it is asked again")
     both.close()
 
 

@@ -17,7 +17,7 @@ from baton.spark.offsets import OffsetError
 from baton.spark.queues import FleetQueues
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers
+from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
 
 
 @pytest.fixture
@@ -119,6 +119,20 @@ def test_where_nothing_comes_spark_is_kept_for_a_while(scene: StreamScene) -> No
     assert 0 < scene.now < alone, "a query's other sources may have rows"
 
 
+def test_beside_other_sources_looking_for_news_takes_little_of_the_time(scene: StreamScene) -> None:
+    """However many partitions there are, and however long it takes to ask for them."""
+    stream = scene.stream(alone=False)
+    stream.latest_offset(at(p0=0))
+    scene.looking, scene.looks = 0.1, 0
+    scene.now = 100.0
+    for _ in range(100):
+        assert numbers(stream.latest_offset(at(p0=0))) == {0: 0}
+    assert 0 < scene.looks * 0.1 <= 0.1 * (scene.now - 100)
+    scene.add()
+    while numbers(stream.latest_offset(at(p0=0))) == {0: 0}:
+        assert scene.now < 200
+
+
 def test_a_batch_is_repeated_as_it_was_and_recorded_once(scene: StreamScene) -> None:
     scene.add(count=2)
     stream = scene.stream()
@@ -161,7 +175,11 @@ def test_nothing_is_recorded_for_who_has_lost_the_group(scene: StreamScene) -> N
 def test_a_fleet_that_stops_begins_no_batch(scene: StreamScene) -> None:
     scene.add()
     scene.stopping = True
-    assert numbers(scene.stream().latest_offset(at(p0=0))) == {0: 0}
+    stream = scene.stream()
+    assert not stream.held
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=0))
+    assert stream.held, "Spark's thread is here, and not in a batch"
 
 
 def test_a_later_query_ends_one_that_asks_for_more(scene: StreamScene) -> None:
@@ -283,6 +301,27 @@ def test_a_queue_whose_ranges_are_not_finished_holds_up_no_other() -> None:
     stream.latest_offset(at(p0=0))
     scene.finishing.submit(PlannedBatch("pickers-1", {PARCELS: 1}, {a_partition("parcels", 0): 3}, frozenset()))
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "1")]
+
+
+def test_a_query_with_a_checkpoint_begins_at_the_queues_that_answer_and_at_the_others_when_they_do() -> None:
+    scene = StreamScene(parcels=True)
+    assert scene.parcels is not None
+    scene.parcels.away = True
+    scene.add()
+    with pytest.raises(AskAgain):
+        scene.stream().latest_offset("{}")
+    stream = scene.stream()
+    begin = text({a_partition("orders", 0): 0, a_partition("parcels", 0): 4})
+    assert numbers(stream.latest_offset(begin)) == {0: 1}
+    end = text({a_partition("orders", 0): 1, a_partition("parcels", 0): 4})
+    assert told(stream.plan(begin, end, "1")) == [(0, 0, 1, "1")]
+    with pytest.raises(AskAgain):
+        stream.plan(end, text({a_partition("orders", 0): 1, a_partition("parcels", 0): 5}), "2")
+    assert scene.parcels.finished == []
+    scene.parcels.away = False
+    scene.now += 60
+    stream.latest_offset(end)
+    assert scene.parcels.finished[:1] == [4], "what the query before owed"
 
 
 def test_a_new_query_finishes_what_the_last_one_had_no_time_to(scene: StreamScene) -> None:
@@ -452,7 +491,9 @@ def test_a_query_that_waits_for_owners_does_not_hold_up_a_fleet_that_stops() -> 
         scene.stopping = True
 
     scene.ranges.while_waiting = stop
-    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 0}
+    with pytest.raises(AskAgain):
+        stream.latest_offset(at(p0=0, p1=0))
+    assert stream.held
 
 
 def test_a_query_that_ends_does_so_where_what_it_was_to_read_has_gone(scene: StreamScene) -> None:

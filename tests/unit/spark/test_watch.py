@@ -55,6 +55,7 @@ class Scene:
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
         self.trouble = ""
+        self.queues_answer = True
         self.now, self.until = 100.0, dict[MemberId, float]()
         self.watch = Watch(
             alive=lambda: True,
@@ -69,6 +70,7 @@ class Scene:
             dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
             troubles=lambda: {"trouble": self.trouble},
             patience=0,
+            queues_answer=lambda: self.queues_answer,
         )
 
     def speaks_for(self) -> tuple[str, ...]:
@@ -127,6 +129,19 @@ def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) ->
     scene.watch.look()
     assert scene.scheduler.ended == []
     scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    scene.watch.look()
+    assert scene.scheduler.ended == ["1"]
+
+
+def test_who_may_be_waiting_for_a_queue_that_is_away_is_not_ended(scene: Scene) -> None:
+    scene.scheduler.fleet = (executor(1, active=1), executor(2))
+    scene.ledger.write(entry("exec-1", {0: 1}))
+    scene.grants_in_use.take(lambda ownership: ownership.owned)
+    scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
+    scene.queues_answer = False
+    scene.watch.look()
+    assert scene.scheduler.ended == []
+    scene.queues_answer = True
     scene.watch.look()
     assert scene.scheduler.ended == ["1"]
 

@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -53,8 +54,9 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     Map<String, String> given = given();
     given.put("checkpointlocation", checkpoint);
-    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), Group.text(RunningQuery.facts())));
-    return new BatonStream(group, opened.path("stream").asText(), columns);
+    StreamExecution query = RunningQuery.ofThisThread();
+    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), Group.text(RunningQuery.facts(query))));
+    return new BatonStream(group, opened.path("stream").asText(), columns, query);
   }
 
   @Override

@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -24,11 +25,15 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   private final String name;
   private final StructType columns;
   private final Plans plans = new Plans();
+  private final DoneBatches doneBatches;
 
-  BatonStream(Group group, String name, StructType columns) {
+  /** @param query null where it is none's */
+  BatonStream(Group group, String name, StructType columns, StreamExecution query) {
     this.group = group;
     this.name = name;
     this.columns = columns;
+    this.doneBatches = new DoneBatches(group, name, toString());
+    doneBatches.hear(query);
   }
 
   @Override
@@ -91,6 +96,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     } catch (RuntimeException failed) {
       LOG.info("Stream {} ended: {}", name, failed.getMessage());
     } finally {
+      doneBatches.end();
       Receipts.end(name);
     }
   }

@@ -1,37 +1,53 @@
 package dev.baton.spark;
 
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.streaming.SourceProgress;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
+import org.apache.spark.sql.streaming.StreamingQueryManager;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Hears from Spark which batches are done, and tells the group's decisions: earlier than Spark tells the source itself, which is a
- * batch later. A progress comes after the commit log. (A listener in Python would fetch each of its fields by a call of py4j.)
+ * Hears from Spark which batches of a stream are done, and tells the group's decisions: earlier than Spark tells the source itself,
+ * which is a batch later. A progress comes after the commit log. (A listener in Python would fetch each of its fields by a call of
+ * py4j.) Each session of an application has listeners of its own, so the stream adds it where its query is.
  */
-public final class DoneBatches extends StreamingQueryListener {
+final class DoneBatches extends StreamingQueryListener {
   private static final Logger LOG = LoggerFactory.getLogger(DoneBatches.class);
-  private static final Pattern OURS = Pattern.compile("baton\\[(.+)]");
 
   private final Group group;
+  private final String stream;
+  private final String description;
+  private StreamingQueryManager heard;
 
-  /** Of a group whose decisions are registered. To be added to a session, and removed from it with the fleet. */
-  public DoneBatches(String group) {
-    this.group = new Group(group);
+  /** @param description of the stream, as a progress has it */
+  DoneBatches(Group group, String stream, String description) {
+    this.group = group;
+    this.stream = stream;
+    this.description = description;
+  }
+
+  /** From now on, where the query is; null: nowhere. */
+  void hear(StreamExecution query) {
+    if (query == null) return;
+    heard = query.sparkSession().streams();
+    heard.addListener(this);
+  }
+
+  /** No more. */
+  void end() {
+    if (heard != null) heard.removeListener(this);
   }
 
   @Override
   public void onQueryProgress(QueryProgressEvent event) {
     for (SourceProgress source : event.progress().sources()) {
-      Matcher ours = OURS.matcher(source.description()); // BatonStream.toString
       String end = source.endOffset();
-      if (!ours.matches() || end == null || !end.startsWith("{")) continue;
+      if (!description.equals(source.description()) || end == null || !end.startsWith("{")) continue;
       try {
-        group.ask(decisions -> decisions.commit(ours.group(1), end)); // streams of other groups are passed over
+        group.ask(decisions -> decisions.commit(stream, end));
       } catch (RuntimeException failed) {
-        LOG.info("A batch of {} was not told to be done, and is a batch later: {}", ours.group(1), failed.getMessage());
+        LOG.info("A batch of {} was not told to be done, and is a batch later: {}", stream, failed.getMessage());
       }
     }
   }

@@ -96,7 +96,6 @@ final class RangeReader implements PartitionReader<InternalRow> {
     report.put("rows", rows);
     report.put("bytes", row.bytes());
     report.put("foreign", foreign);
-    report.put("why", refused);
     receipts.add(Group.text(report));
   }
 }

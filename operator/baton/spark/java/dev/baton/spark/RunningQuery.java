@@ -14,12 +14,16 @@ import scala.collection.Iterator;
 final class RunningQuery {
   private RunningQuery() {}
 
-  /** Its id, whether it writes its logs late, whether it has one batch only, and how many sources it has. For the query's thread. */
-  static Map<String, Object> facts() {
+  /** The query whose thread this is; null where it is none's. */
+  static StreamExecution ofThisThread() {
     String id = BatonStream.local("sql.streaming.queryId");
+    return id.isEmpty() ? null : SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(id));
+  }
+
+  /** Its id, whether it writes its logs late, whether it has one batch only, and how many sources it has. For the query's thread. */
+  static Map<String, Object> facts(StreamExecution query) {
     Map<String, Object> found = new HashMap<>();
-    found.put("id", id);
-    StreamExecution query = id.isEmpty() ? null : SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(id));
+    found.put("id", BatonStream.local("sql.streaming.queryId"));
     found.put("asyncProgress", query instanceof AsyncProgressTrackingMicroBatchExecution);
     found.put("once", query != null && query.trigger() == OneTimeTrigger$.MODULE$);
     found.put("sources", query == null ? 1 : sources(query.analyzedPlan()));
