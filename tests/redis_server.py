@@ -1,6 +1,7 @@
 """A real redis-server for tests: on a free port, in a directory of its own, gone afterwards."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,8 +17,10 @@ import redis
 
 from cluster.ports import free_ports
 from tests.processes import ChildProcess, Freezable
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
+_FITS = 2**20
+"""Bytes of a file on a disk that is full."""
 _PREFIX = "baton-redis-"
 """Of folders; the id of the process that made one follows."""
 
@@ -49,6 +52,7 @@ class RedisServer(Freezable):
             raise RuntimeError("redis-server is not installed: apt-get install redis-server")
         self.bind = bind
         self.port = next(free_ports(bind))
+        self._append_only = append_only
         self._keeps_all_or_nothing = fsync == "always" or not append_only
         self.password = password
         _remove_left_over()
@@ -104,6 +108,27 @@ class RedisServer(Freezable):
                         self.stop()
                         raise RuntimeError((self.directory / "log").read_text()) from None
                     time.sleep(0.02)
+
+    def fill_disk(self) -> None:
+        """From now on it cannot save itself, and refuses all changes (MISCONF). For one that has no append-only file."""
+        assert self._process is not None
+        assert not self._append_only, "a server ends that cannot append to its file"
+        with self.client() as client:
+            client.set("filler", os.urandom(2 * _FITS))
+            client.config_set("save", "3600 1")
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (_FITS, resource.RLIM_INFINITY))
+            self._save(client, "err")
+
+    def free_disk(self) -> None:
+        """It can save itself again."""
+        assert self._process is not None
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        with self.client() as client:
+            self._save(client, "ok")
+
+    def _save(self, client: redis.Redis, status: str) -> None:
+        client.bgsave()
+        until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == status, f"saving has ended: {status}")
 
     def kill(self) -> None:
         """SIGKILL, as a crash would. While its disk is busy, a server that syncs once a second may not have written what it took:

@@ -502,6 +502,31 @@ async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
     assert await lag(queue) == 0
 
 
+async def test_a_query_goes_on_where_it_was_when_a_full_disk_has_room_again() -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url, partitions=1)
+        ranges = RedisRanges(server.url, queue.name)
+        queue.send("a", "b")
+        await queue.granted("a", ONE)
+        query, start = ranges.begin(), ranges.positions()[0].committed
+        logged(ranges, query, start, start + 1)
+        server.fill_disk()
+        for ask in (
+            lambda: ahead(ranges, query, ("a", ONE), start),
+            lambda: ranges.log(query, [RangeToLog(0, start, start + 2)]),
+            lambda: ranges.finish(query, [RangeToFinish(0, start + 1)]),
+            lambda: ranges.begin(),
+        ):
+            with pytest.raises(QueueUnreachable, match="cannot write to its disk"):
+                ask()
+        assert ranges.positions()[0].last == start + 2, "to look changes nothing"
+        server.free_disk()
+        with server.client() as raw:
+            assert Task(query, start, start + 1).rows(raw, queue.name) == [b"a"]
+        assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
+        ranges.close()
+
+
 async def test_what_a_query_skips_of_a_large_backlog_is_removed_by_as_many_scripts_as_it_takes(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:

@@ -54,6 +54,8 @@ class StandIn:
         self.server: dict[str, object] = {}
         """What executors are told of the server, instead of what the URL says."""
         self.receipts: list[Mapping[str, Any]] = []
+        self.drains = True
+        """It asks for the reports of a stream that ends."""
         self._jvm: Any = spark.sparkContext._jvm
         self._java_context: Any = spark.sparkContext._jsc.sc()
         self.executors: list[Mapping[str, Any]] = until(self._two_executors, "two executors")
@@ -130,7 +132,8 @@ class StandIn:
         return self._answer("prepareAvailableNow", (stream,), prepare)
 
     def stop(self, stream: str) -> str:
-        self.reports()  # what a stream's tasks have reported ends with it
+        if self.drains:
+            self.reports()  # what a stream's tasks have reported ends with it
         return self._answer("stop", (stream,), dict)
 
     def batch(self, options: str) -> str:

@@ -211,6 +211,45 @@ def test_a_server_that_takes_no_writes_for_now_is_waited_for(source: StandIn, tm
     assert {one["how"] for one in source.reports()} == {"owner"}, "by first attempts: no task has failed"
 
 
+def test_a_server_whose_disk_is_full_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    with RedisServer(append_only=False) as own, StandIn(spark, own.url) as source:
+        source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+        read: list[list[str]] = []
+
+        def refused() -> int:
+            with own.client() as raw:
+                return sum(int(one["count"]) for name, one in raw.info("errorstats").items() if name == "errorstat_MISCONF")
+
+        def with_room_again() -> None:
+            until(lambda: refused() > 0, "the server has refused somebody")
+            own.free_disk()
+
+        def without_room(rows: DataFrame, _: int) -> None:
+            own.fill_disk()
+            again = threading.Thread(target=with_room_again)
+            again.start()
+            read.append(values(rows))
+            again.join()
+
+        drained(source.stream(), without_room, tmp_path)
+        assert sorted(value for rows in read for value in rows) == sorted(f"{n}" for n in range(100))
+        assert {one["how"] for one in source.reports()} == {"owner"}, "by first attempts: no task has failed"
+
+
+def test_reports_of_a_query_that_has_failed_are_not_kept(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+
+    def failing(rows: DataFrame, _: int) -> None:
+        rows.collect()
+        raise RuntimeError("the function fails")
+
+    source.drains = False
+    with pytest.raises(StreamingQueryException, match="the function fails"):
+        drained(source.stream(), failing, tmp_path)
+    assert ("stop", source.group) in source.asked
+    assert source.reports() == [], "nothing is left of it"
+
+
 def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Path) -> None:
     source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
 
