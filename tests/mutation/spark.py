@@ -13,6 +13,7 @@ _DISMISSALS = "unit/spark/test_dismissals.py"
 _PLACES = "unit/spark/test_range_placement.py"
 _REPORTS = "unit/spark/test_receipts.py"
 _QUEUES = "unit/spark/test_queues.py"
+_TASKS = "unit/spark/test_range_tasks.py"
 _STUCK = "unit/spark/test_stuck_executors.py"
 
 SPARK = (
@@ -114,6 +115,13 @@ SPARK = (
     Mutation("placement", "place a range at an owner that is not there", "spark/range_placement.py", _PLACES, " is not None and grant.member in executors}", " is not None}"),
     Mutation("placement", "name no executor as the reader", "spark/range_placement.py", _PLACES, "\"executor\": executor.id,", "\"executor\": \"\","),
     Mutation("placement", "read as the owner under another epoch", "spark/range_placement.py", _PLACES, "\"epoch\": owner.epoch", "\"epoch\": owner.epoch + 1"),
+
+    Mutation("tasks", "have one task read for several executors", "spark/range_tasks.py", _TASKS, "of_executor[executor or f\"any {place}\"]", "of_executor[\"any\"]"),
+    Mutation("tasks", "have one task read all that may be read anywhere", "spark/range_tasks.py", _TASKS, "executor or f\"any {place}\"", "executor"),
+    Mutation("tasks", "have a task for each range", "spark/range_tasks.py", _TASKS, "        count = min(len(places), at_once * max(1, rounds))", "        count = len(places)"),
+    Mutation("tasks", "have one task for all ranges of an executor", "spark/range_tasks.py", _TASKS, "        count = min(len(places), at_once * max(1, rounds))", "        count = 1"),
+    Mutation("tasks", "leave cores of an executor without work", "spark/range_tasks.py", _TASKS, "min(len(places), at_once * max(1, rounds))", "min(len(places), max(1, at_once * rounds // 2))"),
+    Mutation("tasks", "give all rows to one of an executor's tasks", "spark/range_tasks.py", _TASKS, "(rows + ranges[place][1], found[place])", "(rows, found[place])"),
 
     # What is done
     Mutation("finishing", "give up a batch whose queue is away", "spark/finishing.py", _ANSWERS, "                if self._closed.wait(AGAIN):\n                    return", "                return"),

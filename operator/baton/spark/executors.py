@@ -48,7 +48,9 @@ class SparkExecutors:
         # reports its pod.
         listed = json.loads(self._gateway.jvm.dev.baton.spark.ExecutorList.list(self._context))
         found = [
-            Executor(one["id"], one["host"], MemberId(f"{self._prefix}-exec-{one['id']}"), one["active"], one["finished"])
+            Executor(
+                one["id"], one["host"], MemberId(f"{self._prefix}-exec-{one['id']}"), one["active"], one["finished"], one["slots"]
+            )
             for one in listed
         ]
         return tuple(sorted(found, key=lambda executor: (len(executor.id), executor.id)))

@@ -18,6 +18,8 @@ class Executor:
     """The name of its pod, under which the ledger knows it."""
     active_tasks: int = 0
     finished_tasks: int = 0
+    slots: int = 1
+    """Tasks that it can run at a time."""
 
 
 def location(executor: Executor) -> str:

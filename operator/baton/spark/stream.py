@@ -17,6 +17,7 @@ from baton.spark.ownership import PartitionGrant
 from baton.spark.query_numbers import QueryNumbers
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
+from baton.spark.range_tasks import range_tasks
 from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
@@ -242,8 +243,12 @@ class Stream:
         ownership, recorded = self._around.ledger.read().ownership, self._recorded
         revoking = {Partition(one.queue, one.partition): one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
+        told = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
+        tasks = range_tasks(
+            [(one["executor"], one["end"] - one["start"]) for one in told], {one.id: one.slots for one in executors.values()}
+        )
         return {
-            "ranges": [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()],
+            "ranges": [one | {"task": task} for one, task in zip(told, tasks, strict=True)],
             "queues": {queue: {**address, "query": self._query.known[queue]} for queue, address in addresses.items()},
         }
 

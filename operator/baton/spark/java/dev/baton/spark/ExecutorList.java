@@ -12,7 +12,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** JSON: a list of id, host, and how many tasks are active and have finished. */
+  /** JSON: a list of id, host, how many tasks it can run at a time, and how many are active and have finished. */
   public static String list(SparkContext context) {
     Set<String> active = new HashSet<>();
     if (context.schedulerBackend() instanceof CoarseGrainedSchedulerBackend backend) {
@@ -28,6 +28,7 @@ public final class ExecutorList {
       found.addObject()
           .put("id", one.id())
           .put("host", address.substring(0, address.lastIndexOf(':')))
+          .put("slots", one.maxTasks())
           .put("active", one.activeTasks())
           .put("finished", one.completedTasks() + one.failedTasks());
     }

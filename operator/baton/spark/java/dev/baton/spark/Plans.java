@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -21,12 +22,13 @@ final class Plans {
     Map<String, Broadcast<PlannedQueue>> queues = new HashMap<>();
     plan.path("queues").properties().forEach(one -> queues.put(one.getKey(), broadcast(queue(one.getValue()))));
     sent.values().retainAll(queues.values());
-    List<Range> ranges = new ArrayList<>();
+    Map<Integer, List<Range>> tasks = new TreeMap<>();
     for (JsonNode range : plan.path("ranges")) {
       String queue = range.path("queue").asText();
-      ranges.add(range(range, plan.path("queues").path(queue), queues.get(queue)));
+      int task = range.path("task").asInt(tasks.size());
+      tasks.computeIfAbsent(task, nth -> new ArrayList<>()).add(range(range, plan.path("queues").path(queue), queues.get(queue)));
     }
-    return ranges.toArray(new InputPartition[0]);
+    return tasks.values().stream().map(RangeTask::new).toArray(InputPartition[]::new);
   }
 
   private Broadcast<PlannedQueue> broadcast(PlannedQueue queue) {

@@ -1,8 +1,8 @@
 package dev.baton.spark;
 
+import java.io.Serializable;
 import java.util.List;
 import org.apache.spark.broadcast.Broadcast;
-import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
  * One partition's part of a batch: its entries after <code>start</code> up to <code>end</code>, and who owns them.
@@ -25,15 +25,14 @@ record Range(
     List<String> keys,
     String stream,
     Broadcast<PlannedQueue> planned)
-    implements InputPartition {
+    implements Serializable {
 
   /** For people. */
   String named() {
     return "Partition " + partition + " of queue " + queue + " up to " + end;
   }
 
-  @Override
-  public String[] preferredLocations() {
+  String[] preferredLocations() {
     return location.isEmpty() ? new String[0] : new String[] {location};
   }
 }

@@ -6,12 +6,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.metric.CustomTaskMetric;
-import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 
 /** The rows of one range, in order, and a report when the task is done with it: at its end, before it, or refused. */
-final class RangeReader implements PartitionReader<InternalRow> {
+final class RangeReader implements AutoCloseable {
   private static final int MOST_FOREIGN = 1000;
   /** To look at the clock for each row would cost a twentieth of what the row costs. */
   private static final int ROWS_A_LOOK = 16;
@@ -37,8 +35,8 @@ final class RangeReader implements PartitionReader<InternalRow> {
     this.pages = new RedisPages(range, Reader.ofThisTask(range));
   }
 
-  @Override
-  public boolean next() throws RefusedException {
+  /** Whether there is one more. */
+  boolean next() throws RefusedException {
     try {
       while (at < page.size() || turn()) {
         if (at % ROWS_A_LOOK == 0) pages.checkAgain();
@@ -62,17 +60,18 @@ final class RangeReader implements PartitionReader<InternalRow> {
     return !page.isEmpty();
   }
 
-  @Override
-  public InternalRow get() {
+  InternalRow get() {
     return row.row();
   }
 
-  @Override
-  public CustomTaskMetric[] currentMetricsValues() {
-    return new CustomTaskMetric[] {
-      new ReadCounts.Count(ReadCounts.ROWS_ON_OWNER, pages.lent() ? 0 : rows),
-      new ReadCounts.Count(ReadCounts.RANGES_LENT, pages.lent() ? 1 : 0)
-    };
+  /** How many there have been. */
+  long rows() {
+    return rows;
+  }
+
+  /** Whether another executor than the owner's reads. */
+  boolean lent() {
+    return pages.lent();
   }
 
   /** Spark closes also what a task leaves early (<code>limit</code>), and what fails; some of it twice. */

@@ -7,13 +7,13 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Makes the reader of each range, in the task.
+ * Makes the reader of a task's ranges, in the task.
  *
  * @param receipts null: nobody is told
  */
 record RangeReaderFactory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
   @Override
   public PartitionReader<InternalRow> createReader(InputPartition partition) {
-    return new RangeReader((Range) partition, columns, receipts);
+    return new TaskReader((RangeTask) partition, columns, receipts);
   }
 }
