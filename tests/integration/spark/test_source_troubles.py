@@ -150,7 +150,7 @@ def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path
     with pytest.raises(StreamingQueryException, match=r"of queue orders .* belongs to query \d+ now") as raised:
         drained(source.stream(), overtaken, tmp_path)
     assert f"this is {source.query}" in str(raised.value)
-    assert {one["why"] for one in source.reports()} == {"QUERY"}
+    assert {one["how"] for one in source.reports()} == {"refused"}
 
 
 def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(source: StandIn, tmp_path: Path) -> None:
