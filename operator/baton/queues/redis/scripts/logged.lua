@@ -61,7 +61,9 @@ local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, whoever gave them
 local function cut(finish)
   local AT_ONCE, TIMES = 1000, 20
   local behind, gone, times = digits[finish] .. BEHIND_IT, 0, 0
-  if redis.call('XLEN', STREAM) <= AT_ONCE then return true, redis.call('XTRIM', STREAM, 'MINID', '=', behind) end
+  if redis.call('XLEN', STREAM) <= AT_ONCE then
+    return true, redis.call('XTRIM', STREAM, 'MINID', '=', behind)
+  end
   while times < TIMES do
     local removed = redis.call('XTRIM', STREAM, 'MINID', '~', behind, 'LIMIT', AT_ONCE)
     gone, times, removed_in_all = gone + removed, times + 1, removed_in_all + removed
