@@ -73,10 +73,10 @@ def reads_all(spark: SparkSession, url: str, folder: Path, arrange: Callable[[St
     with StandIn(spark, url) as source:
         source.producer.send_many([(f"key-{n}", f"{n}") for n in range(2000)])
         arrange(source)
+        assert source.table().count() == 2000
         kept = Kept()
         drained(source.stream(), kept, folder / "checkpoint")
         assert kept.values() == sorted(str(n) for n in range(2000))
-        assert source.table().count() == 2000
 
 
 def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[StandIn], object]) -> None:
