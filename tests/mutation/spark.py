@@ -45,6 +45,7 @@ SPARK = (
     Mutation("due", "sleep on when woken", "spark/due.py", _DUE, "                known.more = True", "                pass"),
 
     # The search for a batch's end
+    Mutation("batches", "never hear of a partition while another has rows in every batch", "spark/batch_search.py", "unit/spark/test_stream.py", "self._unheard = waiting if chosen.ends else ()", "self._unheard = ()"),
     Mutation("search", "read what is to be let go", "spark/batch_search.py", _STREAM, "in ownership.owners.items():", "in {**ownership.owners, **{Partition(one.queue, one.partition): one for one in ownership.revoking}}.items():"),
     Mutation("search", "read where the owner is not registered", "spark/batch_search.py", _STREAM, "if position is None or grant.member not in executors or grant.queue", "if position is None or grant.queue"),
     Mutation("search", "read from the beginning what the offset does not have yet", "spark/batch_search.py", _STREAM, "            position = start.get(partition)\n", "            position = start.get(partition, 0)\n"),

@@ -16,6 +16,9 @@ from baton.spark.recorded_ranges import beyond, lost, superseded
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
+_MOMENT = 0.001
+"""Seconds. The server is asked who was woken; it waits for nobody."""
+
 
 class Found(NamedTuple):
     """What there is for a batch."""
@@ -39,9 +42,13 @@ class BatchSearch:
         self._due = Due()
         self._served: dict[Partition, int] = {}
         self._batches = 0
+        self._unheard: Sequence[Partition] = ()
+        """They had nothing for the last batch, and have not been waited for since."""
 
     def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
         """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
+        if self._unheard:  # where others have rows in every batch, nobody waits for these
+            self.wait(self._unheard, _MOMENT)
         due: list[Candidate] = []
         idle: list[Candidate] = []
 
@@ -61,7 +68,9 @@ class BatchSearch:
         finally:
             self._around.grants_in_use.put_back(grant for grant in taken if grant not in kept)
         idle += [one for one in due if one.partition not in chosen.ends and chosen.answers.get(one.partition) is not None]
-        return Found(chosen.ends, kept, [candidate.partition for candidate in idle])
+        waiting = [candidate.partition for candidate in idle]
+        self._unheard = waiting if chosen.ends else ()
+        return Found(chosen.ends, kept, waiting)
 
     def wait(self, idle: Iterable[Partition], seconds: float) -> None:
         """Until one of these may have something, what is known has changed, or for so long."""

@@ -106,6 +106,18 @@ def test_partitions_take_turns_where_a_batch_has_not_room_for_all() -> None:
     assert scene.now == 0.0, "nobody was waited for"
 
 
+def test_a_partition_is_heard_of_though_another_has_rows_in_every_batch() -> None:
+    scene = StreamScene(2)
+    scene.own({0: 1, 1: 1})
+    scene.add(0)
+    stream = scene.stream()
+    assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 1, 1: 0}, "partition 1 has nothing"
+    stream.plan(at(p0=0, p1=0), at(p0=1, p1=0), "1")
+    scene.add(0)
+    scene.add(1)
+    assert numbers(stream.latest_offset(at(p0=1, p1=0))) == {0: 2, 1: 1}
+
+
 def test_what_comes_while_nothing_is_there_begins_a_batch(scene: StreamScene) -> None:
     stream = scene.stream()
     scene.ranges.while_waiting = scene.add
