@@ -49,13 +49,14 @@ def work(rows: DataFrame, batch: int) -> None:
     url, root = os.environ["REDIS_URL"], os.environ["DEMO_ROOT"]
     began = time.monotonic()
     executors = max(1, rows.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
-    seconds = SECONDS * executors / max(1, rows.rdd.getNumPartitions())  # one task for each range; an owner has several
+    seconds = SECONDS * executors / max(1, rows.rdd.getNumPartitions())
     rows.foreachPartition(lambda part: process(part, batch, seconds, url, root))
     print(f"{time.strftime('%T')} batch {batch}: the function took {time.monotonic() - began:.1f} s", flush=True)
 
 
 def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str) -> None:
-    """One range of a batch: some work, reported when it is done."""
+    """A task's ranges of a batch: some work for so many seconds, reported together when all of it is done. A task that is cut off
+    in its middle is tried again as a whole."""
     import redis
 
     task = TaskContext.get()
@@ -66,10 +67,11 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
     for row in rows:
         began.setdefault((row.partition, row.epoch), time.time())
         parts[row.partition, row.epoch].append(row)
-    with redis.Redis.from_url(url) as server:
+    if parts:
+        time.sleep(seconds)
+    with redis.Redis.from_url(url) as server, server.pipeline() as pipe:
         sink = server.register_script(SINK)
         for (partition, epoch), found in parts.items():
-            time.sleep(seconds)
             result = {
                 "partition": partition,
                 "epoch": epoch,
@@ -85,7 +87,8 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
             keys = [f"demo:{place}:{each}" for each in ("taken", "results", "count", "first")]
             told = json.dumps(result, separators=(",", ":"))
             who, first, last = f"{epoch} {executor}", found[0].offset, found[-1].offset
-            sink(keys, [first, last, told, len(found), who, began[partition, epoch]])
+            sink(keys, [first, last, told, len(found), who, began[partition, epoch]], client=pipe)
+        pipe.execute()
 
 
 def main() -> None:
