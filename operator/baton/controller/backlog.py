@@ -1,5 +1,6 @@
 """How much there is to do in a queue, and for how long, as its last looks say: fresh, or not told at all. Pure."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
@@ -23,31 +24,47 @@ class Look(NamedTuple):
     """Entries that are, since it was made."""
 
 
-Looks = tuple[Look, ...]
-"""The oldest first."""
+class Known(NamedTuple):
+    """What is known of a queue."""
+
+    last: Look
+    rate: float | None
+    """Entries finished with per second. None: not known yet."""
 
 
 class Backlog:
     """One queue's. Read from any thread: a look replaces what was known in one go."""
 
     def __init__(self) -> None:
-        self._looks: Looks = ()
+        self._known: Known | None = None
+        self._finished: deque[tuple[float, int]] = deque()
+        """At which time how many, the oldest first."""
 
     def saw(self, look: Look) -> None:
         """A queue that was made again, or lost entries, counts from the beginning."""
-        kept = tuple(one for one in self._looks if look.at - one.at <= RATED_OVER)
-        if look.finished is None or any(one.finished is None or one.finished > look.finished for one in kept):
-            kept = ()
-        self._looks = (*kept, look)
+        if look.finished is None or (self._finished and look.finished < self._finished[-1][1]):
+            self._finished.clear()
+        if look.finished is not None:
+            self._finished.append((look.at, look.finished))
+            while look.at - self._finished[0][0] > RATED_OVER:
+                self._finished.popleft()
+        self._known = Known(look, self._rate())
 
     def lost(self) -> None:
         """It does not answer."""
-        self._looks = ()
+        self._known = None
+        self._finished.clear()
 
-    def fresh(self, now: float) -> Looks:
-        """All that counts; empty: nothing is known."""
-        looks = self._looks
-        return looks if looks and looks[-1].lag and now - looks[-1].at <= FRESH else ()
+    def fresh(self, now: float) -> Known | None:
+        """None: nothing that counts."""
+        known = self._known
+        return known if known is not None and known.last.lag and now - known.last.at <= FRESH else None
+
+    def _rate(self) -> float | None:
+        if not self._finished:
+            return None
+        (began, before), (ended, after) = self._finished[0], self._finished[-1]
+        return (after - before) / (ended - began) if ended - began >= RATED_FROM else None
 
 
 class Work(NamedTuple):
@@ -62,21 +79,13 @@ class Work(NamedTuple):
 def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
     """Of all of these queues. None: of one of them it is not known, or there is none."""
     known = [one.fresh(now) for one in backlogs]
-    if not known or not all(known):
+    fresh = [one for one in known if one is not None]
+    if not fresh or len(fresh) < len(known):
         return None
-    lag = sum(sum(looks[-1].lag.values()) for looks in known)
-    rates = [_rate(looks) for looks in known]
-    rated = [rate for rate in rates if rate is not None]
+    lag = sum(sum(one.last.lag.values()) for one in fresh)
+    rates = [one.rate for one in fresh if one.rate is not None]
     if lag == 0:
         return Work(0, 0.0)
-    if len(rated) < len(rates):
+    if len(rates) < len(fresh):
         return Work(lag, None)
-    return Work(lag, lag / sum(rated) if sum(rated) > 0 else inf)
-
-
-def _rate(looks: Looks) -> float | None:
-    """Entries per second."""
-    first, last = looks[0], looks[-1]
-    if first.finished is None or last.finished is None or last.at - first.at < RATED_FROM:
-        return None
-    return (last.finished - first.finished) / (last.at - first.at)
+    return Work(lag, lag / sum(rates) if sum(rates) > 0 else inf)

@@ -26,7 +26,7 @@ _TAKEN_AT_ONCE = 64
 _LONGEST = 16 * 1024
 """Bytes of a request."""
 
-_PAGES = b"/metrics, /healthz, /readyz, /groups/NAMESPACE/NAME/lag\n"
+_PATHS = b"/metrics, /healthz, /readyz, /groups/NAMESPACE/NAME/lag\n"
 
 Check = Callable[[], str | None]
 """None: fine; else what is wrong."""
@@ -71,7 +71,7 @@ class HealthServer:
         self._asked_within = asked_within
         self._connections: dict[asyncio.Task[object], None] = {}
         """The oldest first."""
-        self._pages = ThreadPoolExecutor(1, "metrics")
+        self._metrics_thread = ThreadPoolExecutor(1, "metrics")
         """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
         try:
             self._socket = socket.create_server((address, port))
@@ -91,7 +91,7 @@ class HealthServer:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._pages.shutdown(cancel_futures=True)
+        self._metrics_thread.shutdown(cancel_futures=True)
         self._socket.close()
 
     def _run(self) -> None:
@@ -137,13 +137,13 @@ class HealthServer:
         if method != b"GET":
             return _response(WebPage(HTTPStatus.METHOD_NOT_ALLOWED, b"GET\n"))
         if path == "/metrics":
-            page = await self._loop.run_in_executor(self._pages, generate_latest, self._registry)
+            page = await self._loop.run_in_executor(self._metrics_thread, generate_latest, self._registry)
             return _response(WebPage(HTTPStatus.OK, page, CONTENT_TYPE_PLAIN_0_0_4))
         if check := self._checks.get(path):
             problem = check()
             status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
             return _response(WebPage(status, f"{problem or 'ok'}\n".encode()))
-        return _response(self._page(path) or WebPage(HTTPStatus.NOT_FOUND, _PAGES))
+        return _response(self._page(path) or WebPage(HTTPStatus.NOT_FOUND, _PATHS))
 
 
 def _response(answer: WebPage) -> bytes:

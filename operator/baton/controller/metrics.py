@@ -195,8 +195,8 @@ class Metrics(Collector):
             [
                 ((*key, str(number)), float(lag))
                 for key, one in queues
-                for look in one.backlog.fresh(now)[-1:]
-                for number, lag in look.lag.items()
+                if (known := one.backlog.fresh(now)) is not None
+                for number, lag in known.last.lag.items()
             ],
         )
         yield counter(

@@ -16,9 +16,6 @@ from baton.spark.recorded_ranges import beyond, lost, superseded
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
-_MOMENT = 0.001
-"""Seconds. The server is asked who was woken; it waits for nobody."""
-
 
 class Found(NamedTuple):
     """What there is for a batch."""
@@ -48,7 +45,7 @@ class BatchSearch:
     def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
         """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
         if self._unheard:  # where others have rows in every batch, nobody waits for these
-            self.wait(self._unheard, _MOMENT)
+            self._due.woken(self._around.queues.woken(self._unheard))
         due: list[Candidate] = []
         idle: list[Candidate] = []
 

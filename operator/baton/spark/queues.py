@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from operator import methodcaller
 from typing import Any, TypeVar
@@ -32,6 +32,9 @@ AGAIN = 0.5
 
 _PATIENCE = 0.5
 """Seconds for a queue to answer where others have."""
+
+_MOMENT = 0.001
+"""Seconds: as short as a server can be asked to wait."""
 
 T = TypeVar("T")
 
@@ -155,25 +158,16 @@ class FleetQueues:
     def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
         """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
         a queue that has gone away: it may have forgotten who waits."""
-        of: dict[QueueName, list[int]] = {}
-        away: set[Partition] = set()
-        for partition in partitions:
-            if partition.queue in self._unreachable:
-                away.add(partition)
-            else:
-                of.setdefault(partition.queue, []).append(partition.number)
+        of, away = self._reachable(partitions)
         if not of:
             self._sleep(seconds)
             return away
-        if len(of) == 1:
-            ((queue, numbers),) = of.items()
-            return away | self._wait(queue, numbers, seconds)
-        waiting = {self._pool.submit(self._wait, queue, numbers, seconds): queue for queue, numbers in of.items()}
-        _, others = wait(waiting, timeout=seconds, return_when=FIRST_COMPLETED)
-        for one in others:  # not those that have ended: an interrupt would end their next wait
-            self._queues[waiting[one]].interrupt()
-        wait(others)
-        return away | {one for future in waiting for one in future.result()}
+        return away | self._hear(of, seconds, seconds, FIRST_COMPLETED)
+
+    def woken(self, partitions: Iterable[Partition]) -> set[Partition]:
+        """Those of the partitions that may have something new, now. One queue's news keeps no other from being heard."""
+        of, _ = self._reachable(partitions)
+        return self._hear(of, _MOMENT, _PATIENCE, ALL_COMPLETED)
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
@@ -186,6 +180,29 @@ class FleetQueues:
         self._asking.shutdown(wait=False)
         for queue in self._queues.values():
             queue.close()
+
+    def _reachable(self, partitions: Iterable[Partition]) -> tuple[dict[QueueName, list[int]], set[Partition]]:
+        """By queue; and those of queues that are away."""
+        of: dict[QueueName, list[int]] = {}
+        away: set[Partition] = set()
+        for partition in partitions:
+            if partition.queue in self._unreachable:
+                away.add(partition)
+            else:
+                of.setdefault(partition.queue, []).append(partition.number)
+        return of, away
+
+    def _hear(self, of: Mapping[QueueName, Sequence[int]], seconds: float, within: float, until: str) -> set[Partition]:
+        """Each queue is waited for so many `seconds`; `within` so many, or when one of them or all have answered (`until`), the
+        others are interrupted."""
+        if len(of) <= 1:
+            return {one for queue, numbers in of.items() for one in self._wait(queue, numbers, seconds)}
+        waiting = {self._pool.submit(self._wait, queue, numbers, seconds): queue for queue, numbers in of.items()}
+        _, others = wait(waiting, timeout=within, return_when=until)
+        for one in others:  # not those that have ended: an interrupt would end their next wait
+            self._queues[waiting[one]].interrupt()
+        wait(others)
+        return {one for future in waiting for one in future.result()}
 
     def _wait(self, name: QueueName, numbers: Sequence[int], seconds: float) -> set[Partition]:
         try:

@@ -47,8 +47,8 @@ class Kept:
         self.task = asyncio.create_task(self.worker.run())
 
     def lag(self) -> Mapping[int, int]:
-        looks = self.worker.backlog.fresh(self.clock.ticks())
-        return looks[-1].lag if looks else {}
+        known = self.worker.backlog.fresh(self.clock.ticks())
+        return known.last.lag if known is not None else {}
 
     def want(self, *effects: Effect, told: Set[Partition] = frozenset()) -> None:
         self.worker.effects.want({effect.partition: effect for effect in effects}, told)

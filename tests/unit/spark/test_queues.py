@@ -111,3 +111,27 @@ def test_two_queues_without_news_are_each_waited_for_once_and_to_the_end() -> No
     assert both.wait(everything, 0.01) == set()
     assert [queue.waits for queue in made.values()] == [2, 2]
     both.close()
+
+
+class SlowQueue(QueueWithoutEntries):
+    """It has something new, and says so when the other has said it."""
+
+    def __init__(self, other: QueueWithoutEntries) -> None:
+        super().__init__()
+        self._other = other
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        until(lambda: self._other.waits == 1, "the other is asked")
+        if self._interrupted.wait(0.05):
+            return set()
+        return {0}
+
+
+def test_of_partitions_that_nobody_waits_for_the_news_of_a_slow_queue_are_heard_beside_those_of_a_fast_one() -> None:
+    fast = QueueWithoutEntries()
+    made = {"shop/orders": fast, "shop/parcels": SlowQueue(fast)}
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    fast.news.set()
+    everything = {a_partition("orders", 0), a_partition("parcels", 0)}
+    assert both.woken(everything) == everything
+    both.close()

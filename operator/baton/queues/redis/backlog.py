@@ -1,7 +1,7 @@
 """How much there is to do in partitions, asked past the scripts: whoever asks need not own them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from baton.queues.redis import records
 from baton.queues.redis.keys import PartitionKeys
@@ -11,16 +11,19 @@ FIELDS = ("last", "done", "staged")
 """Of a partition's progress, which say it."""
 
 
-def lag(found: Sequence[object]) -> int:
-    """Entries added and not finished with, of what stands in these fields. Raises ForeignRecord."""
+class PartitionBacklog(NamedTuple):
+    """How much there is to do, and was done."""
+
+    lag: int
+    """Entries added and not finished with."""
+    finished: int
+    """Entries finished with since it was made."""
+
+
+def read(found: Sequence[object]) -> PartitionBacklog:
+    """What stands in these fields. Raises ForeignRecord."""
     last, done, staged = map(records.number, found, FIELDS)
-    return last - done + staged
-
-
-def finished(found: Sequence[object]) -> int:
-    """Entries finished with since the partition was made, of what stands in these fields. Raises ForeignRecord."""
-    _, done, staged = map(records.number, found, FIELDS)
-    return done - staged
+    return PartitionBacklog(last - done + staged, done - staged)
 
 
 def unfinished(client: Any, partitions: Iterable[PartitionKeys]) -> int:
@@ -30,6 +33,6 @@ def unfinished(client: Any, partitions: Iterable[PartitionKeys]) -> int:
             pipe.hmget(keys.progress, *FIELDS)
         answers = pipe.execute()
     try:
-        return sum(map(lag, answers))
+        return sum(read(answer).lag for answer in answers)
     except records.ForeignRecord as what:
         raise OddAnswerError(f"a foreign record: {what}") from None

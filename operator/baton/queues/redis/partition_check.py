@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from baton.queues.protocol import Owner
 from baton.queues.redis import backlog, records, server_answers
+from baton.queues.redis.backlog import PartitionBacklog
 from baton.queues.redis.keys import PartitionKeys
 
 _OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
@@ -20,9 +21,7 @@ class PartitionCheck(NamedTuple):
     """None: it was never granted."""
     whole: bool
     """All that makes it a partition is there."""
-    lag: int
-    finished: int
-    """Entries acknowledged."""
+    backlog: PartitionBacklog
     lost: int
     """Entries that went with a deleted stream."""
     dead: int
@@ -48,8 +47,7 @@ def _read(found: Sequence[object]) -> PartitionCheck:
     return PartitionCheck(
         owner=None if epoch is None else records.owner([uid, epoch, paused]),
         whole=server_answers.number(found[1]) == 3 and None not in limits,
-        lag=backlog.lag(progress),
-        finished=backlog.finished(progress),
+        backlog=backlog.read(progress),
         lost=records.number(lost, "lost"),
         dead=records.number(dead, "dead"),
         refused=records.number(server_answers.text(found[3]), "refused"),

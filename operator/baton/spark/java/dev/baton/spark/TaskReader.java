@@ -1,7 +1,6 @@
 package dev.baton.spark;
 
-import java.util.ArrayList;
-import java.util.List;
+import java.util.Iterator;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -9,32 +8,44 @@ import org.apache.spark.sql.types.StructType;
 
 /** The rows of a task's ranges, one range after the other. */
 final class TaskReader implements PartitionReader<InternalRow> {
-  private final List<Range> ranges;
+  private final Iterator<Range> ranges;
   private final StructType columns;
   private final Receipts receipts;
-  private final List<RangeReader> readers = new ArrayList<>();
   private RangeReader reader;
+  /** Of the ranges before. */
+  private long rowsOnOwner;
+
+  private long rangesLent;
 
   TaskReader(RangeTask task, StructType columns, Receipts receipts) {
-    this.ranges = task.ranges();
+    this.ranges = task.ranges().iterator();
     this.columns = columns;
     this.receipts = receipts;
-    turn();
+    this.reader = reader();
   }
 
   @Override
   public boolean next() throws RefusedException {
     while (!reader.next()) {
-      if (readers.size() == ranges.size()) return false;
+      if (!ranges.hasNext()) return false;
+      rowsOnOwner += rowsOnOwner(reader);
+      rangesLent += rangesLent(reader);
       reader.close(); // its connection serves the next one
-      turn();
+      reader = reader();
     }
     return true;
   }
 
-  private void turn() {
-    reader = new RangeReader(ranges.get(readers.size()), columns, receipts);
-    readers.add(reader);
+  private RangeReader reader() {
+    return new RangeReader(ranges.next(), columns, receipts);
+  }
+
+  private static long rowsOnOwner(RangeReader of) {
+    return of.lent() ? 0 : of.rows();
+  }
+
+  private static long rangesLent(RangeReader of) {
+    return of.lent() ? 1 : 0;
   }
 
   @Override
@@ -44,14 +55,9 @@ final class TaskReader implements PartitionReader<InternalRow> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    long onOwner = 0;
-    long lent = 0;
-    for (RangeReader one : readers) {
-      if (one.lent()) lent++;
-      else onOwner += one.rows();
-    }
     return new CustomTaskMetric[] {
-      new ReadCounts.Count(ReadCounts.ROWS_ON_OWNER, onOwner), new ReadCounts.Count(ReadCounts.RANGES_LENT, lent)
+      new ReadCounts.Count(ReadCounts.ROWS_ON_OWNER, rowsOnOwner + rowsOnOwner(reader)),
+      new ReadCounts.Count(ReadCounts.RANGES_LENT, rangesLent + rangesLent(reader))
     };
   }
 
