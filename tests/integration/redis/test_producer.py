@@ -159,12 +159,17 @@ async def test_producers_send_again_after_the_server_was_killed(new_name: Callab
         await queue.close()
 
 
-async def test_a_queue_that_nobody_has_made_is_said_to_be_so(server: RedisServer, new_name: Callable[[], str]) -> None:
+async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_end(
+    server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    name = new_name()
     with (
-        RedisProducer(server.url, new_name(), patience=0.1) as producer,
+        RedisProducer(server.url, name, patience=0.1) as producer,
         pytest.raises(QueueUnreachable, match=r"database 0, has no queue shop/.*spec.source.redis.*correct the URL here"),
     ):
         producer.send("k", "v")
+    (told,) = caplog.messages
+    assert told.startswith(f"What is sent to {name} waits. ") and "has no queue" in told
 
 
 async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_told_as_not_sent(

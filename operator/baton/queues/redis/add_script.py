@@ -4,6 +4,7 @@ A producer keeps one connection and writes its requests itself, for of a single 
 time than all else.
 """
 
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from re import ASCII, fullmatch
 
@@ -18,6 +19,8 @@ from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
 from baton.queues.redis.wire import Ask, arguments, packed
+
+log = logging.getLogger(__name__)
 
 _REPLICAS_WITHIN = 1000
 """Milliseconds that replicas have, before the same is tried again."""
@@ -37,6 +40,7 @@ class AddScript:
         """By partition: what its requests begin with."""
         self._table = Ask(packed("HMGET", queue_key(queue), "version", "table"), 1)
         self._wait = packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
+        self._told = ""
 
     def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
@@ -65,7 +69,7 @@ class AddScript:
             if batches is not None:
                 outbox.unanswered(why, clock(), passing=passing(error))
             elif passing(error):
-                outbox.routed(None, why, clock())
+                self._unrouted(outbox, why, clock())
             else:
                 outbox.give_up(list(outbox.open), why)
 
@@ -82,12 +86,20 @@ class AddScript:
             raise answers[0]
         version, text = fields(2)(answers[0])
         if version is None or text is None:
-            return outbox.routed(None, absent(self._url, "queue", self._queue), now)
+            return self._unrouted(outbox, absent(self._url, "queue", self._queue), now)
         try:
             table = RoutingTable.from_text(int(version), text.decode())
         except ValueError:
             raise OddAnswerError("a foreign record: its table") from None
+        self._told = ""
         outbox.routed(table, "", now)
+
+    def _unrouted(self, outbox: Outbox, why: str, now: float) -> None:
+        """Nothing can be sent yet. That is said while it is waited for, once: a wrong name is seen at once."""
+        if why != self._told:
+            log.warning("What is sent to %s waits. %s", self._queue, why)
+            self._told = why
+        outbox.routed(None, why, now)
 
     def _answered(self, outbox: Outbox, batches: Round, answers: Mapping[int, object], now: float) -> None:
         """What the answers to a round mean."""
