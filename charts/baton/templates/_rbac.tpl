@@ -3,7 +3,7 @@
 - apiGroups: [baton.dev]
   resources: [partitionedqueues]
   verbs: [get, list, watch]
-# patch: the finalizer by which a group's partitions are taken back before it goes.
+# patch: the finalizer by which a group's partitions are taken back before it goes, and spec.replicas where it is absent.
 - apiGroups: [baton.dev]
   resources: [consumergroups]
   verbs: [get, list, watch, patch]

@@ -28,6 +28,7 @@ def _consumer_groups() -> Document:
             _column("Partitions", ".status.partitions", "Partitions of the group's queues", kind="integer"),
             _column("Unowned", ".status.unowned", "Partitions without an owner", kind="integer"),
             _column("Members", ".status.members", "Pods that take part", kind="integer"),
+            _column("Desired", ".status.desiredReplicas", "Pods that there are to be", kind="integer"),
             _column("Moving", ".status.moving", "Partitions that are changing hands", kind="integer"),
             _column("Hold-until", ".status.holdUntil", "When the holddown ends"),
             _column("Seen", ".status.lastLookTime", "When an operator last looked: some two minutes ago at most", kind="date"),

@@ -18,7 +18,8 @@ class Approval(StrEnum):
 
 
 class ScaleMode(StrEnum):
-    """Who carries the desired size out: the operator at a workload, or the Spark driver."""
+    """Who carries the desired size out: the operator at a workload, somebody else there, or the Spark driver."""
 
     WORKLOAD = "Workload"
+    EXTERNAL = "External"
     SPARK = "Spark"

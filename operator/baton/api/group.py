@@ -86,20 +86,21 @@ class TargetRef(Shape):
 
 
 class Scale(Shape):
-    """How the operator carries spec.replicas out."""
+    """Who scales the group's pods."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             rule(
-                "self.mode != 'Workload' || has(self.targetRef)",
-                "spec.scale.targetRef is missing: spec.scale.mode Workload needs to know what to scale (apiVersion, kind, name)",
+                "self.mode == 'Spark' || has(self.targetRef)",
+                "spec.scale.targetRef is missing: spec.scale.mode Workload needs to know what to scale, and External what others "
+                "scale (apiVersion, kind, name)",
                 field=".targetRef",
                 reason="FieldValueRequired",
             ),
             rule(
-                "self.mode == 'Workload' || !has(self.targetRef)",
-                "spec.scale.targetRef belongs to spec.scale.mode Workload only: remove it (the Spark driver reads the desired "
-                "number in the ledger)",
+                "self.mode != 'Spark' || !has(self.targetRef)",
+                "spec.scale.targetRef belongs to spec.scale.mode Workload and External only: remove it (the Spark driver reads "
+                "the desired number in the ledger)",
                 field=".targetRef",
                 reason="FieldValueForbidden",
             ),
@@ -107,10 +108,11 @@ class Scale(Shape):
     )
 
     mode: ScaleMode
-    """Workload: the operator scales targetRef. Spark: the operator writes the desired number of executors into the ledger, and
-    the driver starts or removes executors."""
+    """Workload: the operator scales targetRef to spec.replicas. External: somebody else scales targetRef, a person or an
+    autoscaler, and the operator only reads its size. Spark: the operator writes spec.replicas into the ledger, and the driver
+    starts or removes executors."""
     target_ref: TargetRef | None = None
-    """The object that mode Workload scales."""
+    """The workload that has the group's pods. For the modes Workload and External."""
 
 
 class ConsumerGroupSpec(Shape):
@@ -123,6 +125,13 @@ class ConsumerGroupSpec(Shape):
                 "spec.replicas does nothing without spec.scale: set spec.scale.mode to Workload (with a targetRef) or to Spark",
                 field=".replicas",
                 reason="FieldValueInvalid",
+            ),
+            rule(
+                "!has(self.replicas) || !has(self.scale) || self.scale.mode != 'External'",
+                "spec.replicas does nothing with spec.scale.mode External: remove it and scale the workload itself, or set the "
+                "mode to Workload",
+                field=".replicas",
+                reason="FieldValueForbidden",
             ),
             ROOMS_NEEDED,
         )
@@ -165,9 +174,10 @@ class ConsumerGroupSpec(Shape):
     release it before somebody approves, with `baton approve` or with the annotation baton.dev/approve and the proposal's id.
     Partitions without an owner, or with one that is stopping, do not wait."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale."""
+    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale with the mode
+    Workload or Spark. Where it is absent with Workload, the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
-    """How the operator carries spec.replicas out."""
+    """Who scales the group's pods."""
 
 
 class ConsumerGroup(Shape):

@@ -23,6 +23,7 @@ class EventReason(StrEnum):
     APPROVAL_REFUSED = "ApprovalRefused"
     WITHDRAWN = "Withdrawn"
     SCALED = "Scaled"
+    REPLICAS_SET = "ReplicasSet"
     RESIZING = "Resizing"
     RESIZED = "Resized"
     RECOVERED = "Recovered"

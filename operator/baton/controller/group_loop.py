@@ -13,7 +13,6 @@ from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.deletion_wait import patience
 from baton.controller.diagnosis import deletion_problem, queue_problems
-from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity, holds
@@ -35,6 +34,7 @@ from baton.controller.services import Services
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState
 from baton.kube.events import Regarding
+from baton.kube.group_replicas import GroupReplicas
 from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
@@ -72,7 +72,8 @@ class GroupLoop:
         """It has been seen that the group is being deleted."""
         self._refreshes = MountRefreshes(services.refresher, services.tasks, self.key)
         self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
-        self._scaling = Scaling(self.key, services.scaler, services.tasks, self.wake)
+        replicas = GroupReplicas(services.api, services.scaler, *self.key, group.uid)
+        self._scaling = Scaling(self.key, services.scaler, replicas, services.tasks, self.wake)
         self._releases = QueueReleases(
             self.key, group.uid, services.cache, self._workers, self._recorder, self._scaling, self._finalizer, self.wake
         )
@@ -201,7 +202,7 @@ class GroupLoop:
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
         self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)
-        await self._apply_scale(group, spec, seen)
+        self._apply_scale(group, spec, seen)
         done = await self._releases.follow(group, self._state)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
@@ -262,14 +263,14 @@ class GroupLoop:
             problems.append(deletion_problem(len(self._state.records), problems))
         return problems
 
-    async def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers) -> None:
+    def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers) -> None:
         if group.deleting:
             self._scaling.spare(spec, self._sight.pods)
             return
         owned = Counter(record.owner for record in self._state.records.values() if record.owner is not None)
-        scaled = await self._scaling.apply(spec, seen, self._sight.pods, owned)
-        if scaled is not None:
-            self._recorder.say(EventReason.SCALED, scaled)
+        done = self._scaling.apply(spec, seen, self._sight.pods, owned)
+        if done is not None:
+            self._recorder.say(*done)
 
     def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
         return [QueueName(queue.name) for queue in spec.queues]

@@ -63,7 +63,7 @@ class Reporter:
             problems = [*problems, problem]
         bound = self._services.admission_policy
         told = group_conditions(group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for)
-        status = group_status(group, whole, seen, told, now, unacknowledged)
+        status = group_status(group, whole, seen, told, now, unacknowledged, asked_for)
         self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), group.status)
         self._writer.looked()
         facts: dict[str, QueueFacts] = {

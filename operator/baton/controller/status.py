@@ -41,8 +41,9 @@ def group_status(
     told: list[Told],
     now: float,
     unacknowledged: Mapping[Partition, int | None],
+    asked_for: int | None = None,
 ) -> ConsumerGroupStatus:
-    """The status of a ConsumerGroup. Pure."""
+    """The status of a ConsumerGroup. `asked_for`: see `group_conditions`. Pure."""
     return ConsumerGroupStatus(
         observed_generation=group.generation,
         state=shown_state(whole.state, next(one for one in told if one[0] == "Ready"), deleting=group.deleting),
@@ -51,6 +52,7 @@ def group_status(
         **dict(whole.numbers),
         assignor=whole.assignor,
         selector=_selector(group),
+        desired_replicas=asked_for,
         replicas=seen.pods,
         handoffs=[
             _handoff(partition, move, unacknowledged.get(partition))

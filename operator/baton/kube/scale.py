@@ -1,5 +1,5 @@
-"""Scaling the workload behind a group (mode Workload): its size through /scale, and which pods it may lose through their deletion
-cost."""
+"""The workload behind a group (modes Workload and External): its size through /scale, and which pods it may lose through their
+deletion cost."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set

@@ -137,9 +137,14 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
         ({**GROUP, "protocol": "Brave"}, ["spec.protocol", "Cooperative", "Eager"]),
         ({**GROUP, "replicas": 3}, ["spec.replicas", "set spec.scale.mode"]),
         ({**GROUP, "scale": {"mode": "Workload"}}, ["spec.scale.targetRef is missing"]),
+        ({**GROUP, "scale": {"mode": "External"}}, ["spec.scale.targetRef is missing"]),
+        (
+            {**GROUP, "replicas": 3, "scale": {"mode": "External", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            ["spec.replicas does nothing", "scale the workload itself"],
+        ),
         (
             {**GROUP, "scale": {"mode": "Spark", "targetRef": {"kind": "Deployment", "name": "d"}}},
-            ["spec.scale.targetRef", "mode Workload only", "remove it"],
+            ["spec.scale.targetRef", "mode Workload and External only", "remove it"],
         ),
         (
             {**GROUP, "membership": {"sessionTimeoutSeconds": 60}},

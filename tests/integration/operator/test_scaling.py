@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from functools import partial
 
-from baton.kube.api import core_path, group_path
-from baton.kube.objects import GROUP_VERSION
+import pytest
+
+from baton.kube.api import ApiError, UnavailableError, core_path, group_path
+from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.pods import DELETION_COST
 from tests.integration.operator.world import World
 from tests.waiting import eventually
@@ -15,23 +18,37 @@ async def scale(world: World, group: str, replicas: int) -> None:
     await world.api.merge(path, {"spec": {"replicas": replicas}})
 
 
-async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_lose(shop: World) -> None:
-    path = group_path("apps/v1", shop.namespace, "deployments")
-    labels = {"app": "scaled"}
+async def deployment(world: World, name: str, replicas: int) -> None:
+    """Its pods are not the group's."""
+    labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
-    deployment = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
-    await shop.api.create(
-        path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "scaled"}, "spec": deployment}
-    )
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+    await world.api.create(group_path("apps/v1", world.namespace, "deployments"), body)
+
+
+async def size(world: World, name: str) -> int:
+    """Of a Deployment."""
+    return int((await world.api.get(group_path("apps/v1", world.namespace, "deployments", name)))["spec"]["replicas"])
+
+
+async def replicas_of(world: World, name: str) -> int | None:
+    """What /scale of a group says, to which the API server has no answer where spec.replicas is absent."""
+    try:
+        found = await world.api.get(group_path(GROUP_VERSION, world.namespace, "consumergroups", name) + "/scale")
+    except (ApiError, UnavailableError):
+        return None
+    return int(found["spec"]["replicas"])
+
+
+async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_lose(shop: World) -> None:
+    await deployment(shop, "scaled", 0)
     await shop.external("scaled")
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "scaled"}}
     await shop.group("scaled", replicas=3, scale=target)
 
-    async def replicas() -> int:
-        return int((await shop.api.get(f"{path}/scaled"))["spec"]["replicas"])
-
     async def is_three() -> bool:
-        return await replicas() == 3
+        return await size(shop, "scaled") == 3
 
     await eventually(is_three, "the Deployment has three replicas")
     await asyncio.gather(*(shop.pod(f"scaled-{name}", "scaled") for name in "abc"))
@@ -50,9 +67,69 @@ async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_los
     await eventually(chosen, "two pods are the cheapest to lose")
 
     async def is_one() -> bool:
-        return await replicas() == 1
+        return await size(shop, "scaled") == 1
 
     await eventually(is_one, "the Deployment has one replica")
+
+
+async def test_a_group_without_replicas_has_those_of_its_deployment_and_a_real_autoscaler_scales_it(shop: World) -> None:
+    await deployment(shop, "unsaid", 2)
+    await shop.external("unsaid")
+    manifest = {
+        "apiVersion": GROUP_VERSION,
+        "kind": "ConsumerGroup",
+        "metadata": {"name": "unsaid", "namespace": shop.namespace},
+        "spec": {
+            "queues": [{"name": "unsaid"}],
+            "membership": {"session": "Optional"},
+            "scale": {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "unsaid"}},
+        },
+    }
+    await shop.api.apply_as("gitops", groups_path(shop.namespace, "unsaid"), manifest)
+
+    async def has(replicas: int) -> bool:
+        return await replicas_of(shop, "unsaid") == replicas
+
+    await eventually(lambda: has(2), "the group has the size of its Deployment", shown=lambda: shop.status("unsaid"))
+    assert await size(shop, "unsaid") == 2
+
+    reference = {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "name": "unsaid"}
+    some = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    bounds = {"scaleTargetRef": reference, "minReplicas": 4, "maxReplicas": 6, "metrics": [some]}
+    autoscaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "unsaid"}}
+    autoscalers = group_path("autoscaling/v2", shop.namespace, "horizontalpodautoscalers")
+    await shop.api.create(autoscalers, {**autoscaler, "spec": bounds})
+    await eventually(
+        lambda: has(4), "the autoscaler has raised it to its least", shown=lambda: shop.api.get(f"{autoscalers}/unsaid")
+    )
+
+    async def is_four() -> bool:
+        return await size(shop, "unsaid") == 4
+
+    await eventually(is_four, "the Deployment has four replicas")
+    await shop.api.apply_as("gitops", groups_path(shop.namespace, "unsaid"), manifest)
+    assert await has(4), "a manifest that does not say replicas leaves those of the autoscaler"
+    await shop.change("consumergroups", "unsaid", {"spec": {"replicas": None}})
+    await eventually(lambda: has(4), "replicas that somebody has removed are those of the Deployment again")
+
+
+async def test_what_others_scale_stays_as_they_scale_it(shop: World) -> None:
+    await deployment(shop, "theirs", 1)
+    await shop.external("theirs")
+    target = {"mode": "External", "targetRef": {"kind": "Deployment", "name": "theirs"}}
+    await shop.group("theirs", rebalance={"resyncSeconds": 1}, scale=target)
+
+    async def desired(count: int) -> bool:
+        return (await shop.status("theirs")).get("desiredReplicas") == count
+
+    await eventually(lambda: desired(1), "the size is known")
+    path = group_path("apps/v1", shop.namespace, "deployments", "theirs") + "/scale"
+    for count in (3, 2):
+        await shop.api.merge(path, {"spec": {"replicas": count}})
+        await eventually(partial(desired, count), "the new size is known")  # the operator has looked, and lets it be
+        assert await size(shop, "theirs") == count
+    with pytest.raises(ApiError, match=r"spec\.replicas does nothing with spec\.scale\.mode External"):
+        await shop.change("consumergroups", "theirs", {"spec": {"replicas": 5}})
 
 
 async def test_a_target_that_does_not_exist_is_named_in_the_condition(shop: World) -> None:

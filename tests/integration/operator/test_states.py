@@ -150,7 +150,7 @@ async def test_a_deployment_that_was_scaled_to_zero_asks_for_nobody(shop: World)
     await shop.api.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "slept"}, "spec": spec})
     await shop.external("slept")
     await shop.group(
-        "slept", rebalance={"resyncSeconds": 1}, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "slept"}}
+        "slept", rebalance={"resyncSeconds": 1}, scale={"mode": "External", "targetRef": {"kind": "Deployment", "name": "slept"}}
     )
     await state_is(shop, "slept", "ScaledToZero")
     await shop.api.merge(f"{path}/slept", {"spec": {"replicas": 1}})

@@ -48,6 +48,11 @@ class Cluster(Api):
     async def apply_strictly(self, path: str, body: Json) -> Json:
         return await self._request("POST", path, {"fieldValidation": "Strict"}, body)
 
+    async def apply_as(self, manager: str, path: str, body: Json) -> Json:
+        """Server-side apply, as GitOps tools do it."""
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._request("PATCH", path, query, body, "application/apply-patch+yaml")
+
 
 class World:
     """One namespace."""

@@ -7,18 +7,23 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec
+from baton.controller.event_reasons import EventReason
 from baton.controller.scaling import Scaling
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
-from baton.kube.api import ApiError
+from baton.kube.api import ApiError, ConflictError
 from baton.kube.clock import ApiServerClock
+from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
 from baton.kube.scale import Scaler
 from baton.model.ids import MemberId, Uid
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
-TARGET = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
+REFERENCE = {"kind": "Deployment", "name": "consumers"}
+TARGET = {"mode": "Workload", "targetRef": REFERENCE}
+OF_OTHERS = {"mode": "External", "targetRef": REFERENCE}
+GROUP = "/apis/baton.dev/v1alpha1/namespaces/shop/consumergroups/orders"
 NOBODY = GroupMembers()
 SOMEBODY = GroupMembers({MemberId("a"): ObservedMember(Uid("u"))}, pods=1)
 
@@ -28,10 +33,15 @@ def spec(**fields: Any) -> ConsumerGroupSpec:
 
 
 class Workload(MemoryApi):
-    """One Deployment, of which only the size is looked at."""
+    """One Deployment, of which only the size is looked at, and the group that names it."""
 
     def __init__(self) -> None:
         self.replicas = 3
+        self.group: dict[str, Any] = {"queues": [{"name": "orders"}], "scale": TARGET}
+        """Its spec."""
+        self.version = 1
+        self.meanwhile: list[dict[str, Any]] = []
+        """What others write into the group's spec, each after the operator has read it."""
         self.asked = 0
         self.fault: Fault | None = None
         super().__init__(ApiServer(Random(1), lambda: 0.0), lambda verb, path: self.fault)
@@ -41,9 +51,25 @@ class Workload(MemoryApi):
             return await super().get(path, **query)
         if path == "/apis/apps/v1":
             return {"resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "deployments/scale", "kind": "Scale"}]}
+        if path == GROUP:
+            metadata = {"namespace": "shop", "name": "orders", "uid": "g", "resourceVersion": str(self.version)}
+            read = {"metadata": metadata, "spec": dict(self.group)}
+            if self.meanwhile:
+                self.group |= self.meanwhile.pop(0)
+                self.version += 1
+            return read
         assert path == "/apis/apps/v1/namespaces/shop/deployments/consumers/scale"
         self.asked += 1
         return {"spec": {"replicas": self.replicas}}
+
+    async def merge(self, path: str, body: Any) -> Any:
+        if self.fault is not None or path != GROUP:
+            return await super().merge(path, body)
+        if body["metadata"] != {"uid": "g", "resourceVersion": str(self.version)}:
+            raise ConflictError(409, "Conflict", "the object has been modified")
+        self.group |= body["spec"]
+        self.version += 1
+        return {}
 
 
 @pytest.fixture
@@ -52,7 +78,9 @@ def workload() -> Workload:
 
 
 def made(workload: Workload) -> Scaling:
-    return Scaling(("shop", "orders"), Scaler(workload), Tasks(ApiServerClock()), lambda: None)
+    scaler = Scaler(workload)
+    replicas = GroupReplicas(workload, scaler, "shop", "orders", "g")
+    return Scaling(("shop", "orders"), scaler, replicas, Tasks(ApiServerClock()), lambda: None)
 
 
 @pytest.fixture
@@ -62,14 +90,15 @@ def scaling(workload: Workload) -> Scaling:
 
 async def done() -> None:
     """What was begun has ended."""
-    if tasks := [task for task in asyncio.all_tasks() if task.get_name() == "scale"]:
+    while tasks := [task for task in asyncio.all_tasks() if task.get_name() in ("scale", "target-size")]:
         await asyncio.wait(tasks)
     await asyncio.sleep(0)  # who waits for it hears of it
 
 
 async def look(scaling: Scaling, seen: GroupMembers = NOBODY, **fields: Any) -> int | None:
     asked = spec(**fields)
-    await scaling.apply(asked, seen, [], {})
+    scaling.apply(asked, seen, [], {})
+    await done()
     return scaling.asked_for(asked)
 
 
@@ -79,48 +108,101 @@ async def test_what_the_spec_asks_for_is_known(scaling: Scaling) -> None:
     assert await look(scaling, scale={"mode": "Spark"}, replicas=2) == 2
 
 
-async def test_a_workload_that_was_scaled_to_zero_asks_for_nobody(scaling: Scaling, workload: Workload) -> None:
-    assert await look(scaling, scale=TARGET) is None, "it has a size, and its pods are to come"
+async def test_replicas_that_nobody_has_set_are_set_to_the_present_size_and_told_once(workload: Workload) -> None:
+    scaling = made(workload)
+    asked = spec(scale=TARGET)
+    assert scaling.apply(asked, NOBODY, [], {}) is None
+    await done()
+    assert workload.group["replicas"] == 3
+    told = [scaling.apply(asked, NOBODY, [], {}) for _ in range(2)]
+    set_to = (EventReason.REPLICAS_SET, "set spec.replicas, which was absent, to 3, the size of Deployment shop/consumers")
+    assert told == [set_to, None]
+
+
+async def test_replicas_that_others_set_meanwhile_stay_as_they_set_them(scaling: Scaling, workload: Workload) -> None:
+    workload.meanwhile = [{"paused": True}, {"replicas": 5}]
+    await look(scaling, scale=TARGET)
+    assert workload.group["replicas"] == 5 and workload.version == 3
+    assert scaling.problem is None
+
+
+async def test_replicas_are_not_set_where_others_are_to_scale_by_now(scaling: Scaling, workload: Workload) -> None:
+    workload.group["scale"] = OF_OTHERS
+    await look(scaling, scale=TARGET)
+    assert "replicas" not in workload.group
+
+
+async def test_replicas_are_set_again_where_somebody_has_taken_them_away(scaling: Scaling, workload: Workload) -> None:
+    await look(scaling, scale=TARGET)
+    await look(scaling, scale=TARGET, replicas=3)
+    del workload.group["replicas"]
+    await look(scaling, scale=TARGET)
+    assert workload.group["replicas"] == 3
+
+
+async def test_a_workload_whose_size_cannot_be_read_sets_no_replicas_and_is_a_problem_until_it_can(
+    scaling: Scaling, workload: Workload
+) -> None:
+    workload.fault = Refuse(403, "Forbidden", "no")
+    await look(scaling, scale=TARGET)
+    refused = scaling.problem
+    assert refused is not None and "spec.replicas cannot be set" in refused.message
+    workload.fault = None
+    await look(scaling, scale=TARGET)
+    assert scaling.problem is None
+    assert workload.group["replicas"] == 3
+
+
+async def test_the_size_of_a_workload_that_others_scale_is_read_and_never_written(scaling: Scaling, workload: Workload) -> None:
+    assert await look(scaling, scale=OF_OTHERS) == 3
     workload.replicas = 0
     assert scaling.recheck()
-    assert await look(scaling, scale=TARGET) == 0
+    assert await look(scaling, scale=OF_OTHERS) == 0
     workload.replicas = 2
     assert scaling.recheck()
-    assert await look(scaling, scale=TARGET) is None
+    assert await look(scaling, SOMEBODY, scale=OF_OTHERS) == 2
+    assert workload.replicas == 2 and "replicas" not in workload.group
 
 
 async def test_a_workload_of_none_asks_for_nobody_while_its_pods_still_stop(scaling: Scaling, workload: Workload) -> None:
     workload.replicas = 0
     stopping = GroupMembers({MemberId("a"): ObservedMember(Uid("u"), terminating=True)})
-    assert await look(scaling, stopping, scale=TARGET) == 0
+    assert await look(scaling, stopping, scale=OF_OTHERS) == 0
 
 
-async def test_it_is_asked_for_its_size_only_where_nobody_is_there_and_something_changed(
-    scaling: Scaling, workload: Workload
-) -> None:
+async def test_the_size_is_read_again_only_where_the_number_of_pods_has_changed(scaling: Scaling, workload: Workload) -> None:
     for _ in range(3):
-        await look(scaling, SOMEBODY, scale=TARGET)
-    assert workload.asked == 0 and not scaling.recheck()
-    for _ in range(3):
-        await look(scaling, scale=TARGET)
+        await look(scaling, SOMEBODY, scale=OF_OTHERS)
     assert workload.asked == 1
+    for _ in range(3):
+        await look(scaling, scale=OF_OTHERS)
+    assert workload.asked == 2
 
 
-async def test_pods_that_are_there_all_the_same_are_not_meant_by_a_workload_of_none(scaling: Scaling, workload: Workload) -> None:
-    workload.replicas = 0
-    assert await look(scaling, scale=TARGET) == 0
-    assert await look(scaling, GroupMembers(pods=2), scale=TARGET) is None
+async def test_more_pods_than_the_workload_has_are_not_all_its_own(scaling: Scaling, workload: Workload) -> None:
+    workload.replicas = 1
+    assert await look(scaling, GroupMembers(pods=1), scale=OF_OTHERS) == 1
+    assert await look(scaling, GroupMembers(pods=2), scale=OF_OTHERS) is None
 
 
 async def test_a_size_that_cannot_be_read_is_a_problem_until_it_can(scaling: Scaling, workload: Workload) -> None:
     workload.fault = Refuse(403, "Forbidden", "no")
-    await look(scaling, scale=TARGET)
+    assert await look(scaling, scale=OF_OTHERS) is None
     assert scaling.problem is not None
     assert "spec.scale: the size of Deployment shop/consumers cannot be read" in scaling.problem.message
     assert "rbac.scaleTargets" in scaling.problem.message
     workload.fault = None
-    await look(scaling, scale=TARGET)
+    assert scaling.recheck()
+    assert await look(scaling, scale=OF_OTHERS) == 3
     assert scaling.problem is None
+
+
+async def test_what_others_scaled_is_forgotten_with_the_mode(scaling: Scaling, workload: Workload) -> None:
+    workload.fault = Refuse(403, "Forbidden", "no")
+    await look(scaling, scale=OF_OTHERS)
+    assert scaling.recheck()
+    await look(scaling)
+    assert not scaling.recheck(), "nothing is left to look at"
 
 
 class Pods(Workload):
@@ -137,6 +219,8 @@ class Pods(Workload):
         if self.fault is not None:
             return await super().merge(path, body)
         await asyncio.sleep(0)
+        if path == GROUP:
+            return await super().merge(path, body)
         if "/pods/" not in path:
             self.replicas = body["spec"]["replicas"]
             self.written.append(f"{self.replicas} replicas")
@@ -164,18 +248,18 @@ async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields
     pods = Pods()
     scaling = made(pods)
     before = pods.views
-    await scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
     await done()
     assert sorted(map(str, pods.costs.values())) == ["-1000", "None"]
     if seen_late:
-        await scaling.apply(spec(**fields), BOTH, before, {})
+        scaling.apply(spec(**fields), BOTH, before, {})
         await done()
     pods.fault = Refuse(503, "", "away")
-    await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    scaling.apply(spec(**fields), BOTH, pods.views, {})
     await done()
     assert scaling.problem is not None and scaling.recheck(), "it is tried again"
     pods.fault = None
-    await scaling.apply(spec(**fields), BOTH, pods.views, {})
+    scaling.apply(spec(**fields), BOTH, pods.views, {})
     await done()
     assert set(pods.costs.values()) == {None}
     assert scaling.problem is None
@@ -187,7 +271,7 @@ async def test_a_new_leader_takes_off_the_marks_of_the_one_before_and_not_those_
 ) -> None:
     pods = Pods()
     pods.costs["a"] = "-1000"
-    await made(pods).apply(spec(**fields), BOTH, pods.views, {})
+    made(pods).apply(spec(**fields), BOTH, pods.views, {})
     await done()
     assert pods.costs["a"] == left
 
@@ -198,25 +282,25 @@ async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are
     scaling = made(pods)
     asked = spec(scale=TARGET, replicas=1)
     pods.refuse = {"c"}
-    await scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
+    scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
     await done()
     assert sorted(pods.written) == [*"bdefghijkl"], "who refuses keeps back nobody else, and the size waits"
     refused = scaling.problem
     assert refused is not None and "of c: 403 Forbidden: a webhook says no" in refused.message
     pods.refuse = set()
-    await scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
+    scaling.apply(asked, members, pods.views, {MemberId("a"): 1})
     await done()
     assert pods.written[-2:] == ["c", "1 replicas"] and scaling.problem is None
-    told = [await scaling.apply(asked, members, pods.views, {MemberId("a"): 1}) for _ in range(2)]
-    assert told == ["scaled Deployment shop/consumers from 3 to 1", None]
+    told = [scaling.apply(asked, members, pods.views, {MemberId("a"): 1}) for _ in range(2)]
+    assert told == [(EventReason.SCALED, "scaled Deployment shop/consumers from 3 to 1"), None]
 
 
 async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
     pods = Pods()
     scaling = made(pods)
-    await scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
-    await scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
+    scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
     await done()
-    await scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
+    scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
     await done()
     assert pods.written == ["2 replicas"] and pods.replicas == 2
