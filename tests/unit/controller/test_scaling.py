@@ -154,6 +154,7 @@ async def test_a_workload_whose_size_cannot_be_read_sets_no_replicas_and_is_a_pr
 
 
 async def test_the_size_of_a_workload_that_others_scale_is_read_and_never_written(scaling: Scaling, workload: Workload) -> None:
+    workload.group["scale"] = OF_OTHERS
     assert await look(scaling, scale=OF_OTHERS) == 3
     workload.replicas = 0
     assert scaling.recheck()
