@@ -31,7 +31,7 @@ AGAIN = 0.5
 """Seconds until a queue that is out of reach is asked again."""
 
 _PATIENCE = 0.5
-"""Seconds for a queue to answer where others have."""
+"""Seconds for a queue to answer where others have; one that was seen to need more has twice what it needed."""
 
 _MOMENT = 0.001
 """Seconds: as short as a server can be asked to wait."""
@@ -59,8 +59,9 @@ class FleetQueues:
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
         self._asking = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-ask")
-        self._behind: dict[QueueName, Future[Any]] = {}
-        """Questions that wait for an answer, while others go on."""
+        self._behind: dict[QueueName, tuple[float, Future[Any]]] = {}
+        """Questions that wait for an answer, while others go on; since when (monotonic)."""
+        self._patience: dict[QueueName, float] = {}
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
 
@@ -81,7 +82,10 @@ class FleetQueues:
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
-        return " ".join(dict.fromkeys(why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told))
+        behind = [name for name, (since, late) in self._behind.copy().items() if since <= told and not late.done()]
+        slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: see its server." for name in sorted(behind)]
+        away = [why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told]
+        return " ".join(dict.fromkeys(away + slow))
 
     def address(self, queue: QueueName) -> Mapping[str, Any]:
         """What an executor has to know of a queue, to be written as JSON. It has its password. Raises QueueAwayError where a file
@@ -167,7 +171,7 @@ class FleetQueues:
     def woken(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Those of the partitions that may have something new, now. One queue's news keeps no other from being heard."""
         of, _ = self._reachable(partitions)
-        return self._hear(of, _MOMENT, _PATIENCE, ALL_COMPLETED)
+        return self._hear(of, _MOMENT, self._patience_with(of), ALL_COMPLETED)
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
@@ -212,24 +216,35 @@ class FleetQueues:
             return {Partition(name, number) for number in numbers}
 
     def _ask_each(self, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
-        """The answers of those that answer. One that takes long holds up no other: it is left behind, and not asked again before
-        it has answered or failed. For one thread."""
+        """The answers of those that answer. One that takes longer than it ever did holds up no other: it is left behind, and not
+        asked again before it has answered or failed. For one thread."""
         found: dict[QueueName, T] = {}
         if len(self._queues) == 1:
             for name, what in asked.items():
                 with suppress(QueueAwayError):
                     found[name] = self._ask(name, what)
             return found
-        self._behind = {name: late for name, late in self._behind.items() if not late.done()}
-        answers = {name: self._asking.submit(self._ask, name, what) for name, what in asked.items() if name not in self._behind}
-        _, late = wait(answers.values(), timeout=_PATIENCE)
+        self._behind = {name: (since, late) for name, (since, late) in self._behind.items() if not late.done()}
+        now = time.monotonic()
+        answers = {name: self._asking.submit(self._timed, name, what) for name, what in asked.items() if name not in self._behind}
+        _, late = wait(answers.values(), timeout=self._patience_with(answers))
         for name, answer in answers.items():
             if answer in late:
-                self._behind[name] = answer
+                self._behind[name] = now, answer
                 continue
             with suppress(QueueAwayError):
                 found[name] = answer.result()
         return found
+
+    def _patience_with(self, queues: Iterable[QueueName]) -> float:
+        """Seconds for all of these to answer."""
+        return max((self._patience.get(name, _PATIENCE) for name in queues), default=_PATIENCE)
+
+    def _timed(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
+        began = time.monotonic()
+        answer = self._ask(name, what)
+        self._patience[name] = max(_PATIENCE, 2 * (time.monotonic() - began))
+        return answer
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
         with self._locks[name], self._noted(name):

@@ -49,7 +49,25 @@ class SilentQueue(QueueWithoutEntries):
         return super().ahead(query, requests)
 
 
-def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_it_has() -> None:
+class FarQueue(QueueWithoutEntries):
+    """It answers, later than others are waited for."""
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        threading.Event().wait(3 * queues._PATIENCE)
+        return super().ahead(query, requests)
+
+
+def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "_PATIENCE", 0.05)
+    made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
+    until(lambda: None not in both.ahead({ORDERS: 1, PARCELS: 1}, questions), "both are heard in one batch")
+    both.close()
+
+
+def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     silent = SilentQueue()
     made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
@@ -60,8 +78,10 @@ def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_
 
     assert [ahead(), ahead()] == [[False, True], [False, True]]
     assert silent.asked == 1
+    assert both.trouble().startswith("Queue orders does not answer")
     silent.answers.set()
     until(lambda: ahead() == [True, True], "it is asked again")
+    assert both.trouble() == ""
     both.close()
 
 
