@@ -64,6 +64,6 @@ def lost(one: Range, first: int) -> str:
     return (
         f"the query is to read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and the first "
         f"entry that is there is {first}: the others were finished or deleted meanwhile, perhaps by another query with a newer "
-        "checkpoint. To go on with what is there, set the option failOnDataLoss to false; to begin where the queue knows it is "
-        "done, give the query a new checkpoint"
+        "checkpoint, or the queue was lost and made again. To go on with what is there, set the option failOnDataLoss to false; "
+        "to begin where the queue knows it is done, give the query a new checkpoint"
     )

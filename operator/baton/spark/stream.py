@@ -66,6 +66,8 @@ class Stream:
         """The ranges of what is planned."""
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
+        self._lent: Positions | None = None
+        """The batch that waits for them no more."""
         self._told = 0.0
         self._nothing: tuple[str, float, float] | None = None
         """Beside other sources: the offset behind which there was nothing, until when nobody looks, and how long that took."""
@@ -225,7 +227,9 @@ class Stream:
             log.info("batch %s is repeated, and waits for the owners of %s", batch, _named(missing))
         if now - self._waits[1] < self._around.repeat_wait:
             raise AskAgain(_OWNERS_AGAIN)
-        log.warning("batch %s is repeated without the owners of %s: others borrow them", batch, _named(missing))
+        if self._lent != end:
+            self._lent = end
+            log.warning("batch %s is repeated without the owners of %s: others borrow them", batch, _named(missing))
 
     def _record(self, todo: Sequence[Range]) -> Recorded:
         careful = self._options.fail_on_data_loss

@@ -786,3 +786,33 @@ async def test_a_change_of_the_number_of_partitions_waits_for_what_is_logged(que
     while (waits := await queue.operator.ensure(4)) is not None:
         assert waits.waits_for == ()
     assert set(ranges.positions()) == {0, 1, 2, 3}
+
+
+async def test_of_a_queue_that_was_lost_and_made_again_what_is_before_that_is_gone(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    """Its new entries have larger numbers than those that are lost, so a position is not beyond them."""
+    queue.send("a", "b")
+    await queue.granted("a", ONE)
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    queue.send("lost")
+    raw.delete(*raw.keys(f"*{queue.name}*"))
+    await queue.operator.ensure(queue.partitions)
+    await queue.granted("b", ONE)
+    asked = [AheadRequest(0, Uid("b"), ONE, start + 2, 100)]
+    ((first, made),) = ranges.ahead(query, asked)
+    assert first - 1 == made > start + 3
+    assert ranges.log(query, [RangeToLog(0, start + 2, start + 3)]) == [Gone(made + 1, made)]
+    queue.send("new")
+    (answer,) = ranges.ahead(query, asked)
+    assert isinstance(answer, Gone)
+    assert answer.first == answer.last > made
+    assert ranges.log(query, [RangeToLog(0, start + 2, start + 3)]) == [Gone(made + 1, made)], "none of these is there"
+    assert isinstance(ranges.ahead(query, [asked[0]._replace(start=answer.first - 1)])[0], Ahead)
+
+
+async def test_a_partition_that_the_queue_does_not_have_any_more_has_no_range(ranges: RedisRanges) -> None:
+    query = ranges.begin()
+    assert ranges.log(query, [RangeToLog(2, 7, 9)]) == [Gone(1, 0)]
+    assert ranges.finish(query, [RangeToFinish(2, 9)]) == [Unlogged()]

@@ -25,7 +25,7 @@ def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
 def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
     sent = source.producer.send("a", b"\x00first", {"trace": b"\xff\x00", "name": "gr\u00f6\u00dfe"}, partition=0)
     source.producer.send(None, "second", partition=0)
-    source.producer.send("b", "other", partition=1)
+    source.producer.send("b", "other", {"n" * 50_001: b"1", "short": b"2"}, partition=1)
     kept = Kept()
     drained(source.stream(), kept, tmp_path)
     [rows] = kept.batches.values()
@@ -37,6 +37,7 @@ def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
     assert abs(first.timestamp.timestamp() - second.timestamp.timestamp()) < 60
     assert (second.key, second.headers, second.epoch, second.redelivered) == (b"", {}, 1, False)
     assert (other.partition, other.value) == (1, b"other")
+    assert other.headers == {"n" * 50_001: b"1", "short": b"2"}, "more than a JSON parser reads by default"
 
 
 def test_a_batch_read_has_all_that_is_there_and_leaves_it(source: StandIn) -> None:

@@ -30,3 +30,8 @@ def test_what_is_no_header_is_refused(headers: dict[str, bytes]) -> None:
 def test_headers_in_pairs_as_others_have_them_are_refused() -> None:
     with pytest.raises(TypeError, match="headers are a mapping of names to values, such as a dict, not list"):
         pack([("traceparent", b"00-4bf9")])  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="a header's name has characters that are no text"):
+        pack({"\ud800": b"1"})

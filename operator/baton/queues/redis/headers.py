@@ -7,7 +7,7 @@ Headers = Mapping[str, bytes | str]
 
 
 def pack(headers: Headers | None = None) -> bytes:
-    """Nothing for none. Raises TypeError for what is no header."""
+    """Nothing for none. Raises TypeError for what is no header, ValueError for text that is none."""
     if not headers:
         return b""
     if not isinstance(headers, Mapping):
@@ -35,6 +35,10 @@ def unpack(packed: bytes | None) -> dict[str, bytes]:
 
 def _name(name: object) -> str:
     if isinstance(name, str):
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError("a header's name has characters that are no text (surrogates)") from None
         return name
     raise TypeError(f"a header's name is str, not {type(name).__name__}")
 

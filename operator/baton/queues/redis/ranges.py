@@ -94,12 +94,12 @@ class RedisRanges:
         """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
         range may be logged again, and gets the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
-        return [_logged(answer) for answer in self._run(scripts.LOG, runs)]
+        return [_logged(answer) for answer in self._run(scripts.LOG, runs, no_such=("GONE", "1", "0"))]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order. To finish once more changes nothing."""
         runs: list[Run] = [(one.partition, (query, one.end, *one.foreign)) for one in ranges]
-        return [_finished(answer) for answer in self._run(scripts.FINISH, runs)]
+        return [_finished(answer) for answer in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
@@ -163,16 +163,21 @@ class RedisRanges:
             self._waits_from.pop(partition, None)
         return Ahead(int(end), int(last), int(first), int(size))
 
-    def _run(self, script: scripts.Script, runs: Sequence[Run]) -> list[list[str]]:
-        """The answers, in order. Where a script has more to do than is good for others, it is run again."""
+    def _run(self, script: scripts.Script, runs: Sequence[Run], no_such: Sequence[str] = ()) -> list[list[str]]:
+        """The answers, in order. Where a script has more to do than is good for others, it is run again. `no_such`: the answer of
+        a partition that the queue does not have: it was made again with fewer."""
         with explained(self._url, self._queue):
             answers = self._scripts.run(script, runs)
             while more := [nth for nth, answer in enumerate(answers) if answer[0] == "MORE"]:
                 for nth, answer in zip(more, self._scripts.run(script, [runs[nth] for nth in more]), strict=True):
                     answers[nth] = answer
-        for (partition, _), answer in zip(runs, answers, strict=True):
-            if answer[0] == "UNKNOWN":
+        unknown = [nth for nth, answer in enumerate(answers) if answer[0] == "UNKNOWN"]
+        partitions = self.partitions() if unknown and no_such else None
+        for nth in unknown:
+            partition, _ = runs[nth]
+            if partitions is None or partition < partitions:
                 raise self._absent(f"partition {partition} of")
+            answers[nth] = list(no_such)
         return answers
 
     def _absent(self, what: str) -> QueueUnreachable:

@@ -16,7 +16,7 @@ local function answer(ARGV)
   local last = look()
   local pending = summary()
   local committed, done, finished = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('finished') or 0)
-  if start < finished or start > last then return gone(start, last) end
+  if start < finished or made_after(start) or start > last then return gone(start, last) end
   if progress('voided') then redis.call('HDEL', PROGRESS, 'voided', 'voidedTo', 'spoiled') end -- that is done at Spark, or it would not ask
   local MOST_SINGLE = 1000 -- who finishes has to take what was handed out singly from what is pending, one by one
   if pending[1] > 0 then most = math.min(most, MOST_SINGLE) end

@@ -166,10 +166,16 @@ end
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- of a queue that was lost, and made again
+  if start > 0 then start = math.max(start, tonumber(progress('made') or 0)) end
   finished = math.max(finished, start > 0 and 0 or tonumber(progress('committed') or 0))
   local first = first_behind(math.max(start, finished), finish)
   if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
   return {'GONE', first, last_up_to(finish, first - 1)}
+end
+
+-- Whether the partition was made later than the number of an entry was given: it was lost, and made again.
+local function made_after(start)
+  return start > 0 and start < tonumber(progress('made') or 0)
 end
 
 -- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
@@ -183,7 +189,7 @@ local function log_range(start, finish, partly)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   local same = not partly and tonumber(voided) == start and tonumber(progress('voidedTo')) == finish
   local spoiled = same and progress('spoiled')
-  if start < finished or finish < start or finish > last or spoiled then return gone(start, finish) end
+  if start < finished or made_after(start) or finish < start or finish > last or spoiled then return gone(start, finish) end
   -- Each number behind `committed` has an entry, if none was finished singly and none was skipped, nor removed by hand.
   local committed, done, length = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), redis.call('XLEN', STREAM)
   local dense = done == committed and start >= committed

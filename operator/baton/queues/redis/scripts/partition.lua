@@ -81,7 +81,7 @@ local function place(value)
 end
 
 -- A field of the progress, as it is now. Those that are mostly needed are asked for together.
-local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided'}
+local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided', 'made'}
 local PLACES = {}
 for place, name in ipairs(FIELDS) do PLACES[name] = place end
 local function progress(name)
@@ -147,6 +147,7 @@ local function look()
   redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
   if nothing_left() then
     redis.call('HSET', PROGRESS, 'committed', next)
+    if not fields[1] then redis.call('HSET', PROGRESS, 'made', next) end -- what was here before is lost
     forget_range() -- its entries are gone
   end
   known_progress = nil

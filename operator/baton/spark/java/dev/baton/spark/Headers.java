@@ -3,6 +3,7 @@ package dev.baton.spark;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
@@ -13,7 +14,11 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /** An entry's headers: a JSON object of texts, in which each byte is the character with its number (headers.py). */
 final class Headers {
-  private static final JsonFactory JSON = new JsonFactory();
+  private static final int ANY = Integer.MAX_VALUE; // the producer bounds an entry
+  private static final JsonFactory JSON =
+      JsonFactory.builder()
+          .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(ANY).maxStringLength(ANY).build())
+          .build();
   private static final ArrayBasedMapData NONE =
       new ArrayBasedMapData(new GenericArrayData(new Object[0]), new GenericArrayData(new Object[0]));
 
