@@ -26,6 +26,8 @@ WATCH_FOR = 20.0
 unseen, as behind a firewall that forgot it."""
 _MOST = 16 * 2**20
 """Bytes of an answer, or of an event. A ConfigMap has one MiB at most."""
+_PAGE, _SMALL_PAGE = 500, 10
+"""Objects of a list at a time; so few if they are as large as objects can be (1.5 MiB)."""
 _CHUNK = 2**16
 _LONGEST_WORDS = 1000
 
@@ -36,6 +38,10 @@ class ApiRefused(Exception):  # noqa: N818 -- what became of the request, for th
     def __init__(self, status: int, words: object) -> None:
         super().__init__(f"{status} {' '.join(str(words).split())[:_LONGEST_WORDS]}")
         self.status = status
+
+
+class AnswerTooLong(ApiRefused):
+    """It is cut off: nobody's objects fill this process's memory."""
 
 
 class ApiConnection:
@@ -96,6 +102,21 @@ class ApiConnection:
         """What the API server answers. Raises ApiRefused."""
         with self._asked(method, path, body, query, _ANSWER_WITHIN) as answer:
             return _object(_bounded(answer))
+
+    def list(self, path: str, **query: str) -> Json:
+        """All objects of a list. It comes in pages, for objects of others are as large as they like. Raises ApiRefused."""
+        try:
+            return self._pages(path, {**query, "limit": str(_PAGE)})
+        except AnswerTooLong:
+            return self._pages(path, {**query, "limit": str(_SMALL_PAGE)})
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> Json:
+        listed = page = self.request("GET", path, None, **query)
+        items = list(listed.get("items") or ())
+        while following := (page.get("metadata") or {}).get("continue"):
+            page = self.request("GET", path, None, **query, **{"continue": following})
+            items += page.get("items") or ()
+        return {**listed, "items": items}
 
     @contextmanager
     def watch(self, path: str, seconds: float = WATCH_FOR, **query: str) -> Iterator["ListWatch"]:
@@ -172,7 +193,7 @@ def _event(line: bytes) -> Json:
 def _bounded(answer: urllib3.BaseHTTPResponse) -> bytes:
     content = answer.read(_MOST + 1)
     if len(content) > _MOST:
-        raise ApiRefused(answer.status, f"an answer of more than {_MOST} bytes")
+        raise AnswerTooLong(answer.status, f"an answer of more than {_MOST} bytes")
     return content
 
 

@@ -110,8 +110,8 @@ class Decisions:
     def _two(self, other: Stream, query_id: str) -> str:
         if other.query_id == query_id:
             return (
-                f"the query reads group {self._around.group} in two places, as a join with itself does: load it once. Compare its "
-                "rows with each other by a stateful operator, or write them to a table first; two sides of a join are two groups"
+                f"the query reads group {self._around.group} in two places, as a join with itself does: load it once. Compare "
+                "its rows with each other by a stateful operator, or write them to a table first; two groups can be joined"
             )
         return (
             f"query {quoted(other.query_id)} reads group {self._around.group} already: stop it first. One query at a time reads "

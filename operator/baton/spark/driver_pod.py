@@ -111,6 +111,6 @@ def has_ended(api: ApiConnection, namespace: str, holder: str) -> bool:
     """
     if holder.startswith(OUTSIDE):
         return False
-    pods = api.request("GET", f"/api/v1/namespaces/{segments(namespace)}/pods").get("items") or ()
+    pods = api.list(f"/api/v1/namespaces/{segments(namespace)}/pods")["items"]
     phases = {pod["metadata"]["uid"]: (pod.get("status") or {}).get("phase") for pod in pods}
     return phases.get(holder) in (None, "Succeeded", "Failed")

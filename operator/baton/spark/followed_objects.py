@@ -52,8 +52,8 @@ class FollowedObjects:
 
     def _follow(self, *, again: bool) -> None:
         """List, and watch until the API server ends it."""
-        listed = self._api.request("GET", self._path, **self._only)
-        objects = {one["metadata"]["name"]: one for one in listed.get("items") or ()}
+        listed = self._api.list(self._path, **self._only)
+        objects = {one["metadata"]["name"]: one for one in listed["items"]}
         self._seen(list(objects.values()))
         if again:
             log.info("%s: in sight again", self._what)

@@ -1,12 +1,13 @@
 """A pod's way to the API server: by the files of its service account, which the kubelet replaces."""
 
+import json
 from pathlib import Path
 
 import pytest
 import urllib3
 
 from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection, ApiRefused
+from baton.consumer.api_server import AnswerTooLong, ApiConnection, ApiRefused
 from cluster import Cluster
 from cluster.pki import Authority
 from tests.service_account import mounted
@@ -73,3 +74,20 @@ def test_a_lease_that_somebody_else_wrote_meanwhile_is_not_overwritten(control_p
     control_plane.kubectl("delete", "lease", "baton-contested", "-n", "default")
     assert lease.read() is None
     assert lease.write(written) is None
+
+
+def test_a_list_comes_whole_however_large_others_make_its_objects(control_plane: Cluster) -> None:
+    namespace = "large-objects"
+    one = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"filler": "x" * 900_000}}
+    control_plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    for number in range(20):
+        made = {**one, "metadata": {"name": f"large-{number}", "namespace": namespace}}
+        control_plane.kubectl("create", "-f", "-", text=json.dumps(made))
+    api = ApiConnection.from_kubeconfig(str(control_plane.kubeconfig))
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    with pytest.raises(AnswerTooLong):
+        api.request("GET", path)
+    listed = api.list(path, fieldSelector="metadata.name!=kube-root-ca.crt")
+    assert sorted(item["metadata"]["name"] for item in listed["items"]) == sorted(f"large-{number}" for number in range(20))
+    assert listed["metadata"]["resourceVersion"]
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
