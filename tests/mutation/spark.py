@@ -177,9 +177,9 @@ SPARK = (
     Mutation("fleet's queues", "end the next wait of a queue that has answered", "spark/queues.py", _QUEUES, "        for one in others:  #", "        for one in waiting:  #"),
     Mutation("fleet's queues", "forget who waits at a queue that has gone away", "spark/queues.py", _QUEUES, "            return {Partition(name, number) for number in numbers}", "            return set()"),
     Mutation("fleet's queues", "say for ever that a queue is away", "spark/queues.py", _QUEUES, "self._unreachable.pop(name, None)", "self._unreachable.get(name)"),
-    Mutation("fleet's queues", "say at once that a queue is away", "spark/queues.py", _QUEUES, "if since <= told", "if True"),
+    Mutation("fleet's queues", "say at once that a queue is away", "spark/queues.py", _QUEUES, "self._unreachable.copy().items()) if since <= told]", "self._unreachable.copy().items())]"),
 
-    Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/queues.py", _QUEUES, "timeout=_PATIENCE)", "timeout=None)"),
+    Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/queues.py", _QUEUES, "timeout=self._patience_with(answers))", "timeout=None)"),
     Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/queues.py", _QUEUES, "asked.items() if name not in self._behind}", "asked.items()}"),
     Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/queues.py", _QUEUES, "in self._behind.items() if not late.done()}", "in self._behind.items()}"),
     Mutation("stream", "begin a new query before all its queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if False:"),
