@@ -164,10 +164,16 @@ class Cluster:
         """Plain Python with `baton`, by its name with tag. Pods of it need `host_volumes`."""
         return self._load("localhost/baton-consumer:test", images.consumer)
 
-    def load_spark_image(self, entrypoint: Path, name: str = "localhost/baton-spark:test", jars: Sequence[Path] = ()) -> str:
+    def load_spark_image(
+        self,
+        entrypoint: Path,
+        name: str = "localhost/baton-spark:test",
+        jars: Sequence[Path] = (),
+        classes: Path | None = None,
+    ) -> str:
         """Spark's driver, executors and spark-submit, which the script `entrypoint` tells apart; by its name. Pods of it need
-        `host_volumes`. `jars`: beside Spark's."""
-        return self._load(name, lambda named: images.spark(named, entrypoint, jars))
+        `host_volumes`. `jars`: beside Spark's. `classes`: the folder of an archive of Java's classes, in the cache."""
+        return self._load(name, lambda named: images.spark(named, entrypoint, jars, classes))
 
     def operator_values(self) -> dict[str, Any]:
         """The chart's values with which the operator of this checkout runs here."""

@@ -13,6 +13,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.spark import jar_file
 from cluster import Cluster
+from tests.archived_classes import archived_classes
 from tests.e2e.spark.example import EXAMPLES, IMAGE, Example
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
@@ -65,7 +66,8 @@ class Shop:
 
     def prepare(self, folder: str) -> Example:
         """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
-        self.cluster.load_spark_image(EXAMPLES / "spark" / "entrypoint.sh", IMAGE, [jar_file.path()])
+        entrypoint = EXAMPLES / "spark" / "entrypoint.sh"
+        self.cluster.load_spark_image(entrypoint, IMAGE, [jar_file.path()], archived_classes())
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.cluster.apply(namespace, {**secret, "stringData": {"url": self._redis.url}})

@@ -1,0 +1,76 @@
+package dev.baton.spark;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.Method;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.spark.broadcast.Broadcast;
+import scala.reflect.ClassTag$;
+
+/** What no query shows in a test's time: prints a line for each part that does as it should. */
+public final class PartsOfATask {
+  private static final String SERVER = "{\"mode\": \"single\", \"nodes\": [\"127.0.0.1:1\"], \"password\": \"%s\"}";
+
+  public static void main(String[] arguments) throws Exception {
+    answeredOutlivesIdleConnections();
+    anEarlierAnswerMakesNoLaterOneOld();
+  }
+
+  private static void answeredOutlivesIdleConnections() throws Exception {
+    RedisConnections used = RedisConnections.to(SERVER.formatted("first"));
+    require(!used.everAnswered(), "it has not answered yet");
+    used.haveAnswered();
+    used.close();
+    Field freeSince = RedisConnections.class.getDeclaredField("freeSince");
+    freeSince.setAccessible(true);
+    freeSince.setLong(used, System.nanoTime() - TimeUnit.MINUTES.toNanos(2));
+    Method closeIdle = RedisConnections.class.getDeclaredMethod("closeIdle");
+    closeIdle.setAccessible(true);
+    closeIdle.invoke(null);
+    Field open = RedisConnections.class.getDeclaredField("OPEN");
+    open.setAccessible(true);
+    require(((Map<?, ?>) open.get(null)).isEmpty(), "idle connections are closed");
+    require(RedisConnections.to(SERVER.formatted("first")).everAnswered(), "it is known that this server has answered");
+    require(RedisConnections.to(SERVER.formatted("changed")).everAnswered(), "also with another password");
+    System.out.println("a server that has answered is known when its connections were idle and closed");
+  }
+
+  private static void anEarlierAnswerMakesNoLaterOneOld() throws Exception {
+    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue(7, "{}", "", ""));
+    Range range = new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
+    Check check = new Check(range, new Reader("uid", 1, "0.0", 1, "app/1", null));
+    Object passed = List.of("OK".getBytes(), "owner".getBytes());
+    long now = System.nanoTime();
+    check.passed(passed, now - TimeUnit.MINUTES.toNanos(1));
+    require(check.old(), "what was asked a minute ago is old");
+    check.passed(passed, now + TimeUnit.MINUTES.toNanos(1)); // a test's machine may be slow
+    check.passed(passed, now - TimeUnit.MINUTES.toNanos(1));
+    require(!check.old(), "the page's check, which was asked before, does not count instead");
+    System.out.println("the latest check counts");
+  }
+
+  private static void require(boolean holds, String what) {
+    if (!holds) throw new AssertionError(what);
+  }
+
+  private static final class Known extends Broadcast<PlannedQueue> {
+    private final PlannedQueue value;
+
+    Known(PlannedQueue value) {
+      super(1, ClassTag$.MODULE$.apply(PlannedQueue.class));
+      this.value = value;
+    }
+
+    @Override
+    public PlannedQueue getValue() {
+      return value;
+    }
+
+    @Override
+    public void doUnpersist(boolean blocking) {}
+
+    @Override
+    public void doDestroy(boolean blocking) {}
+  }
+}
