@@ -39,7 +39,7 @@ RANGES = (
     Mutation("unknown", "finish at a partition that was not made", _LUA + "finish.lua", _TESTS, "if unmade() then return {'UNKNOWN'} end", ""),
     Mutation("unknown", "fence a partition that was not made", _LUA + "fence.lua", _TESTS, "if unmade() then return {'UNKNOWN'} end", ""),
     Mutation("unknown", "tell the bounds of a partition that was not made", _LUA + "bounds.lua", _TESTS, "if unmade() then return {'UNKNOWN'} end", ""),
-    Mutation("unknown", "take for an answer that a partition is not there", "queues/redis/ranges.py", _TESTS, "XX", "            if False:"),
+    Mutation("unknown", "take for an answer that a partition is not there", "queues/redis/ranges.py", _TESTS, 'if answer[0] == "UNKNOWN"]', "if False]"),
 
     # How far one may read
     Mutation("ahead", "tell somebody who is not the owner", _LUA + "ahead.lua", _TESTS, "refused, paused = fence(ARGV[2], ARGV[3])", "refused, paused = nil, nil"),
