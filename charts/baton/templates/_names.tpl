@@ -13,7 +13,11 @@
 {{- end -}}
 
 {{- define "baton.serviceAccount" -}}
-{{- default (ternary (include "baton.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- if or .Values.serviceAccount.name .Values.serviceAccount.create -}}
+{{- default (include "baton.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- fail "serviceAccount.name: name the account that the operator is to be, or leave serviceAccount.create true. The account `default` would give its rights to all pods of the namespace." -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "baton.selector" -}}

@@ -30,6 +30,11 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("metrics.service=null", "missing property 'service'"),
         ("rbac=null", "missing property 'rbac'"),
         ("livenessProbe=null", "missing property 'livenessProbe'"),
+        ("networkPolicy=null", "missing property 'networkPolicy'"),
+        ("networkPolicy.form=x", "additional properties 'form' not allowed"),
+        ("podSecurityContext.runAsUser=0", "minimum: got 0, want 1"),
+        ("serviceAccount.create=false", "serviceAccount.name: name the account that the operator is to be"),
+        ("podLabels.app\\.kubernetes\\.io/name=mine", "podLabels: the chart sets app.kubernetes.io/name itself"),
     ],
 )
 def test_a_value_that_is_unknown_or_wrong_is_refused_by_its_name(template: Template, setting: str, complaint: str) -> None:
@@ -61,6 +66,30 @@ def test_the_pods_meet_the_restricted_profile(objects: Objects) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+
+
+def test_a_cluster_that_gives_each_namespace_its_user_chooses_the_pods_user(objects: Objects) -> None:
+    mine = "podSecurityContext"
+    pod = objects("--set", f"{mine}.runAsUser=null,{mine}.runAsGroup=null,{mine}.fsGroup=null")["Deployment", "baton"]["spec"][
+        "template"
+    ]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_a_network_policy_lets_whoever_is_named_reach_the_port_and_bounds_what_goes_out_only_where_asked(
+    objects: Objects, tmp_path: Path
+) -> None:
+    assert ("NetworkPolicy", "baton") not in objects()
+    anybody = objects("--set", "networkPolicy.enabled=true")["NetworkPolicy", "baton"]["spec"]
+    assert (anybody["policyTypes"], anybody["ingress"]) == (["Ingress"], [{"ports": [{"port": "http"}]}])
+    values = tmp_path / "values.yaml"
+    peers, rules = [{"podSelector": {}}], [{"ports": [{"port": 443}]}]
+    values.write_text(yaml.safe_dump({"networkPolicy": {"enabled": True, "from": peers, "egress": rules}}))
+    bounded = objects("--values", str(values))["NetworkPolicy", "baton"]["spec"]
+    assert (bounded["policyTypes"], bounded["egress"]) == (["Ingress", "Egress"], rules)
+    assert bounded["ingress"] == [{"ports": [{"port": "http"}], "from": peers}]
+    pods = objects()["Deployment", "baton"]["spec"]["template"]["metadata"]["labels"]
+    assert bounded["podSelector"]["matchLabels"].items() <= pods.items()
 
 
 def documents(template: Template, *arguments: str) -> list[Any]:
