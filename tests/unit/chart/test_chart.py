@@ -83,7 +83,8 @@ def test_a_network_policy_lets_whoever_is_named_reach_the_port_and_bounds_what_g
     anybody = objects("--set", "networkPolicy.enabled=true")["NetworkPolicy", "baton"]["spec"]
     assert (anybody["policyTypes"], anybody["ingress"]) == (["Ingress"], [{"ports": [{"port": "http"}]}])
     values = tmp_path / "values.yaml"
-    peers, rules = [{"podSelector": {}}], [{"ports": [{"port": 443}]}]
+    peers: list[Any] = [{"podSelector": {}}]
+    rules = [{"ports": [{"port": 443}]}]
     values.write_text(yaml.safe_dump({"networkPolicy": {"enabled": True, "from": peers, "egress": rules}}))
     bounded = objects("--values", str(values))["NetworkPolicy", "baton"]["spec"]
     assert (bounded["policyTypes"], bounded["egress"]) == (["Ingress", "Egress"], rules)
