@@ -98,6 +98,7 @@ end
 -- only when all are it is committed. `pending`: its summary.
 local function finish_up_to(finish, pending)
   local committed, done, last = tonumber(progress('committed') or 0), tonumber(progress('done') or 0), tonumber(progress('last') or 0)
+  local largest_noted = progress('largest')
   if progress('logged') or progress('voided') then
     redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
   end
@@ -121,7 +122,7 @@ local function finish_up_to(finish, pending)
     done = finish
   end
   redis.call('HSET', PROGRESS, 'finished', digits[finish], 'committed', digits[finish], 'done', digits[done])
-  if finish >= last then -- what comes is as large as it is
+  if finish >= last and largest_noted then -- what comes is as large as it is
     redis.call('HDEL', PROGRESS, 'largest')
   end
   return all

@@ -81,7 +81,8 @@ local function place(value)
 end
 
 -- A field of the progress, as it is now. Those that are mostly needed are asked for together.
-local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided', 'made'}
+local FIELDS = {'last', 'waits', 'history', 'bytes', 'marked', 'committed', 'done', 'query', 'finished', 'logged', 'loggedTo', 'voided', 'made',
+  'markedTo', 'seen', 'logSeen', 'largest'}
 local PLACES = {}
 for place, name in ipairs(FIELDS) do PLACES[name] = place end
 local function progress(name)
