@@ -32,6 +32,11 @@ class GroupOffsets:
         self._transactions: PartitionTransactions | None = None
 
     @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return self._address.place
+
+    @property
     def topic(self) -> str:
         """The queue's: by the records of the group, where each names its queue."""
         return self._found().topic

@@ -1,0 +1,196 @@
+"""An owner's commits, and its looks at the owner records: what it finds there is whose a partition is.
+
+Every commit names the token of its grant, and is refused by the broker where another is in force.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
+from secrets import token_hex
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.group_offsets import GroupOffsets
+from baton.queues.kafka.read_position import ReadPosition, names, taken_up
+from baton.queues.kafka.record import Committed, Record
+from baton.queues.protocol import Owner, QueueUnreachable
+
+_LAST_WORD_WITHIN = 1.0
+"""Seconds for the word that a partition is let go."""
+_SURE_FOR = 1.5
+"""Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
+_AGAIN_AFTER = 6 * 3600.0
+"""Seconds after which an idle partition is committed again: what nobody commits expires."""
+_GRANTED_WITHIN = 0.2
+"""Seconds that an operator has between its two requests for a grant, before its owner takes a new token itself."""
+_TRIES = 5
+"""To commit, one after the other, before that is somebody's trouble."""
+_NOBODY = Owner(None, Epoch(0))
+
+
+class OwnerCommits:
+    """Of one queue, for the pod with this UID. Methods raise StaleOwner where a partition is somebody else's, and
+    QueueUnreachable. Any thread may call."""
+
+    def __init__(self, offsets: GroupOffsets, queue: QueueName, uid: Uid, positions: Mapping[int, ReadPosition]) -> None:
+        """`positions`: of the partitions that are read; it follows them as they change."""
+        self._offsets = offsets
+        self._queue = queue
+        self._uid = uid
+        self._positions = positions
+        self._process = token_hex(8)
+        self._silent_at = float("-inf")
+        """When the broker did not take a last word (monotonic)."""
+        self._asking = threading.RLock()
+        """Two commits of one partition at a time would be one transaction."""
+
+    def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
+        """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
+        process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
+        now = time.monotonic()
+        for _ in range(_TRIES):
+            try:
+                seen = self._taken_up(partition, epoch)
+                break
+            except StaleToken:
+                time.sleep(_GRANTED_WITHIN / _TRIES)
+        else:
+            raise self._granted_on(partition)
+        if not names(seen.record, self._uid, epoch):
+            raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
+        return ReadPosition.begun(seen, now)
+
+    def refuse_lost(self, partition: int, position: ReadPosition) -> None:
+        """Raises StaleOwner where it is known to be somebody else's."""
+        if position.lost is not None:
+            raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
+
+    def be_sure(self, partition: int, position: ReadPosition) -> None:
+        """Look where that was not done for a while."""
+        if time.monotonic() - position.sure_at > _SURE_FOR:
+            self.look(partition)
+
+    def look(self, partition: int) -> None:
+        """At all owner records at once; of commits that are under way only this partition's is waited for."""
+        asked_at = time.monotonic()
+        before = {number: position.record for number, position in self._positions.items()}
+        found, pending = self._offsets.now(tuple(before))
+        for number, seen in found.items():
+            self._see(self._positions[number], seen.record, asked_at, before[number])
+        if partition in pending:
+            with self._asking:
+                self._see(self._positions[partition], self._offsets.stable(partition).record, asked_at)
+        self.refuse_lost(partition, self._positions[partition])
+
+    def commit(
+        self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, within: float | None = None
+    ) -> None:
+        """What is finished, with what `record` answers, or the usual one."""
+        with self._asking:
+            for _ in range(_TRIES):
+                asked_at, offset, written = time.monotonic(), position.progress.offset, (record or position.next_record)()
+                try:
+                    self._offsets.commit(partition, offset, written, within)
+                except StaleToken:
+                    self._follow(partition, position, written)
+                    continue
+                position.taken(offset, written, asked_at)
+                return
+        raise self._granted_on(partition)
+
+    def commit_several(self, partitions: Set[int]) -> None:
+        """What is finished of these, at the same time. Raises QueueUnreachable only."""
+        with self._asking:
+            positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
+            due = {number: one for number, one in positions.items() if one.lost is None and one.progress.offset != one.committed}
+            asked_at = time.monotonic()
+            wanted = {number: (position.progress.offset, position.next_record()) for number, position in due.items()}
+            refused = self._offsets.commit_several(wanted)
+            for number, (offset, written) in wanted.items():
+                problem = refused.get(number)
+                if problem is None:
+                    due[number].taken(offset, written, asked_at)
+                elif isinstance(problem, StaleToken):
+                    with suppress(StaleOwner):  # whoever reads it next is told
+                        self.commit(number, due[number])
+        for problem in refused.values():
+            if isinstance(problem, QueueUnreachable):
+                raise problem
+
+    def commit_idle(self) -> None:
+        """Again, what nobody has committed for long."""
+        due = time.monotonic() - _AGAIN_AFTER
+        for partition, position in list(self._positions.items()):
+            if position.committed_at < due and position.lost is None:
+                self.commit(partition, position)
+
+    def last_word(self, partition: int, position: ReadPosition) -> None:
+        """It is let go of. Where the broker does not take that soon, the operator waits for the Lease, or the deadline."""
+        if position.lost is not None or time.monotonic() - self._silent_at < _LAST_WORD_WITHIN:
+            return
+        if not self._asking.acquire(timeout=_LAST_WORD_WITHIN):  # a commit of several is under way, and hangs
+            self._silent_at = time.monotonic()
+            return
+        try:
+            self.commit(partition, position, position.left_record, within=_LAST_WORD_WITHIN)
+        except StaleOwner:
+            return
+        except QueueUnreachable:
+            self._silent_at = time.monotonic()
+        finally:
+            self._asking.release()
+
+    def _taken_up(self, partition: int, epoch: Epoch) -> Committed:
+        """What is committed, with this process in the record if it is the pod's. Raises StaleToken."""
+        with self._asking:
+            found, _ = self._offsets.now((partition,))
+            seen = found.get(partition)
+            if seen is not None and not names(seen.record, self._uid, epoch):
+                return seen
+            if seen is not None and seen.record is not None and not seen.record.reader:
+                record = taken_up(seen.record, seen.offset, 0, self._process)
+                self._offsets.commit(partition, seen.offset, record)
+                return seen._replace(record=record)
+
+            def change(seen: Committed, end: int) -> Record | None:
+                if seen.record is None or not names(seen.record, self._uid, epoch):
+                    return None
+                return taken_up(seen.record, seen.offset, end, self._process)
+
+            return self._offsets.renewed(partition, change)
+
+    def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
+        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
+        if record is not None and names(record, self._uid, position.epoch) and record.reader == self._process:
+            if before is None or position.record is before:
+                position.record = record
+            position.sure_at = max(position.sure_at, asked_at)
+        else:
+            position.lost = _owner(record)
+            position.other_process = names(record, self._uid, position.epoch)
+
+    def _follow(self, partition: int, position: ReadPosition, tried: Record) -> None:
+        """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
+        was refused, whoever has taken another is between two requests, or has ended there."""
+        record = self._offsets.stable(partition).record
+        if record is not None and record.token == tried.token:
+            time.sleep(_GRANTED_WITHIN)
+            record = self._offsets.stable(partition).record
+            if record is not None and record.token == tried.token and names(record, self._uid, position.epoch):
+                try:
+                    record = self._offsets.renewed(partition, lambda seen, end: None).record
+                except StaleToken:
+                    return  # it was only slow
+        self._see(position, record, time.monotonic())
+        self.refuse_lost(partition, position)
+
+    def _granted_on(self, partition: int) -> QueueUnreachable:
+        return QueueUnreachable(
+            f"{self._offsets.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
+        )
+
+
+def _owner(record: Record | None) -> Owner:
+    return _NOBODY if record is None else Owner(record.uid, record.epoch)
