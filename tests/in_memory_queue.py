@@ -105,7 +105,15 @@ def consumer_of(
     callbacks: Callbacks | None = None,
     deserializers: Deserializers | None = None,
     session: Session | None = None,
+    transactions: bool = False,
 ) -> Consumer:
     """Of partition 0, if no ledger says otherwise."""
-    ledger = ledger or InMemoryLedger({0: 1})
-    return Consumer(lambda name: queue, ledger, Uid("u"), session, callbacks=callbacks, deserializers=deserializers)
+    return Consumer(
+        lambda name: queue,
+        ledger or InMemoryLedger({0: 1}),
+        Uid("u"),
+        session,
+        callbacks=callbacks,
+        deserializers=deserializers,
+        transactions=transactions,
+    )

@@ -16,7 +16,6 @@ KAFKA = (
     Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "                self._done.add(offset)", "                pass"),
     Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        while self._out and self._out[0] in self._done:", "        while False:"),
     Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "            elif self._out and self._out[0] < offset <= self._out[-1]:", "            elif True:"),
-    Mutation("commits", "say always that there is more to commit", _KAFKA + "finished_offsets.py", _OFFSETS, "        return self.offset != before", "        return True"),
     Mutation("commits", "pass over what is in hand for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "        if not self._out:\n            self.offset = max", "        if True:\n            self.offset = max"),
     Mutation("commits", "wait for ever behind marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            pass"),
     Mutation("commits", "go back for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            self.offset = end"),

@@ -14,6 +14,7 @@ from baton.consumer.lease import LeaseStore
 from baton.consumer.outcome import Reject, Retry
 from baton.consumer.pod import Pod
 from baton.consumer.session import Session
+from baton.consumer.transaction import Transaction
 
 __all__ = [
     "AnnouncedAssignments",
@@ -27,4 +28,5 @@ __all__ = [
     "Reject",
     "Retry",
     "Session",
+    "Transaction",
 ]

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
@@ -16,10 +16,12 @@ from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializer, Deserializers
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
 from baton.consumer.handler_options import CheckedOptions, HandlerOptions
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
+from baton.consumer.transaction import Transaction
 from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
@@ -54,14 +56,17 @@ class Consumer:
         deserializers: Deserializers | None = None,
         metrics: "ConsumerMetrics | None" = None,
         deadlines: Left = lambda partition, epoch: None,
+        transactions: bool = False,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
-        `deadlines`: seconds until a partition that is called back is taken away, where that is known.
+        `deadlines`: seconds until a partition that is called back is taken away, where that is known. `transactions`: the queues'
+        readers are `TransactionalReader`s.
         """
         if metrics is not None:
             open_queue, source = metrics.around(open_queue), metrics.following(source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
+        self._transactions = transactions
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
         """Calls callbacks outside an event loop."""
@@ -113,6 +118,7 @@ class Consumer:
             deserializers=Deserializers(key_deserializer, value_deserializer),
             metrics=metrics,
             deadlines=deadlines,
+            transactions=kind.transactions,
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
@@ -146,6 +152,18 @@ class Consumer:
         checked = CheckedOptions(batch=BatchSize(max_entries, max_bytes, max_wait), deserializers=self._deserializers)
         self._loop.serve(1, shared=True)
         return BatchStream(self._loop, self._calling, checked)
+
+    def transaction(self, entries: HeldEntry | Sequence[HeldEntry]) -> Transaction:
+        """Exactly once from Kafka to Kafka: `with consumer.transaction(entry) as transaction: transaction.send("topic", value)`.
+        What is sent and the end of the entry (or of entries of one partition) are one: both come to be, or neither. Raises
+        RuntimeError where the queues are not on Kafka, TypeError for what is no entry of a consumer, and ValueError for entries
+        of several partitions."""
+        if not self._transactions:
+            raise RuntimeError(
+                "transactions are for queues of Kafka, and this consumer's are not: write what belongs together into one "
+                "database, with the entry's place, before the entry is acknowledged"
+            )
+        return Transaction(entries, self._loop.finish_together)
 
     def stop(self) -> None:
         """As SIGTERM does: from any thread or signal handler."""

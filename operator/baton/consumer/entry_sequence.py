@@ -110,6 +110,11 @@ class EntrySequence:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True
 
+    def has(self, entry: HeldEntry) -> bool:
+        """It is in hand, in this try, and nothing was said of it."""
+        raw = self.out.get(entry.offset) or self.kept.get(entry.offset)
+        return raw is not None and raw.attempt == entry.attempt
+
     def comes_again(self, entry: HeldEntry) -> bool:
         """It has failed since it was handed out."""
         return self.tries.get(entry.offset, 0) > entry.attempt

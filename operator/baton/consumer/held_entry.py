@@ -28,7 +28,7 @@ class HeldEntry(Entry):
     them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
     Entry has, and nothing of the consumer's."""
 
-    __slots__ = ("alone", "attempt", "failed_by", "nth", "origin", "sequence")
+    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "nth", "origin", "sequence")
 
     key: Any
     value: Any
@@ -59,6 +59,8 @@ class HeldEntry(Entry):
         self.timestamp, self.epoch, self.redelivered, self.headers = timestamp, epoch, redelivered, headers
         self.sequence, self.origin, self.nth = sequence, origin, nth
         self.attempt, self.alone, self.failed_by = attempt, alone, failed_by
+        self.in_transaction = False
+        """Of the program: one is open for it, or has finished it."""
 
     @classmethod
     def of(cls, entry: Entry, sequence: EntrySequence, nth: int) -> Self:

@@ -11,6 +11,7 @@ from baton.consumer.held_entry import HeldEntry, OutcomeListener
 from baton.model.ids import Epoch, Partition
 from baton.queues.consumer_side import Reader
 from baton.queues.entry import Entry
+from baton.queues.output import FinishedTogether
 
 
 class Phase(Enum):
@@ -52,6 +53,8 @@ class HeldPartition:
     """Offsets to acknowledge;"""
     receipts: list[Acknowledgement] = field(default_factory=list)
     """who wants to hear of it;"""
+    together: list[FinishedTogether] = field(default_factory=list)
+    """which of these are finished with what is sent of them;"""
     aside: list[tuple[str, str]] = field(default_factory=list)
     """and offsets to set aside as dead letters, and why."""
     read_before: bool = False
@@ -132,6 +135,7 @@ class HeldPartition:
 
     def acknowledged(self, *, taken: bool) -> None:
         self.handled.clear()
+        self.together.clear()
         for receipt in self.receipts:
             receipt.part(taken=taken)
         self.receipts.clear()

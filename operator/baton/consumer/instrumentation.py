@@ -138,9 +138,9 @@ class MeasuredReader:
         self._held_times.read(self._queue, partition, epoch, bool(entries))
         return entries
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], **how: Any) -> None:
         with self._asking(partition, epoch):
-            self._reader.ack(partition, epoch, offsets, soon=soon)
+            self._reader.ack(partition, epoch, offsets, **how)
         self._measures.handled(self._queue, len(offsets))
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:

@@ -18,6 +18,7 @@ from baton.consumer.deadlines import Left
 from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.grace_period import GracePeriod
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
@@ -26,6 +27,7 @@ from baton.consumer.settlement import Settlement
 from baton.consumer.wake_times import WakeTimes
 from baton.model.ids import QueueName, Uid
 from baton.queues.consumer_side import Reader
+from baton.queues.output import Output
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
@@ -185,6 +187,10 @@ class ConsumerLoop:
         if receipt is not None and self._ended.is_set():  # nobody may have heard it
             receipt.lost()
             receipt.expect(0)
+
+    def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
+        """Entries of one partition are finished with when the outputs are sent."""
+        self._words.put(lambda: self._settlement.finish_together(entries, outputs))
 
     def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
         self._words.put(Returned(delivery, outcomes, seconds, count))

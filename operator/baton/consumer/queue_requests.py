@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from baton.consumer.entry_sequence import EntrySequence, backoff
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.model.ids import QueueName
-from baton.queues.consumer_side import Reader
+from baton.queues.consumer_side import Reader, TransactionalReader
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 
@@ -90,7 +90,7 @@ class QueueRequests:
         told = False
         with self._asking(holding, reader):
             if holding.handled:
-                reader.ack(number, epoch, holding.handled, soon=not holding.receipts)
+                _acknowledge(holding, reader)
             while holding.aside:
                 offset, why = holding.aside[0]
                 reader.set_aside(number, epoch, offset, why)
@@ -200,6 +200,14 @@ class QueueRequests:
                 log.warning("%s", problem)
             why = before.why if before and alike(before.why, str(problem)) else str(problem)
             self._outages[queue] = _Outage(tries, now + backoff(tries), since, why)
+
+
+def _acknowledge(holding: HeldPartition, reader: Reader) -> None:
+    number, epoch, soon = holding.partition.number, holding.epoch, not holding.receipts
+    if holding.together:
+        cast("TransactionalReader", reader).ack(number, epoch, holding.handled, soon=soon, together=holding.together)
+    else:
+        reader.ack(number, epoch, holding.handled, soon=soon)
 
 
 def alike(one: str, other: str) -> bool:

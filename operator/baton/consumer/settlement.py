@@ -1,5 +1,6 @@
 """What is owed to each holding: its queue hears what became of entries, and the program and the operator of its end."""
 
+import logging
 import time
 from collections.abc import Sequence
 from itertools import chain
@@ -9,13 +10,20 @@ from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.grace_period import GracePeriod
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.outcome import ACK, Nack
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.consumer.session import Session
 from baton.model.ids import Uid
 from baton.model.session import Release
 from baton.queues.consumer_side import Reader
+from baton.queues.output import FinishedTogether, Output
+
+log = logging.getLogger(__name__)
+
+_NOT_FIRST = "another word on it, or on one that is finished with it, came before the end of its transaction"
 
 
 class Settlement:
@@ -67,6 +75,18 @@ class Settlement:
             receipt.expect(len(concerned))
             for holding in concerned:
                 holding.receipts.append(receipt)
+
+    def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
+        """Entries of one partition are finished with when the outputs are sent; where that is too late for one of them, all come
+        again, and nothing is sent."""
+        now, holding = time.monotonic(), entries[0].sequence.holding
+        known = all(entry.sequence.has(entry) for entry in entries)
+        if not known and not holding.over:
+            log.error("%s/%d entry %s: nothing is sent: %s", *holding.partition, entries[0].offset, _NOT_FIRST)
+        for entry in entries:
+            entry.sequence.settle(entry, ACK if known else Nack(_NOT_FIRST), now)
+        if known and outputs:
+            holding.together.append(FinishedTogether([entry.offset for entry in entries], outputs))
 
     def keep_all(self) -> None:
         """Nobody works on what was handed out any more."""

@@ -7,6 +7,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import KINDS
+from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Heard
 
 
@@ -28,6 +29,21 @@ class Reader(Protocol):
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
     def interrupt(self) -> None: ...
     def close(self) -> None: ...
+
+
+class TransactionalReader(Reader, Protocol):
+    """Of a kind with transactions (`QueueKind.transactions`)."""
+
+    def ack(
+        self,
+        partition: int,
+        epoch: Epoch,
+        offsets: Sequence[str],
+        *,
+        soon: bool = ...,
+        together: Sequence[FinishedTogether] = ...,
+    ) -> None:
+        """`together`: some of these, and what is sent in the transaction that finishes them."""
 
 
 class Announcements(Protocol):

@@ -32,6 +32,9 @@ class QueueKind:
     """None: as many as any queue."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
+    transactions: bool = False
+    """Its readers send a consumer's outputs in the transaction that finishes entries: they are `TransactionalReader`s
+    (baton.queues.consumer_side)."""
     variable: str | None = None
     """The environment variable from which a pod has the address of its group's queues."""
     consumer: str | None = None

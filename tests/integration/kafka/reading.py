@@ -1,9 +1,12 @@
-"""Reading until there is something."""
+"""Reading until there is something, and of what was committed."""
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.kafka.reader import KafkaReader
-from tests.waiting import until
+from tests.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE, until
 
 
 def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[Entry]:
@@ -16,3 +19,28 @@ def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[En
 
     until(enough, f"there are {count} entries in partition {partition}")
     return found
+
+
+def committed_values(broker: KafkaBroker, topic: str) -> list[list[bytes | None]]:
+    """Of each partition, in order: as a reader sees them that reads committed messages only. Up to the
+    first transaction that is open."""
+    settings = {"bootstrap.servers": broker.servers, "group.id": "who-only-reads", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
+    try:
+        numbers = sorted(consumer.list_topics(topic, PATIENCE).topics[topic].partitions)
+        found: list[list[bytes | None]] = [[] for _ in numbers]
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        left = set(numbers)
+        while left:
+            message = consumer.poll(PATIENCE)
+            assert message is not None, f"{topic}: nothing is heard of the partitions {left}"
+            number = message.partition() or 0
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                left.discard(number)
+            else:
+                found[number].append(message.value())
+        return found
+    finally:
+        consumer.close()

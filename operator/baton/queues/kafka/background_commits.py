@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 EVERY = 1.0
 """Seconds between two commits. If the process is killed, no more than it finished in this time comes again. Each partition's is
 three requests: of eight pods with eight partitions each they are two hundred a second."""
+AT_ONCE_EVERY = 0.05
+"""Likewise, where somebody waits for what is sent with them."""
 _PAUSE = 0.5
 """Seconds before a commit is tried again that the brokers did not take."""
 _CLOSE_WITHIN = 1.0
@@ -29,14 +31,16 @@ class BackgroundCommits:
         self._commit = commit
         self._news = threading.Condition()
         self._due: set[int] = set()
+        self._hurried = False
         self._closed = threading.Event()
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
 
-    def due(self, partition: int) -> None:
+    def due(self, partition: int, *, at_once: bool = False) -> None:
         """There is something to commit of it. Raises QueueUnreachable while the last commit was not taken: it is tried again."""
         with self._news:
             self._due.add(partition)
+            self._hurried |= at_once
             if self._thread.ident is None:
                 self._thread.start()
             self._news.notify_all()
@@ -55,7 +59,7 @@ class BackgroundCommits:
         while not self._closed.is_set():
             with self._news:
                 self._news.wait_for(lambda: self._due or self._closed.is_set())
-                due, self._due = self._due, set()
+                due, self._due, self._hurried = self._due, set(), False
             begun = time.monotonic()
             try:
                 self._commit(due)
@@ -67,4 +71,6 @@ class BackgroundCommits:
                 with self._news:
                     self._due |= due
                 self._closed.wait(_PAUSE)
-            self._closed.wait(begun + EVERY - time.monotonic())
+            with self._news:
+                self._news.wait_for(lambda: self._hurried or self._closed.is_set(), begun + EVERY - time.monotonic())
+            self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())

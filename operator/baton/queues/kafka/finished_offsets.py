@@ -33,9 +33,12 @@ class FinishedOffsets:
         if not self._out:
             self.offset = max(self.offset, end)
 
-    def finish(self, offsets: Iterable[int]) -> bool:
-        """True: there is more to commit now. What is not out is passed over."""
-        before = self.offset
+    def is_out(self, offset: int) -> bool:
+        """It was handed out, and is not finished."""
+        return bool(self._out) and self._out[0] <= offset <= self._out[-1] and offset not in self._done
+
+    def finish(self, offsets: Iterable[int]) -> None:
+        """What is not out is passed over."""
         for offset in offsets:
             if self._out and self._out[0] == offset:
                 self._out.popleft()
@@ -45,4 +48,3 @@ class FinishedOffsets:
         while self._out and self._out[0] in self._done:
             self.offset = self._out.popleft() + 1
             self._done.discard(self.offset - 1)
-        return self.offset != before

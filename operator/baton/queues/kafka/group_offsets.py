@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
@@ -11,6 +12,7 @@ from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
+from baton.queues.output import Output
 from baton.queues.protocol import QueueUnreachable
 
 _WITHIN = 8.0
@@ -18,6 +20,15 @@ _WITHIN = 8.0
 _GRANTED_WITHIN = 2.0
 """Seconds for a grant of which the pod has heard to be seen in the group."""
 _PAUSE = 0.02
+
+
+class Commit(NamedTuple):
+    """Of one partition."""
+
+    offset: int
+    record: Record
+    outputs: Sequence[Output] = ()
+    """Of entries before the offset."""
 
 
 class GroupOffsets:
@@ -49,12 +60,12 @@ class GroupOffsets:
         """What is committed of it, and not about to change."""
         return self._loop.run(self._found().stable(partition), _WITHIN)
 
-    def commit(self, partition: int, offset: int, record: Record, within: float | None = None) -> None:
+    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""
-        self._loop.run(self._found().commit(partition, offset, record), within or _WITHIN)
+        self._loop.run(self._found().commit(partition, *wanted), within or _WITHIN)
 
-    def commit_several(self, wanted: Mapping[int, tuple[int, Record]]) -> Mapping[int, StaleToken | QueueUnreachable]:
-        """Offset and record by partition, all at the same time. The answer: which were refused, and why."""
+    def commit_several(self, wanted: Mapping[int, Commit]) -> Mapping[int, StaleToken | QueueUnreachable]:
+        """By partition, all at the same time. The answer: which were refused, and why."""
         return self._loop.run(self._commit_several(self._found(), wanted), _WITHIN) if wanted else {}
 
     def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
@@ -76,17 +87,17 @@ class GroupOffsets:
         return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
 
     async def _commit_several(
-        self, transactions: PartitionTransactions, wanted: Mapping[int, tuple[int, Record]]
+        self, transactions: PartitionTransactions, wanted: Mapping[int, Commit]
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         refused: dict[int, StaleToken | QueueUnreachable] = {}
 
-        async def commit(partition: int, offset: int, record: Record) -> None:
+        async def commit(partition: int, one: Commit) -> None:
             try:
-                await transactions.commit(partition, offset, record)
+                await transactions.commit(partition, *one)
             except (StaleToken, QueueUnreachable) as problem:
                 refused[partition] = problem
 
-        await asyncio.gather(*(commit(partition, *one) for partition, one in wanted.items()))
+        await asyncio.gather(*(commit(partition, one) for partition, one in wanted.items()))
         return refused
 
     def _found(self) -> PartitionTransactions:

@@ -6,13 +6,12 @@ Every commit names the token of its grant, and is refused by the broker where an
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
-from contextlib import suppress
 from secrets import token_hex
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.group_offsets import GroupOffsets
+from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Owner, QueueUnreachable
@@ -87,16 +86,20 @@ class OwnerCommits:
     def commit(
         self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, within: float | None = None
     ) -> None:
-        """What is finished, with what `record` answers, or the usual one."""
+        """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one."""
         with self._asking:
             for _ in range(_TRIES):
-                asked_at, offset, written = time.monotonic(), position.progress.offset, (record or position.next_record)()
                 try:
-                    self._offsets.commit(partition, offset, written, within)
+                    if position.token_is_spent:
+                        self._found_again(partition, position, self._offsets.renewed(partition, lambda seen, end: None))
+                    asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
+                    position.in_doubt = True
+                    self._offsets.commit(partition, wanted, within)
                 except StaleToken:
-                    self._follow(partition, position, written)
+                    self._follow(partition, position)
                     continue
-                position.taken(offset, written, asked_at)
+                position.in_doubt = before
+                position.taken(wanted.offset, wanted.record, asked_at)
                 return
         raise self._granted_on(partition)
 
@@ -104,20 +107,19 @@ class OwnerCommits:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:
             positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
-            due = {number: one for number, one in positions.items() if one.lost is None and one.progress.offset != one.committed}
-            asked_at = time.monotonic()
-            wanted = {number: (position.progress.offset, position.next_record()) for number, position in due.items()}
-            refused = self._offsets.commit_several(wanted)
-            for number, (offset, written) in wanted.items():
-                problem = refused.get(number)
-                if problem is None:
-                    due[number].taken(offset, written, asked_at)
-                elif isinstance(problem, StaleToken):
-                    with suppress(StaleOwner):  # whoever reads it next is told
-                        self.commit(number, due[number])
-        for problem in refused.values():
-            if isinstance(problem, QueueUnreachable):
-                raise problem
+            due = {number: one for number, one in positions.items() if one.lost is None and one.behind}
+            refused = self._commit_together({number: one for number, one in due.items() if not one.token_is_spent})
+            problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
+            for number, position in due.items():
+                if position.token_is_spent or isinstance(refused.get(number), StaleToken):
+                    try:
+                        self.commit(number, position)
+                    except StaleOwner:
+                        continue  # whoever reads it next is told
+                    except QueueUnreachable as problem:
+                        problems.append(problem)
+        if problems:
+            raise problems[0]
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -151,7 +153,7 @@ class OwnerCommits:
                 return seen
             if seen is not None and seen.record is not None and not seen.record.reader:
                 record = taken_up(seen.record, seen.offset, 0, self._process)
-                self._offsets.commit(partition, seen.offset, record)
+                self._offsets.commit(partition, Commit(seen.offset, record))
                 return seen._replace(record=record)
 
             def change(seen: Committed, end: int) -> Record | None:
@@ -160,6 +162,20 @@ class OwnerCommits:
                 return taken_up(seen.record, seen.offset, end, self._process)
 
             return self._offsets.renewed(partition, change)
+
+    def _commit_together(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, StaleToken | QueueUnreachable]:
+        """Which were refused, and why."""
+        asked_at = time.monotonic()
+        wanted = {number: _wanted(position) for number, position in positions.items()}
+        before = {number: position.in_doubt for number, position in positions.items()}
+        for position in positions.values():
+            position.in_doubt = True
+        refused = self._offsets.commit_several(wanted)
+        for number, one in wanted.items():
+            if number not in refused:
+                positions[number].in_doubt = before[number]
+                positions[number].taken(one.offset, one.record, asked_at)
+        return refused
 
     def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
         """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
@@ -171,25 +187,36 @@ class OwnerCommits:
             position.lost = _owner(record)
             position.other_process = names(record, self._uid, position.epoch)
 
-    def _follow(self, partition: int, position: ReadPosition, tried: Record) -> None:
+    def _follow(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
         was refused, whoever has taken another is between two requests, or has ended there."""
-        record = self._offsets.stable(partition).record
-        if record is not None and record.token == tried.token:
+        seen, tried = self._offsets.stable(partition), position.record.token
+        if seen.record is not None and seen.record.token == tried:
             time.sleep(_GRANTED_WITHIN)
-            record = self._offsets.stable(partition).record
-            if record is not None and record.token == tried.token and names(record, self._uid, position.epoch):
+            seen = self._offsets.stable(partition)
+            if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
                 try:
-                    record = self._offsets.renewed(partition, lambda seen, end: None).record
+                    seen = self._offsets.renewed(partition, lambda seen, end: None)
                 except StaleToken:
                     return  # it was only slow
-        self._see(position, record, time.monotonic())
+        self._found_again(partition, position, seen)
+
+    def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
+        """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
+        self._see(position, seen.record, time.monotonic())
         self.refuse_lost(partition, position)
+        position.found(seen.offset)
+        position.in_doubt = False
 
     def _granted_on(self, partition: int) -> QueueUnreachable:
         return QueueUnreachable(
             f"{self._offsets.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
         )
+
+
+def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
+    offset = position.offset
+    return Commit(offset, (record or position.next_record)(), position.outputs.due(offset))
 
 
 def _owner(record: Record | None) -> Owner:

@@ -7,6 +7,7 @@ from confluent_kafka import Message
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.finished_offsets import FinishedOffsets
+from baton.queues.kafka.pending_outputs import PendingOutputs
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Owner
 
@@ -32,6 +33,9 @@ class ReadPosition:
     """of this pod's, another process reads it."""
     read: dict[int, Message] = field(default_factory=dict)
     """What is in the consumer's hands, by offset: a dead letter is all of the message."""
+    outputs: PendingOutputs = field(default_factory=PendingOutputs)
+    in_doubt: bool = False
+    """A commit may have been taken, or be under way. What it had is not to be sent again under its token."""
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
 
@@ -41,6 +45,21 @@ class ReadPosition:
         record = seen.record
         assert record is not None
         return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now)
+
+    @property
+    def offset(self) -> int:
+        """How far the next commit goes."""
+        return self.outputs.reached(self.progress.offset)
+
+    @property
+    def behind(self) -> bool:
+        """There is something to commit."""
+        return self.offset != self.committed
+
+    @property
+    def token_is_spent(self) -> bool:
+        """There is something to send, and not under this token."""
+        return self.in_doubt and bool(self.outputs.due(self.offset))
 
     @property
     def careful(self) -> bool:
@@ -58,16 +77,23 @@ class ReadPosition:
 
     def taken(self, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken a commit, which was begun at `asked_at`."""
-        self.committed, self.record, self.committed_at, self.sure_at = offset, record, asked_at, asked_at
+        self.record, self.committed_at, self.sure_at = record, asked_at, asked_at
+        self.found(offset)
+
+    def found(self, offset: int) -> None:
+        """The broker has this offset, and with it what was to be sent of the entries before it: nobody else moves it while the
+        record names this process."""
+        self.committed = offset
+        self.outputs.committed(offset)
 
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
         reserved = max(self.record.reserved, self.progress.end + AHEAD, upto)
-        return replace(self.record.at(self.progress.offset), reserved=reserved)
+        return replace(self.record.at(self.offset), reserved=reserved)
 
     def left_record(self) -> Record:
         """The last one."""
-        return replace(self.record.at(self.progress.offset), reserved=self.progress.end, released=not self.progress.unfinished)
+        return replace(self.record.at(self.offset), reserved=self.progress.end, released=not self.progress.unfinished)
 
     def failed(self, offset: int) -> Record:
         """An entry has failed once more."""

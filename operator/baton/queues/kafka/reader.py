@@ -20,11 +20,14 @@ from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner
 
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
+_MOST_PENDING_BYTES = 4_000_000
+"""Of outputs of a partition, before their commit is waited for."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
@@ -72,24 +75,36 @@ class KafkaReader:
         self._set_hopeless_aside(partition, position)
         return [entry for entry in entries if entry.offset not in hopeless]
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+    def ack(
+        self,
+        partition: int,
+        epoch: Epoch,
+        offsets: Sequence[str],
+        *,
+        soon: bool = False,
+        together: Sequence[FinishedTogether] = (),
+    ) -> None:
         """Finish with entries. The group's offset goes over those that are finished without a gap. `soon`: it does so a moment
-        later, at the latest when the partition is let go of."""
+        later, at the latest when the partition is let go of. `together`: what is sent in the transaction in which it goes over
+        some of them."""
         position = self._of(partition, epoch)
+        for those, outputs in together:
+            places = [int(offset) for offset in those]
+            if position.progress.is_out(places[0]):  # else it was taken in before, and this is the same once more
+                position.outputs.add(places, outputs)
         numbers = [int(offset) for offset in offsets]
         for number in numbers:
             position.read.pop(number, None)
         before, careful = position.progress.unfinished, position.careful
-        ahead = position.progress.finish(numbers)
+        position.progress.finish(numbers)
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
-        behind = ahead or position.progress.offset != position.committed
-        if behind and (careful or not soon):
+        if position.behind and (careful or not soon or position.outputs.size > _MOST_PENDING_BYTES):
             self._commits.commit(partition, position)
             return
         self._commits.be_sure(partition, position)
-        if behind:
-            self._background.due(partition)
+        if position.behind:
+            self._background.due(partition, at_once=bool(position.outputs))
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         """Count one more delivery, for the owners to come, too. False: it was one too many (maxRedeliveries), and the entry is a
@@ -212,7 +227,7 @@ class KafkaReader:
         if end is None:
             return False
         position.progress.nothing_before(end)
-        return position.progress.offset != position.committed
+        return position.behind
 
     def _entry(self, partition: int, position: ReadPosition, message: Message) -> Entry:
         offset = message.offset() or 0

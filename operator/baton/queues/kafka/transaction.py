@@ -1,12 +1,12 @@
 """Commits of a group's offsets that only the latest token of a partition may make.
 
-A transaction with one offset in it: the broker refuses it where another init of the partition's transactional id came since the
-token was given. Each step may be repeated: a commit that timed out is in doubt, not failed.
+A transaction with one offset in it, and what its owner sends on: the broker refuses it where another init of the partition's
+transactional id came since the token was given. Each step may be repeated: a commit that timed out is in doubt, not failed.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from baton.queues.kafka.answers import Code, StaleToken
 from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
 from baton.queues.kafka.messages import StableOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
+from baton.queues.kafka.transaction_outputs import TransactionOutputs
+from baton.queues.output import Output
 
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""
@@ -42,6 +44,7 @@ class PartitionTransactions:
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self.client = client
         self.topic = topic
+        self._outputs = TransactionOutputs(client)
 
     async def init(self, partition: int) -> Token:
         """A new token: from now on the earlier ones are refused, and what was open under them is aborted."""
@@ -56,8 +59,9 @@ class PartitionTransactions:
         await self.client.until_taken("InitProducerId", ask, self.topic, name)
         return Token(answer.producer_id, answer.producer_epoch)
 
-    async def commit(self, partition: int, offset: int, record: Record) -> None:
-        """Under the record's token. Raises StaleToken where another is in force."""
+    async def commit(self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = ()) -> None:
+        """Under the record's token: the offset, and what was sent of the entries before it. Raises StaleToken where another is in
+        force. With outputs it may be repeated under another token only: with the same it may be two transactions."""
         name, group, token = self._name(partition), self.client.group, record.token
         text = record.to_text()
 
@@ -74,6 +78,8 @@ class PartitionTransactions:
             answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, True))
             return int(answer.error_code)
 
+        if outputs:
+            await self._outputs.send(name, token, partition, outputs)
         await self.client.until_taken("AddOffsetsToTxn", add, self.topic, name)
         await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
         await self.client.until_taken("EndTxn", end, self.topic, name)

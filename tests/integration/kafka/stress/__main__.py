@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.integration.kafka.stress.rounds import rounds
+from tests.integration.kafka.stress.rounds import rounds, transaction_rounds
 from tests.kafka_broker import KafkaBroker
 
 
@@ -15,11 +17,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--broker-dies-every", type=int, default=0, help="rounds; 0: never")
+    parser.add_argument("--transactions", action="store_true", help="of consumers that send outputs")
     options = parser.parse_args()
     with KafkaBroker() as broker, tempfile.TemporaryDirectory() as folder:
         broker.make_topic("stress", 4)
         begun = time.monotonic()
-        harm = rounds(broker, "stress", Path(folder), options.rounds, options.seed, broker_dies_every=options.broker_dies_every)
+        broker.make_topic("stress-out", 4)
+        rounds_of: Callable[..., Any] = transaction_rounds if options.transactions else rounds
+        harm = rounds_of(
+            broker, "stress", Path(folder), options.rounds, options.seed, broker_dies_every=options.broker_dies_every
+        )
         found, count, said = asyncio.run(harm)
         print(f"{options.rounds} rounds in {time.monotonic() - begun:.0f} s, {count} entries handled")
         for name, what in zip(found._fields, found, strict=True):

@@ -27,14 +27,17 @@ ROOT = Path(__file__).parents[4]
 class Fleet:
     """Use it in `async with`. Values are sent round and round the partitions until its end."""
 
-    def __init__(self, servers: str, topic: str, group: str, operators: list[KafkaQueue], folder: Path, seed: int) -> None:
+    def __init__(
+        self, servers: str, topic: str, group: str, operators: list[KafkaQueue], folder: Path, seed: int, out: str | None = None
+    ) -> None:
+        """`out`: owners are consumers that send outputs to this topic."""
         self.operators = operators
         self.partitions = 4
         self.owners: dict[int, tuple[str, int]] = {}
         """Of each partition: UID and epoch."""
         self.sent: Counter[int] = Counter()
         self.chance = random.Random(seed)
-        self._servers, self._topic, self._group = servers, topic, group
+        self._servers, self._topic, self._group, self._out = servers, topic, group, out
         self._folder = folder
         self._output = folder / "lines"
         self._output.touch()
@@ -140,7 +143,8 @@ class Fleet:
             with self._output.open() as file:
                 file.seek(begun)
                 text = file.read()
-            return any(line[:3] == ("taken", partition, epoch) for line in lines(text.rpartition("\n")[0]))
+            done = "handled" if self._out else "taken"
+            return any(line[:3] == (done, partition, epoch) for line in lines(text.rpartition("\n")[0]))
 
         async def shown() -> str:
             uid = self.owners[partition][0]
@@ -157,8 +161,10 @@ class Fleet:
             self._names += 1
             uid = f"pod-{self._names}"
         environment = {"URL": f"kafka://{self._servers}", "GROUP": self._group, "POD_UID": uid, "OUTPUT": str(self._output)}
+        program = "owner_program" if self._out is None else "transaction_program"
+        environment["OUT"] = self._out or ""
         with (self._folder / f"{uid}.log").open("ab") as log:
-            command = [sys.executable, "-m", "tests.integration.kafka.stress.owner_program"]
+            command = [sys.executable, "-m", f"tests.integration.kafka.stress.{program}"]
             options = {"cwd": ROOT, "env": {**os.environ, **environment}, "stdin": subprocess.PIPE, "stderr": log}
             self._processes[uid] = ChildProcess(command, **options)  # type: ignore[call-overload] # a Popen's options
 

@@ -1,27 +1,58 @@
 """Rounds of harm, and what came of them."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.protocol import Claimant, QueueUnreachable
+from tests.integration.kafka.reading import committed_values
 from tests.integration.kafka.stress.fleet import Fleet
-from tests.integration.kafka.stress.verdict import Verdict, verdict
+from tests.integration.kafka.stress.verdict import Line, OutputVerdict, Verdict, output_verdict, verdict
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, eventually
+
+
+class Outcome(NamedTuple):
+    """Of all rounds."""
+
+    lines: list[Line]
+    """That owners wrote."""
+    sent: Mapping[int, int]
+    """Entries, by partition."""
+    said: str
+    """What owners complained of."""
 
 
 async def rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, *, broker_dies_every: int = 0
 ) -> tuple[Verdict, int, str]:
     """The verdict, how many entries were handled, and what owners complained of. 0: the broker comes to no harm."""
+    found = await _harmed(broker, topic, folder, count, seed, broker_dies_every)
+    return verdict(found.lines, found.sent), len(found.lines), found.said
+
+
+async def transaction_rounds(
+    broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, *, broker_dies_every: int = 0
+) -> tuple[OutputVerdict, int, str]:
+    """The same of consumers that send an output for each entry, to the topic `<topic>-out`, which has to be there."""
+    out = f"{topic}-out"
+    found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
+    outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
+    return output_verdict(outputs, found.sent), len(found.lines), found.said
+
+
+async def _harmed(
+    broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, broker_dies_every: int, out: str | None = None
+) -> Outcome:
     servers = broker.servers
     group = f"shop.{topic}"
     spec = TopicToOpen(topic=topic, queue="orders")
     operators = [KafkaQueue(KafkaAddress((servers,)), group, spec, Claimant(group, "uid-of-the-group")) for _ in range(2)]
     await operators[0].ensure(None)
-    async with Fleet(servers, topic, group, operators, folder, seed) as fleet:
+    async with Fleet(servers, topic, group, operators, folder, seed, out) as fleet:
         for number in range(1, count + 1):
             if broker_dies_every and number % broker_dies_every == 0:
                 await asyncio.to_thread(broker.kill)
@@ -44,8 +75,7 @@ async def rounds(
                 return False
 
         await eventually(done, "all is finished with", PATIENCE)
-        found = fleet.lines()
-        answer = verdict(found, fleet.sent), len(found), fleet.complaints()
+        answer = Outcome(fleet.lines(), fleet.sent, fleet.complaints())
     for operator in operators:
         await operator.close()
     return answer

@@ -9,7 +9,7 @@ from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue
 from tests.integration.kafka.reading import read
-from tests.integration.kafka.stress.rounds import rounds
+from tests.integration.kafka.stress.rounds import rounds, transaction_rounds
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
@@ -19,6 +19,15 @@ async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_co
 ) -> None:
     broker.make_topic("stress", 4)
     found, handled, said = await rounds(broker, "stress", tmp_path, 20, seed=1)
+    assert handled and not any(found), (found, said[-2000:])
+
+
+async def test_consumers_that_are_stopped_and_killed_under_load_send_each_output_once_and_in_order(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    for topic in ("payments", "payments-out"):
+        broker.make_topic(topic, 4)
+    found, handled, said = await transaction_rounds(broker, "payments", tmp_path, 15, seed=3)
     assert handled and not any(found), (found, said[-2000:])
 
 

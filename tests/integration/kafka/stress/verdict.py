@@ -66,3 +66,30 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
     ]
     lost = {number: count - reached[number] for number, count in sent.items() if reached[number] < count}
     return Verdict(stale, lost, overtaken, unmarked)
+
+
+class OutputVerdict(NamedTuple):
+    """What is wrong with outputs that are committed; all empty: nothing."""
+
+    lost: dict[int, int]
+    """Entries of a partition of which no output is there."""
+    twice: list[str]
+    overtaken: list[str]
+    """That stand behind one of a later entry."""
+
+
+def output_verdict(outputs: Iterable[str], sent: Mapping[int, int]) -> OutputVerdict:
+    """From all of them (`partition offset`), those of a partition in their order, and how many entries were sent to each."""
+    seen: defaultdict[int, set[int]] = defaultdict(set)
+    latest: defaultdict[int, int] = defaultdict(lambda: -1)
+    twice, overtaken = [], []
+    for output in outputs:
+        number, offset = map(int, output.split())
+        if offset in seen[number]:
+            twice.append(output)
+        elif offset < latest[number]:
+            overtaken.append(output)
+        seen[number].add(offset)
+        latest[number] = max(latest[number], offset)
+    lost = {number: count - len(seen[number]) for number, count in sent.items() if len(seen[number]) < count}
+    return OutputVerdict(lost, twice, overtaken)

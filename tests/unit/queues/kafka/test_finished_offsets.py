@@ -20,14 +20,16 @@ def test_the_offset_is_behind_the_last_entry_before_which_all_are_finished(order
     assert finished.offset == (before[-1] + 1 if before else 3)
 
 
-def test_it_says_whether_there_is_more_to_commit() -> None:
+def test_what_was_not_handed_out_or_is_finished_is_passed_over() -> None:
     finished = FinishedOffsets(0)
     finished.handed_out([0, 1, 2])
-    assert not finished.finish([1])
-    assert finished.finish([0])
-    assert not finished.finish([0, 1, 7])
-    assert finished.unfinished == 1, "what was not handed out is passed over"
-    assert finished.finish([2]) and finished.offset == 3
+    finished.finish([1])
+    assert [finished.is_out(offset) for offset in range(4)] == [True, False, True, False]
+    finished.finish([0])
+    finished.finish([0, 1, 7])
+    assert (finished.unfinished, finished.offset) == (1, 2)
+    finished.finish([2])
+    assert finished.offset == 3 and not finished.is_out(2)
 
 
 def test_marks_behind_what_is_finished_are_gone_over_and_never_what_is_not() -> None:

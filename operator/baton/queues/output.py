@@ -1,0 +1,67 @@
+"""What a consumer sends on of what it has read, together with the acknowledgement of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_Bytes = str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One message, for a topic."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    partition: int | None = None
+    """Of the topic. None: by the key, as Kafka's own clients in Java choose; without a key the same for all that comes of one
+    partition."""
+
+    @classmethod
+    def of(
+        cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, str | bytes] | None, partition: int | None
+    ) -> "Output":
+        """As a program gives it; text becomes UTF-8. Raises TypeError and ValueError for what Kafka does not take."""
+        if not isinstance(topic, str) or not topic:
+            raise TypeError(f"topic is {topic!r}: set it to the name of a topic")
+        if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
+            raise TypeError(f"partition is {partition!r}: set it to a number, or leave it out")
+        if partition is not None and partition < 0:
+            raise ValueError(f"partition is {partition}: set it to 0 or more")
+        made = {_name(name): _taken(f"headers[{name!r}]", header) for name, header in (headers or {}).items()}
+        return cls(topic, _bytes("value", value), _bytes("key", key), made, partition)
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        own = len(self.key or b"") + len(self.value or b"")
+        return own + sum(len(name) + len(header) for name, header in self.headers.items())
+
+
+class FinishedTogether(NamedTuple):
+    """Entries of one partition that are finished with when what came of them is sent, and not before."""
+
+    offsets: Sequence[str]
+    """In order."""
+    outputs: Sequence[Output]
+    """In the order in which they are sent."""
+
+
+def _bytes(name: str, value: _Bytes) -> bytes | None:
+    return None if value is None else _taken(name, value)
+
+
+def _taken(name: str, value: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{name} is {value!r}: set it to bytes or text, such as json.dumps(…)")
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"headers has the name {name!r}: set it to a text")
+    return name

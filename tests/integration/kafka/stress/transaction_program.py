@@ -1,0 +1,83 @@
+"""A pod's program: a consumer that sends one output for each entry of the partitions that it is told that it owns, in
+transactions. Now and then its handler fails after it has sent.
+
+Standard input says `partition epoch`, a line for each grant. OUTPUT is a file of all owners; OUT is the topic for outputs.
+"""
+
+import faulthandler
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from baton.consumer import Batch, Consumer, HeldEntry, Retry
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.kafka.address import read
+from baton.queues.kafka.reader import KafkaReader
+
+_QUEUE = QueueName("orders")
+_FAILS = 0.02
+"""Of all entries."""
+
+
+class ToldAssignments:
+    """`Assignments` (baton.consumer) from standard input. That a partition is lost only the broker says."""
+
+    def __init__(self, uid: Uid) -> None:
+        self._uid = uid
+        self._owned: dict[int, Epoch] = {}
+        self._entry = self._made()
+
+    def current(self) -> MemberEntry:
+        return self._entry
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        threading.Thread(target=self._listen, args=(changed,), daemon=True).start()
+
+    def close(self) -> None: ...
+
+    def _listen(self, changed: Callable[[], None]) -> None:
+        for line in sys.stdin:
+            partition, epoch = map(int, line.split())
+            self._owned[partition] = Epoch(epoch)
+            self._entry = self._made()
+            changed()
+
+    def _made(self) -> MemberEntry:
+        return MemberEntry("shop/orders", MemberId("pod"), self._uid, 1, True, {_QUEUE: dict(self._owned)}, {})
+
+
+def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    uid, out = Uid(os.environ["POD_UID"]), os.environ["OUT"]
+    output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    url, group = os.environ["URL"], os.environ["GROUP"]
+    consumer = Consumer(lambda queue: KafkaReader(read(url), group, queue, uid), ToldAssignments(uid), uid, transactions=True)
+
+    def send(entries: list[HeldEntry]) -> None:
+        with consumer.transaction(entries) as transaction:
+            for entry in entries:
+                transaction.send(out, f"{entry.partition} {entry.offset}", key=entry.key, partition=entry.partition)
+                if random.random() < _FAILS:
+                    raise Retry("it fails now and then", delay=0)
+        for entry in entries:
+            words = ("handled", entry.partition, entry.epoch, entry.offset, int(entry.redelivered))
+            os.write(output, (" ".join(map(str, words)) + "\n").encode())
+
+    def in_batches(batch: Batch) -> None:
+        for entries in batch.by_partition().values():
+            send(entries)
+
+    if uid.endswith(("1", "3", "5", "7", "9")):
+        consumer.run(lambda entry: send([entry]))
+    else:
+        consumer.run(in_batches, max_entries=20, max_wait=0.02, concurrency=2)
+
+
+if __name__ == "__main__":
+    main()

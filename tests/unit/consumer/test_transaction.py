@@ -1,0 +1,212 @@
+"""What is sent in a transaction goes with the acknowledgement of its entries, or not at all."""
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+
+from baton.consumer import Consumer, HeldEntry
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
+from baton.queues.output import FinishedTogether, Output
+from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
+
+
+class TransactionalQueue(InMemoryQueue):
+    """One that sends what belongs to acknowledgements."""
+
+    def __init__(self, count: int = 0) -> None:
+        super().__init__(count)
+        self.sent: list[str] = []
+
+    def ack(
+        self,
+        partition: int,
+        epoch: Epoch,
+        offsets: Sequence[str],
+        *,
+        soon: bool = False,
+        together: Sequence[FinishedTogether] = (),
+    ) -> None:
+        super().ack(partition, epoch, offsets, soon=soon)
+        self.sent += [(output.value or b"").decode() for _, outputs in together for output in outputs]
+
+
+def ended(queue: TransactionalQueue, handler: Callable[[Consumer, HeldEntry], None]) -> Consumer:
+    """A consumer that has handed all entries to the handler, until they were acknowledged."""
+    ledger = InMemoryLedger({0: 1})
+    consumer, count = consumer_of(queue, ledger, transactions=True), len(queue.unread[0])
+
+    def handle(entry: HeldEntry) -> None:
+        try:
+            handler(consumer, entry)
+        finally:
+            if entry.offset == str(count - 1):
+                consumer.stop()
+                ledger.says({}, {0: 1})
+
+    consumer.run(handle)
+    return consumer
+
+
+def test_what_is_sent_goes_with_its_entry_and_in_order() -> None:
+    queue = TransactionalQueue(3)
+
+    def handle(consumer: Consumer, entry: HeldEntry) -> None:
+        with consumer.transaction(entry) as transaction:
+            for word in ("one", "two"):
+                transaction.send("out", f"{entry.offset} {word}")
+
+    ended(queue, handle)
+    assert queue.acknowledged == ["0", "1", "2"], "and not once more when the handler returns"
+    assert queue.sent == ["0 one", "0 two", "1 one", "1 two", "2 one", "2 two"]
+
+
+def test_a_handler_that_raises_in_the_block_has_sent_nothing_and_gets_its_entry_again() -> None:
+    queue = TransactionalQueue(2)
+
+    def handle(consumer: Consumer, entry: HeldEntry) -> None:
+        with consumer.transaction(entry) as transaction:
+            transaction.send("out", f"{entry.offset} {entry.redelivered}")
+            if entry.offset == "0" and not entry.redelivered:
+                raise ValueError("not now")
+
+    ended(queue, handle)
+    assert (queue.acknowledged, queue.sent) == (["0", "1"], ["0 True", "1 False"])
+
+
+def test_entries_of_a_batch_are_finished_together() -> None:
+    queue = TransactionalQueue(4)
+    with consumer_of(queue, transactions=True) as consumer:
+        batch = next(consumer.batches(max_entries=4, max_wait=0.2))
+        with consumer.transaction(batch) as transaction:
+            transaction.send("out", str(len(batch)))
+        until(lambda: queue.sent == ["4"])
+        assert queue.acknowledged == ["0", "1", "2", "3"]
+
+
+def test_entries_of_several_partitions_are_refused_and_the_error_says_how_to_go_on() -> None:
+    queue = TransactionalQueue(1)
+    queue.unread[1] = [("0", b"k")]
+    with consumer_of(queue, InMemoryLedger({0: 1, 1: 1}), transactions=True) as consumer:
+        batch = next(consumer.batches(max_entries=2, max_wait=PATIENCE))
+        with pytest.raises(ValueError, match=r"several partitions \(orders/0, orders/1\).*batch.by_partition"):
+            consumer.transaction(batch)
+        for entries in batch.by_partition().values():
+            with consumer.transaction(entries) as transaction:
+                transaction.send("out", "sent")
+        until(lambda: queue.sent == ["sent", "sent"])
+
+
+def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    queue = TransactionalQueue(2)
+    with consumer_of(queue, transactions=True) as consumer:
+        batches = consumer.batches(max_entries=2, max_wait=0.2)
+        batch = next(batches)
+        assert batch[0].ack().wait(PATIENCE)
+        with consumer.transaction(batch) as transaction:
+            transaction.send("out", "too late")
+        again = next(batches)
+        assert [entry.offset for entry in again] == ["1"]
+        assert again.ack().wait(PATIENCE)
+    assert queue.sent == [] and "orders/0 entry 0: nothing is sent: another word" in caplog.text
+
+
+def _one() -> tuple[TransactionalQueue, Consumer]:
+    queue = TransactionalQueue(2)
+    return queue, consumer_of(queue, transactions=True)
+
+
+def test_misuse_is_refused() -> None:
+    queue, consumer = _one()
+    with consumer:
+        batch = next(consumer.batches(max_entries=2, max_wait=0.2))
+        first, second = batch
+        transaction = consumer.transaction(first)
+        with pytest.raises(RuntimeError, match="has not begun"):
+            transaction.send("out", "v")
+        with transaction:
+            with pytest.raises(RuntimeError, match="a transaction is open here"), consumer.transaction(second):
+                raise AssertionError
+            transaction.send("out", "v")
+        with pytest.raises(RuntimeError, match="is over"):
+            transaction.send("out", "v")
+        with pytest.raises(RuntimeError, match="one block"), transaction:
+            raise AssertionError
+        with pytest.raises(RuntimeError, match=r"orders/0 entry 0 is in another transaction"), consumer.transaction(batch):
+            raise AssertionError
+        with suppress(ValueError), consumer.transaction(second):
+            raise ValueError
+        with consumer.transaction(second) as later:
+            later.send("out", "w")
+        until(lambda: queue.sent == ["v", "w"])
+
+
+def test_tasks_of_an_event_loop_have_one_each() -> None:
+    queue, consumer = _one()
+
+    async def handle(entry: HeldEntry, both: asyncio.Barrier) -> None:
+        with consumer.transaction(entry) as transaction:
+            await both.wait()
+            transaction.send("out", entry.offset)
+
+    async def main() -> None:
+        async with consumer:
+            async for batch in consumer.batches(max_entries=2, max_wait=0.2):
+                both = asyncio.Barrier(len(batch))
+                await asyncio.gather(*(handle(entry, both) for entry in batch))
+                await asyncio.to_thread(until, lambda: sorted(queue.sent) == ["0", "1"])
+                return
+
+    asyncio.run(main())
+
+
+def test_a_copy_of_an_entry_is_the_entry() -> None:
+    queue, consumer = _one()
+    with consumer:
+        entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
+        with consumer.transaction(copy.copy(entry)) as transaction:
+            transaction.send("out", "v")
+        until(lambda: queue.sent == ["v"])
+
+
+@pytest.mark.parametrize("entries", [None, [], Entry(ORDERS, 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"], ids=repr)
+def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="give"):
+        _one()[1].transaction(entries)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"topic": "", "value": b""}, "topic is ''"),
+        ({"topic": None, "value": b""}, "topic is None"),
+        ({"topic": "out", "value": {"n": 1}}, r"value is .*json.dumps"),
+        ({"topic": "out", "value": None, "key": 3}, "key is 3"),
+        ({"topic": "out", "value": None, "partition": True}, "partition is True"),
+        ({"topic": "out", "value": None, "partition": -1}, "partition is -1"),
+        ({"topic": "out", "value": None, "headers": {"n": 1}}, r"headers\['n'\] is 1"),
+        ({"topic": "out", "value": None, "headers": {1: b""}}, "headers has the name 1"),
+    ],
+)
+def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[str, object], error: str) -> None:
+    queue, consumer = _one()
+    with consumer:
+        entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
+        with pytest.raises((TypeError, ValueError), match=error), consumer.transaction(entry) as transaction:
+            transaction.send(**arguments)  # type: ignore[arg-type]
+    assert queue.sent == []
+
+
+def test_text_is_utf_8() -> None:
+    assert Output.of("out", "ä", "ö", {"n": "ü"}, None) == Output("out", "ä".encode(), "ö".encode(), {"n": "ü".encode()})
+    assert Output.of("out", None, None, None, 3) == Output("out", None, partition=3)
+
+
+def test_queues_without_transactions_say_so() -> None:
+    consumer = consumer_of(InMemoryQueue())
+    with pytest.raises(RuntimeError, match="transactions are for queues of Kafka"):
+        consumer.transaction([])
