@@ -9,6 +9,11 @@ _POSITION = "unit/queues/kafka/test_read_position.py"
 _RECORD = "unit/queues/kafka/test_record.py"
 _LOG = "unit/queues/kafka/test_positions_in_log.py"
 _TOLD = "unit/queues/kafka/test_announcement.py"
+_PENDING = "unit/queues/kafka/test_pending_outputs.py"
+_BATCHES = "unit/queues/kafka/test_output_batches.py"
+_COMMITS = "unit/queues/kafka/test_owner_commits.py"
+_BLOCKS = "unit/consumer/test_transaction.py"
+_TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
 
 KAFKA = (
@@ -54,6 +59,28 @@ KAFKA = (
     Mutation("lag", "miss entries of who committed nothing", _KAFKA + "positions_in_log.py", _LOG, "for number, one in committed.items() if one.offset >= 0}\n    return", "for number, one in committed.items()}\n    return"),
     Mutation("announcements", "say more than a broker takes", _KAFKA + "announcement.py", _TOLD, "> LONGEST:\n", "> 10 * LONGEST:\n"),
     Mutation("announcements", "leave out what was said last", _KAFKA + "announcement.py", _TOLD, "            said = said[max(1, len(said) // 4) :]", "            said = said[: -max(1, len(said) // 4)]"),
+    Mutation("outputs", "commit between entries that are finished together", _KAFKA + "pending_outputs.py", _PENDING, "                if first < offset <= last:", "                if False:"),
+    Mutation("outputs", "look for such a place once", _KAFKA + "pending_outputs.py", _PENDING, "                    offset, cut = first, True", "                    offset = first"),
+    Mutation("outputs", "send what is not finished", _KAFKA + "pending_outputs.py", _PENDING, "if together.last < offset]", "if together.last <= offset]"),
+    Mutation("outputs", "send what was committed once more", _KAFKA + "pending_outputs.py", _PENDING, "            del self._by_first[first]", "            pass"),
+    Mutation("outputs", "scatter what has no key", _KAFKA + "output_batches.py", _BATCHES, "        return source % partitions", "        return output.size % partitions"),
+    Mutation("outputs", "make batches that brokers do not take", _KAFKA + "output_batches.py", _BATCHES, " or sizes[place] + size > MOST_BYTES", ""),
+    Mutation("outputs", "count headers for nothing", _KAFKA + "output_batches.py", _BATCHES, " + _OVERHEAD * len(output.headers)", ""),
+    Mutation("outputs", "send under a token that is spent", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return False"),
+    Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
+    Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
+    Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                    position.in_doubt = True", "                    pass"),
+    Mutation("outputs", "forget that one of several commits had no answer", _KAFKA + "owner_commits.py", _COMMITS, "            position.in_doubt = True\n        refused", "            pass\n        refused"),
+    Mutation("outputs", "send again what was taken before the token was another", _KAFKA + "owner_commits.py", _COMMITS, "        position.found(seen.offset)", "        pass"),
+    Mutation("outputs", "send a block that came too late", "consumer/settlement.py", _BLOCKS, "        if known and outputs:", "        if outputs:"),
+    Mutation("outputs", "send what a block had before it raised", "consumer/transaction.py", _BLOCKS, "        if kind is None:", "        if True:"),
+    Mutation("outputs", "begin a block within another", "consumer/transaction.py", _BLOCKS, "        if _open_here.get() is not None:", "        if False:"),
+    Mutation("outputs", "begin a second block for an entry", "consumer/transaction.py", _BLOCKS, "            if entry.in_transaction:", "            if False:"),
+    Mutation("outputs", "send after the end", "consumer/transaction.py", _BLOCKS, "        if self._state is not _State.OPEN:", "        if self._state is _State.NEW:"),
+    Mutation("one question", "ask for each partition by itself", _KAFKA + "asked_together.py", _TOGETHER, "        if self._question is None:", "        if True:"),
+    Mutation("one question", "leave out who asks with others", _KAFKA + "asked_together.py", _TOGETHER, "        self._joining.add(partition)", "        self._joining = {partition}"),
+    Mutation("one question", "ask once more for those who have their answer", _KAFKA + "asked_together.py", _TOGETHER, "partitions, self._joining, self._question = self._joining, set(), None", "partitions, self._question = self._joining, None"),
+    Mutation("one question", "have one who gives up take the answer from others", _KAFKA + "asked_together.py", _TOGETHER, "await asyncio.shield(self._question)", "await self._question"),
     Mutation("grant", "grant below the epoch that stands", _KAFKA + "adapter.py", _FENCE, "            if record is not None and record.epoch >= epoch:", "            if False:"),
     Mutation("grant", "set an epoch back that another operator has granted meanwhile", _KAFKA + "adapter.py", _FENCE, "        if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:", "        if False:"),
     Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_group(seen.record)\n        offset, record", "        offset, record"),

@@ -31,6 +31,10 @@ def test_a_commit_goes_to_no_place_between_entries_that_are_finished_together() 
     assert [pending.reached(offset) for offset in range(1, 12)] == [1, 2, 2, 2, 2, 2, 2, 2, 2, 10, 11]
     pending.committed(10)
     assert pending.reached(5) == 5
+    otherwise = PendingOutputs()
+    for group in ([2, 5], [4, 9]):
+        otherwise.add(group, [])
+    assert otherwise.reached(8) == 2, "in whichever order they were finished"
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=4))

@@ -1,0 +1,69 @@
+"""The program of the guide to Kafka sends what it says, exactly once, though a process of it is killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from tests.integration.kafka.conftest import Queue
+from tests.integration.kafka.reading import committed_values
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE, eventually
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "guides" / "kafka.md").read_text()
+(PROGRAM,) = [one for one in re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE) if ".transaction(" in one]
+
+
+async def start(queue: Queue, directory: Path, uid: str, epoch: int) -> "subprocess.Popen[bytes]":
+    """A pod's container, to which all partitions are granted."""
+    ledger = directory / uid
+    ledger.mkdir()
+    for partition in range(4):
+        await queue.operator.grant(partition, Uid(uid), Epoch(epoch))
+    owned = {QueueName("orders"): {partition: Epoch(epoch) for partition in range(4)}}
+    (ledger / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), Uid(uid), 1, True, owned, {}).to_json())
+    arguments = (uid, str(ledger), f"kafka://{queue.broker.servers}", queue.group)
+    with (directory / f"log-{uid}").open("w") as log:
+        command = (sys.executable, str(Path(__file__).with_name("guide_program.py")), *arguments)
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        process = ChildProcess(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=directory, env=environment)
+    assert process.stdin is not None
+    process.stdin.write(PROGRAM.encode())
+    process.stdin.close()
+    return process
+
+
+async def test_a_program_sends_exactly_once_though_it_is_killed(queue: Queue, tmp_path: Path) -> None:
+    for topic in ("payments", "audit"):
+        queue.broker.make_topic(topic, 3)
+    for partition in range(4):
+        orders = [json.dumps({"id": f"{partition}-{number}", "amount": number}) for number in range(300)]
+        queue.send(*orders, partition=partition, key=f"k{partition}")
+
+    async def sent_some() -> bool:
+        return any(committed_values(queue.broker, "payments"))
+
+    async def sent_all() -> bool:
+        return sum(map(len, committed_values(queue.broker, "payments"))) >= 1200
+
+    first = await start(queue, tmp_path, "first", 1)
+    await eventually(sent_some, "some is sent", PATIENCE)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = await start(queue, tmp_path, "second", 2)
+    try:
+        await eventually(sent_all, "all is sent", 2 * PATIENCE)
+    finally:
+        second.kill()
+        second.wait()
+    paid = [json.loads(value or b"") for values in committed_values(queue.broker, "payments") for value in values]
+    for partition in range(4):
+        orders = [payment["order"] for payment in paid if payment["order"].startswith(f"{partition}-")]
+        assert orders == [f"{partition}-{number}" for number in range(300)]
+    assert sum(map(len, committed_values(queue.broker, "audit"))) == 1200

@@ -1,0 +1,167 @@
+"""What an owner sends comes once, whatever becomes of the commit that it is sent with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.group_offsets import Commit, GroupOffsets
+from baton.queues.kafka.owner_commits import OwnerCommits
+from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.output import Output
+from baton.queues.protocol import QueueUnreachable
+
+UID = Uid("a")
+
+
+def out(value: str) -> Output:
+    return Output("out", value.encode())
+
+
+class Broker(GroupOffsets):
+    """Partition 0 of a queue, at a broker whose answers may get lost."""
+
+    def __init__(self) -> None:
+        super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
+        record = Record(group="g", queue="orders", uid=UID, epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
+        self.committed = Committed(0, record)
+        self.in_force = Token(1, 0)
+        self.sent: list[bytes | None] = []
+        self.tokens: list[Token] = []
+        """Of commits that were taken."""
+        self.loses: list[str] = []
+        """What becomes of the next commits: "answer" or "request" is lost, or the "owner" is another by then, or another has
+        "renewed" the token."""
+
+    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        return {0: self.committed}, ()
+
+    def stable(self, partition: int) -> Committed:
+        return self.committed
+
+    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
+        if wanted.record.token != self.in_force:
+            raise StaleToken
+        what = self.loses.pop(0) if self.loses else ""
+        if what == "request":
+            raise QueueUnreachable("it does not answer")
+        self.committed = Committed(wanted.offset, wanted.record)
+        self.sent += [output.value for output in wanted.outputs]
+        self.tokens.append(wanted.record.token)
+        record = self.committed.record
+        assert record is not None
+        if what == "answer":
+            raise QueueUnreachable("it does not answer")
+        if what == "renewed":
+            self.renewed(0, lambda seen, end: None)
+            raise StaleToken
+        if what == "owner":
+            self.committed = Committed(wanted.offset, replace(record, uid=Uid("b"), epoch=Epoch(2)))
+            raise StaleToken
+
+    def commit_several(self, wanted: Mapping[int, Commit]) -> Mapping[int, StaleToken | QueueUnreachable]:
+        try:
+            for partition, one in wanted.items():
+                self.commit(partition, one)
+        except (StaleToken, QueueUnreachable) as problem:
+            return {0: problem}
+        return {}
+
+    def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
+        self.in_force = Token(1, self.in_force.epoch + 1)
+        seen = self.committed
+        assert seen.record is not None
+        self.committed = Committed(seen.offset, replace(change(seen, 0) or seen.record, token=self.in_force))
+        return self.committed
+
+
+class Owner:
+    """Has ten entries in hand."""
+
+    def __init__(self, broker: Broker) -> None:
+        positions: dict[int, ReadPosition] = {}
+        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions)
+        self.position = positions[0] = self.commits.begin(0, Epoch(1))
+        self.position.progress.handed_out(range(10))
+
+    def finish(self, *offsets: int) -> None:
+        """Each with an output."""
+        for offset in offsets:
+            self.position.outputs.add([offset], [out(str(offset))])
+            self.position.progress.finish([offset])
+
+
+def commit(owner: Owner) -> None:
+    owner.commits.commit(0, owner.position)
+
+
+def commit_several(owner: Owner) -> None:
+    owner.commits.commit_several({0})
+
+
+both = pytest.mark.parametrize("how", [commit, commit_several])
+
+
+@both
+def test_what_is_sent_goes_with_the_offset_once(how: Callable[[Owner], None]) -> None:
+    owner = Owner(broker := Broker())
+    owner.finish(0, 1)
+    how(owner)
+    owner.finish(2)
+    how(owner)
+    assert (broker.committed.offset, broker.sent) == (3, [b"0", b"1", b"2"])
+    assert set(broker.tokens) == {Token(1, 0)}, "there is no reason for another token"
+
+
+@both
+@pytest.mark.parametrize("lost", ["answer", "request"])
+def test_after_a_commit_without_an_answer_the_offset_says_what_is_left_to_send(how: Callable[[Owner], None], lost: str) -> None:
+    owner = Owner(broker := Broker())
+    broker.loses = [lost]
+    owner.finish(0, 1)
+    with pytest.raises(QueueUnreachable):
+        how(owner)
+    owner.finish(2)
+    how(owner)
+    assert (broker.committed.offset, broker.sent) == (3, [b"0", b"1", b"2"])
+    assert broker.tokens[-1] == Token(1, 1), "what comes late of the first commit is refused"
+
+
+@both
+def test_a_commit_that_was_taken_before_its_token_was_renewed_is_not_sent_again(how: Callable[[Owner], None]) -> None:
+    owner = Owner(broker := Broker())
+    broker.loses = ["renewed"]
+    owner.finish(0)
+    how(owner)
+    owner.finish(1)
+    how(owner)
+    assert (broker.committed.offset, broker.sent) == (2, [b"0", b"1"])
+
+
+def test_who_is_no_owner_any_more_sends_nothing_more() -> None:
+    owner = Owner(broker := Broker())
+    broker.loses = ["owner"]
+    owner.finish(0)
+    with pytest.raises(StaleOwner):
+        commit(owner)
+    owner.finish(1)
+    commit_several(owner)
+    assert broker.sent == [b"0"]
+
+
+def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
+    owner = Owner(broker := Broker())
+    broker.loses = ["answer"]
+    owner.position.progress.finish([0])
+    with pytest.raises(QueueUnreachable):
+        commit(owner)
+    commit(owner)
+    assert broker.tokens == [Token(1, 0)] * 3, "the first is that of the mark"
+    owner.finish(1)
+    commit(owner)
+    assert broker.tokens[-1] == Token(1, 1), "but nothing is sent under a token of which a commit may be under way"
