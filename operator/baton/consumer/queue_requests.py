@@ -135,7 +135,7 @@ class QueueRequests:
         return int(max(1.0, min(size, _MOST_BYTES) / self._size))
 
     def _measure(self, size: float) -> None:
-        self._size = size if self._size is None else max(0.5 * (self._size + size), 1.0)
+        self._size = max(size if self._size is None else 0.5 * (self._size + size), 1.0)
 
     def has_work(self, holding: HeldPartition, reader: Reader) -> bool:
         """A wake-up for one partition must not cost a question for each of the others."""

@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 
 from baton.consumer import Consumer
 from baton.consumer.batch import Batch
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
@@ -56,4 +59,20 @@ def test_while_the_queue_is_away_it_waits_for_the_queue() -> None:
     until(lambda: queue.refused >= 2 and nothing_is_due(consumer))
     queue.away = False
     until(lambda: queue.acknowledged == ["0"])
+    end()
+
+
+class Hollow(InMemoryQueue):
+    """Its entries have neither key nor value."""
+
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
+        return [replace(entry, key=b"", value=b"") for entry in super().read(partition, epoch, count, new=new)]
+
+
+def test_entries_of_no_bytes_are_handed_out() -> None:
+    queue, ledger = Hollow(3), InMemoryLedger({0: 1})
+    end = running(consumer_of(queue, ledger), ledger, lambda batch: None)
+    until(lambda: queue.acknowledged == ["0", "1", "2"])
+    queue.unread[0].append(("3", b""))
+    until(lambda: queue.acknowledged[3:] == ["3"])
     end()

@@ -68,11 +68,13 @@ class GroupOffsets:
         """By partition, all at the same time. The answer: which were refused, and why."""
         return self._loop.run(self._commit_several(self._found(), wanted), _WITHIN) if wanted else {}
 
-    def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
+    def renewed(
+        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+    ) -> Committed:
         """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
         StaleToken where another has one since."""
         self._found()
-        return self._loop.run(self._renewed(partition, change), _WITHIN)
+        return self._loop.run(self._renewed(partition, change), within or _WITHIN)
 
     def close(self) -> None:
         self._loop.close()

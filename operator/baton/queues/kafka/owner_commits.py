@@ -91,7 +91,7 @@ class OwnerCommits:
             for _ in range(_TRIES):
                 try:
                     if position.token_is_spent:
-                        self._found_again(partition, position, self._offsets.renewed(partition, lambda seen, end: None))
+                        self._found_again(partition, position, self._offsets.renewed(partition, _as_it_is, within))
                     asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
                     position.in_doubt = True
                     self._offsets.commit(partition, wanted, within)
@@ -196,7 +196,7 @@ class OwnerCommits:
             seen = self._offsets.stable(partition)
             if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
                 try:
-                    seen = self._offsets.renewed(partition, lambda seen, end: None)
+                    seen = self._offsets.renewed(partition, _as_it_is)
                 except StaleToken:
                     return  # it was only slow
         self._found_again(partition, position, seen)
@@ -212,6 +212,10 @@ class OwnerCommits:
         return QueueUnreachable(
             f"{self._offsets.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
         )
+
+
+def _as_it_is(seen: Committed, end: int) -> None:
+    """What is committed stays, under another token."""
 
 
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:

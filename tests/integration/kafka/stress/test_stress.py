@@ -25,9 +25,9 @@ async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_co
 async def test_consumers_that_are_stopped_and_killed_under_load_send_each_output_once_and_in_order(
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    for topic in ("payments", "payments-out"):
+    for topic in ("sums", "sums-out"):
         broker.make_topic(topic, 4)
-    found, handled, said = await transaction_rounds(broker, "payments", tmp_path, 15, seed=3)
+    found, handled, said = await transaction_rounds(broker, "sums", tmp_path, 15, seed=3)
     assert handled and not any(found), (found, said[-2000:])
 
 

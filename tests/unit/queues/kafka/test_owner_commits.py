@@ -72,7 +72,9 @@ class Broker(GroupOffsets):
             return {0: problem}
         return {}
 
-    def renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
+    def renewed(
+        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+    ) -> Committed:
         self.in_force = Token(1, self.in_force.epoch + 1)
         seen = self.committed
         assert seen.record is not None
