@@ -26,6 +26,7 @@ from baton.consumer.worker import call, call_async, take, work, work_on_tasks, w
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.consumer_side import Reader, addressed, opened
+from baton.queues.kinds import with_transactions
 from baton.queues.protocol import QueueUnreachable
 
 if TYPE_CHECKING:
@@ -160,8 +161,8 @@ class Consumer:
         of several partitions."""
         if not self._transactions:
             raise RuntimeError(
-                "transactions are for queues of Kafka, and this consumer's are not: write what belongs together into one "
-                "database, with the entry's place, before the entry is acknowledged"
+                f"transactions are for queues of {with_transactions()}, and this consumer's are not: write what belongs together "
+                "into one database, with the entry's place, before the entry is acknowledged"
             )
         return Transaction(entries, self._loop.finish_together)
 

@@ -34,3 +34,8 @@ KINDS = (
 def kind(name: str) -> QueueKind:
     """By spec.source.type. Raises KeyError."""
     return {one.name: one for one in KINDS}[name]
+
+
+def with_transactions() -> str:
+    """The names of those that have them, for a message."""
+    return " or ".join(one.name for one in KINDS if one.transactions)
