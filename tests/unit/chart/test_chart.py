@@ -93,6 +93,11 @@ def test_a_network_policy_lets_whoever_is_named_reach_the_port_and_bounds_what_g
     assert bounded["podSelector"]["matchLabels"].items() <= pods.items()
 
 
+def test_no_service_of_the_namespace_sets_an_option_of_the_operator(objects: Objects) -> None:
+    """baton-metrics would: BATON_METRICS_PORT, as tcp://ADDRESS:8080."""
+    assert objects()["Deployment", "baton"]["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
 def documents(template: Template, *arguments: str) -> list[Any]:
     """All that the chart renders; in several namespaces there may be some of one name."""
     done = template(*arguments)
