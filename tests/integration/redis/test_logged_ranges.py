@@ -589,6 +589,21 @@ async def test_the_size_of_the_largest_entry_is_forgotten_when_all_are_done(
     assert raw.hget(keys.progress, "largest") is None
 
 
+async def test_behind_the_largest_entry_pages_grow_again_though_there_are_always_others(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys, query, position = partition_keys(queue.name, 0), ranges.begin(), ranges.positions()[0].committed
+    for value in ("x" * 300_000, "y" * 100_000, "z"):
+        queue.send(value)
+    ranges.finish(query, [RangeToFinish(0, position + 1)])
+    assert 100_000 <= int(raw.hget(keys.progress, "largest") or 0) <= 200_000, "of what is left, half of the largest at most"
+    for _ in range(8):  # half of that each time that all which was there is done
+        queue.send("s")
+        last = ranges.positions()[0].last
+        ranges.finish(query, [RangeToFinish(0, last - 1)])
+    assert raw.hget(keys.progress, "largest") is None
+
+
 async def test_what_was_handed_out_singly_before_is_marked_and_finished_with_the_range(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:

@@ -31,5 +31,5 @@ elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and t
 else
   redis.call('XDEL', STREAM, unpack(ids))
 end
-if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest') end
+if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest', 'largestAt') end
 return {'OK', done, outstanding(pending)}

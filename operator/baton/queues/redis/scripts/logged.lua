@@ -93,6 +93,17 @@ local function finish_pending(finish, pending)
   if left and left <= finish then redis.call('HDEL', OWNER, 'served', 'left', 'waiting') end
 end
 
+-- How large the largest entry is behind this one.
+local function shrunk(finish, last)
+  local found = redis.call('HMGET', PROGRESS, 'largest', 'largestAt')
+  local half, passed = math.floor(tonumber(found[1] or 0) / 2), finish >= tonumber(found[2] or HIGHEST)
+  if finish >= last or passed and half <= NOTED then -- what comes is as large as it is
+    redis.call('HDEL', PROGRESS, 'largest', 'largestAt')
+  elseif passed then
+    redis.call('HSET', PROGRESS, 'largest', half, 'largestAt', last)
+  end
+end
+
 -- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
 -- be asked for again. Where some numbers were never given (`done` is not `committed`), entries count as done as they are removed, and
 -- only when all are it is committed. `pending`: its summary.
@@ -122,9 +133,7 @@ local function finish_up_to(finish, pending)
     done = finish
   end
   redis.call('HSET', PROGRESS, 'finished', digits[finish], 'committed', digits[finish], 'done', digits[done])
-  if finish >= last and largest_noted then -- what comes is as large as it is
-    redis.call('HDEL', PROGRESS, 'largest')
-  end
+  if largest_noted then shrunk(finish, last) end
   return all
 end
 

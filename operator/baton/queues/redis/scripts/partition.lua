@@ -464,10 +464,13 @@ local function follow(from, last, most, most_bytes)
 end
 
 -- Entries up to this one have been added. How large the largest is that is still there, who reads must know before; of small ones it
--- is passed over.
+-- is passed over. Behind `largestAt` all have half of that at most (`shrunk`).
 local function grown(last, waits)
-  if largest_added > math.max(NOTED, tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)) then
-    redis.call('HSET', PROGRESS, 'largest', largest_added)
+  if largest_added > NOTED then
+    local known = tonumber(redis.call('HGET', PROGRESS, 'largest') or 0)
+    if 2 * largest_added > known then
+      redis.call('HSET', PROGRESS, 'largest', math.max(known, largest_added), 'largestAt', last)
+    end
   end
   if waits then
     redis.call('HSET', PROGRESS, 'last', last, 'bytes', added_bytes, 'waits', '0')
