@@ -1,15 +1,17 @@
 """Checks of options that a program sets. The error names the option, where the program set it."""
 
 import inspect
-from math import isnan
+from math import inf
 
 
-def number(name: str, value: object, least: float) -> None:
-    """Check that an option is a number. Raises TypeError if it is none, and ValueError if it is less than `least`."""
+def number(name: str, value: object, least: float, most: float = inf) -> None:
+    """Check that an option is a number. Raises TypeError if it is none, and ValueError if it is less than `least`, or more than
+    `most`."""
+    bounds = f"{least} or more" if most == inf else f"{least} to {most:,}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is {value!r}: set it to a number, {least} or more")
-    if isnan(value) or value < least:
-        raise ValueError(f"{name} is {value}: set it to {least} or more")
+        raise TypeError(f"{name} is {value!r}: set it to a number, {bounds}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}: set it to {bounds}")
 
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> None:

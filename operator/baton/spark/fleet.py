@@ -62,8 +62,9 @@ class Fleet:
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
-        if not queues:
-            raise ValueError(f"queues is empty: name the queues of group {group}, each with its URL")
+        if metrics_port is not None:
+            whole("metrics_port", metrics_port, 0, 65_535)
+        _see_named(group, queues)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait
@@ -191,3 +192,16 @@ class Fleet:
 def _failed(error: Exception) -> str:
     """One line."""
     return last_line(str(error) if isinstance(error, StreamingQueryException) else f"{type(error).__name__}: {error}")
+
+
+def _see_named(group: object, queues: object) -> None:
+    """URLs are not repeated: they may have passwords."""
+    if not isinstance(group, str) or not group:
+        raise TypeError(f"group is {group!r}: give the name of the ConsumerGroup")
+    if not isinstance(queues, Mapping):
+        raise TypeError(f"queues is a {type(queues).__name__}: give the queues of group {group} as a dict of names and URLs")
+    if not queues:
+        raise ValueError(f"queues is empty: name the queues of group {group}, each with its URL")
+    for name, url in queues.items():
+        if not isinstance(url, str) or not url:
+            raise TypeError(f"queues has no URL for {name!r}: see whether the environment variable that it comes from is set")

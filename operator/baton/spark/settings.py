@@ -14,6 +14,8 @@ from baton.spark.steady_settings import LEAST_TIMEOUT, Settings, steady
 
 ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
 _IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
+_DAY = 86_400
+"""Seconds."""
 
 
 def conf(
@@ -56,8 +58,10 @@ def conf(
     environment = os.environ if environment is None else environment
     whole("executors", 2 if executors is None else executors, 1)
     whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)
-    number("executor_timeout", executor_timeout, LEAST_TIMEOUT)
-    number("executor_grace", executor_grace, 1)
+    if not isinstance(group, str) or not group:
+        raise TypeError(f"group is {group!r}: give the name of the ConsumerGroup")
+    number("executor_timeout", executor_timeout, LEAST_TIMEOUT, _DAY)
+    number("executor_grace", executor_grace, 1, _DAY)
     if under_dev(environment):
         return local(executors or 2, executor_cores or 1, executor_memory or "1g", executor_timeout)
     known = submitted_settings(environment) if submitted is None else submitted

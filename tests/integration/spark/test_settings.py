@@ -99,9 +99,10 @@ def test_memory_that_is_none_is_refused() -> None:
         ({"executors": 0}, "executors is 0: set it to 1 or more"),
         ({"executors": "10s"}, "executors is '10s': set it to a whole number, 1 or more"),
         ({"executor_cores": -1}, "executor_cores is -1: set it to 1 or more"),
-        ({"executor_timeout": 0.5}, r"executor_timeout is 0.5: set it to 2.0 or more"),
-        ({"executor_timeout": "10s"}, r"executor_timeout is '10s': set it to a number, 2.0 or more"),
-        ({"executor_grace": 0}, "executor_grace is 0: set it to 1 or more"),
+        ({"executor_timeout": 0.5}, r"executor_timeout is 0.5: set it to 2.0 to 86,400"),
+        ({"executor_timeout": "10s"}, r"executor_timeout is '10s': set it to a number, 2.0 to 86,400"),
+        ({"executor_grace": 0}, "executor_grace is 0: set it to 1 to 86,400"),
+        ({"executor_grace": float("inf")}, "executor_grace is inf: set it to 1 to 86,400"),
     ],
 )
 def test_a_number_that_is_none_is_refused_by_its_name(numbers: dict[str, Any], why: str) -> None:

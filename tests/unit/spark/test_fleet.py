@@ -1,0 +1,27 @@
+"""What a fleet is told of itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.spark import Directory, Fleet
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"group": ""}, "group is '': give the name of the ConsumerGroup"),
+        ({"group": 5}, "group is 5: give the name of the ConsumerGroup"),
+        ({"queues": {}}, "queues is empty: name the queues of group orders"),
+        ({"queues": "redis://:hunter2@redis"}, "queues is a str: give the queues of group orders as a dict of names and URLs"),
+        ({"queues": {"orders": None}}, "queues has no URL for 'orders': see whether the environment variable"),
+        ({"metrics_port": 99_999}, "metrics_port is 99999: set it to a whole number, 0 to 65,535"),
+        ({"repeat_wait": "5"}, "repeat_wait is '5': set it to a number, 0 or more"),
+    ],
+)
+def test_what_cannot_be_meant_so_is_refused_by_its_name(tmp_path: Path, arguments: dict[str, Any], why: str) -> None:
+    known = {"group": "orders", "queues": {"orders": "redis://redis"}, **arguments}
+    unused: Any = None
+    with pytest.raises((TypeError, ValueError), match=f"^{why}"):
+        Fleet(unused, environment=Directory(tmp_path), **known)
