@@ -72,7 +72,7 @@ KAFKA = (
     Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                    position.in_doubt = True", "                    pass"),
     Mutation("outputs", "forget that one of several commits had no answer", _KAFKA + "owner_commits.py", _COMMITS, "            position.in_doubt = True\n        refused", "            pass\n        refused"),
     Mutation("outputs", "send again what was taken before the token was another", _KAFKA + "owner_commits.py", _COMMITS, "        position.found(seen.offset)", "        pass"),
-    Mutation("outputs", "send a block that came too late", "consumer/settlement.py", _BLOCKS, "        if known and outputs:", "        if outputs:"),
+    Mutation("outputs", "send a block that came too late", "consumer/settlement.py", _BLOCKS, "        known = all(", "        known = any("),
     Mutation("outputs", "send what a block had before it raised", "consumer/transaction.py", _BLOCKS, "        if kind is None:", "        if True:"),
     Mutation("outputs", "begin a block within another", "consumer/transaction.py", _BLOCKS, "        if _open_here.get() is not None:", "        if False:"),
     Mutation("outputs", "begin a second block for an entry", "consumer/transaction.py", _BLOCKS, "            if entry.in_transaction:", "            if False:"),

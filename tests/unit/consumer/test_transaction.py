@@ -109,6 +109,7 @@ def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_aga
         assert batch[0].ack().wait(PATIENCE)
         with consumer.transaction(batch) as transaction:
             transaction.send("out", "too late")
+        assert not batch[1].ack().wait(PATIENCE), "it is to come again"
         again = next(batches)
         assert [entry.offset for entry in again] == ["1"]
         assert again.ack().wait(PATIENCE)

@@ -32,7 +32,8 @@ async def test_what_is_asked_at_the_same_time_is_one_question() -> None:
     coordinator = Coordinator()
     together = AskedTogether(coordinator.ask)
     assert await asyncio.gather(*map(together.of, (2, 1, 4))) == [Committed(2, None), None, Committed(4, None)]
-    assert coordinator.asked == [(1, 2, 4)]
+    assert await together.of(6) == Committed(6, None)
+    assert coordinator.asked == [(1, 2, 4), (6,)]
 
 
 async def test_who_asks_after_a_question_was_sent_has_another() -> None:

@@ -39,7 +39,7 @@ def test_outputs_keep_their_order_in_each_partition_and_a_batch_is_no_larger_tha
 
 
 def test_many_small_outputs_with_headers_fit_as_well() -> None:
-    outputs = [Output("out", b"", b"", {"h": b""}) for _ in range(50_000)]
+    outputs = [Output("out", b"", b"", {str(number): b"" for number in range(40)}) for _ in range(20_000)]
     for batch in shared_out(outputs, {"out": 1}, source=0)["out", 0]:
         assert len(encoded(batch, Token(1, 1), 0)) <= MOST_BYTES
 
