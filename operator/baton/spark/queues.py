@@ -62,6 +62,8 @@ class FleetQueues:
         self._behind: dict[QueueName, tuple[float, Future[Any]]] = {}
         """Questions that wait for an answer, while others go on; since when (monotonic)."""
         self._patience: dict[QueueName, float] = {}
+        self._hung: dict[QueueName, tuple[float, Future[Any]]] = {}
+        """Waits that an interrupt has not ended, as where a server takes connections and does not answer; since when."""
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
 
@@ -82,7 +84,8 @@ class FleetQueues:
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
-        behind = [name for name, (since, late) in self._behind.copy().items() if since <= told and not late.done()]
+        open_since = (*self._behind.copy().items(), *self._hung.copy().items())
+        behind = {name for name, (since, late) in open_since if since <= told and not late.done()}
         slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: see its server." for name in sorted(behind)]
         away = [why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told]
         return " ".join(dict.fromkeys(away + slow))
@@ -199,14 +202,23 @@ class FleetQueues:
     def _hear(self, of: Mapping[QueueName, Sequence[int]], seconds: float, within: float, until: str) -> set[Partition]:
         """Each queue is waited for so many `seconds`; `within` so many, or when one of them or all have answered (`until`), the
         others are interrupted."""
-        if len(of) <= 1:
+        if len(self._queues) == 1:
             return {one for queue, numbers in of.items() for one in self._wait(queue, numbers, seconds)}
-        waiting = {self._pool.submit(self._wait, queue, numbers, seconds): queue for queue, numbers in of.items()}
+        self._hung = {name: (since, late) for name, (since, late) in self._hung.items() if not late.done()}
+        waiting = {
+            self._pool.submit(self._wait, queue, numbers, seconds): queue
+            for queue, numbers in of.items()
+            if queue not in self._hung
+        }
+        if not waiting:
+            self._sleep(min(seconds, AGAIN))
         _, others = wait(waiting, timeout=within, return_when=until)
         for one in others:  # not those that have ended: an interrupt would end their next wait
             self._queues[waiting[one]].interrupt()
-        wait(others)
-        return {one for future in waiting for one in future.result()}
+        _, hung = wait(others, timeout=_PATIENCE)
+        now = time.monotonic()
+        self._hung |= {waiting[one]: (now, one) for one in hung}
+        return {one for future in waiting if future not in hung for one in future.result()}
 
     def _wait(self, name: QueueName, numbers: Sequence[int], seconds: float) -> set[Partition]:
         try:

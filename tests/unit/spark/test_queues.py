@@ -27,8 +27,8 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     assert both.ahead({ORDERS: 1, PARCELS: 1}, questions) == [None, None, None]
     assert both.trouble() == "", "it may be over in a moment"
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
-    assert "Work on shop/orders goes on when it is back" in both.trouble()
-    assert "Work on shop/parcels goes on when it is back" in both.trouble()
+    until(lambda: "Work on shop/orders goes on when it is back" in both.trouble(), "it was asked")
+    until(lambda: "Work on shop/parcels goes on when it is back" in both.trouble(), "so was the other")
     with pytest.raises(QueueAwayError):
         both.positions([ORDERS])
     assert both.wait([a_partition("orders", 0)], 0.01) == {a_partition("orders", 0)}, "it is to be asked"
@@ -76,7 +76,8 @@ def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_
     def ahead() -> list[bool]:
         return [answer is not None for answer in both.ahead({ORDERS: 1, PARCELS: 1}, questions)]
 
-    assert [ahead(), ahead()] == [[False, True], [False, True]]
+    for _ in range(2):
+        until(lambda: ahead() == [False, True], "the other is heard")
     assert silent.asked == 1
     assert both.trouble().startswith("Queue orders does not answer")
     silent.answers.set()
@@ -154,4 +155,32 @@ def test_of_partitions_that_nobody_waits_for_the_news_of_a_slow_queue_are_heard_
     fast.news.set()
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
     assert both.woken(everything) == everything
+    both.close()
+
+
+class HungQueue(QueueWithoutEntries):
+    """Its server takes connections, and answers when it is let: until then no interrupt ends a wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        assert self.answers.wait(HOUR)
+        return {0}
+
+
+def test_a_queue_whose_server_hangs_keeps_no_other_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
+    monkeypatch.setattr(queues, "_PATIENCE", 0.05)
+    near, hung = QueueWithoutEntries(), HungQueue()
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: near if name == "shop/orders" else hung)
+    everything = {a_partition("orders", 0), a_partition("parcels", 0)}
+    for _ in range(3):
+        near.news.set()
+        assert both.wait(everything, HOUR) == {a_partition("orders", 0)}
+    assert both.trouble().startswith("Queue parcels does not answer")
+    hung.answers.set()
+    until(lambda: a_partition("parcels", 0) in both.wait(everything, 0.01), "it is heard again")
+    assert both.trouble() == ""
     both.close()
