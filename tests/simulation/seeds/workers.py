@@ -31,7 +31,7 @@ def play_all(first: int, seeds: int) -> Iterator[tuple[int, Found]]:
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = _FIXED
     try:
-        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _collect_by_hand) as pool:
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), _begin) as pool:
             for one, count, found in zip(firsts, counts, pool.map(_chunk, firsts, counts), strict=True):
                 yield one + count - first, found
     finally:
@@ -47,8 +47,10 @@ def as_a_worker() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, _VARIABLE: _FIXED})
 
 
-def _collect_by_hand() -> None:
-    """Every life collects its garbage, once; what the imports have made stays, and need not be looked through each time."""
+def _begin() -> None:
+    """Others who wait for something go first: these only compute. Every life collects its garbage, once; what the imports have
+    made stays, and need not be looked through each time."""
+    os.nice(10)
     gc.collect()
     gc.freeze()
     gc.disable()
