@@ -181,7 +181,7 @@ SPARK = (
 
     Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/queues.py", _QUEUES, "timeout=self._patience_with(answers))", "timeout=None)"),
     Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/queues.py", _QUEUES, "asked.items() if name not in self._behind}", "asked.items()}"),
-    Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/queues.py", _QUEUES, "in self._behind.items() if not late.done()}", "in self._behind.items()}"),
+    Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/queues.py", _QUEUES, "in those.items() if not one.done()}", "in those.items()}"),
     Mutation("stream", "begin a new query before all its queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if False:"),
     Mutation("stream", "wait with a checkpoint until all queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if names != self.known.keys():"),
     Mutation("stream", "plan ranges of a queue that has given no number", "spark/stream.py", _STREAM, "            if not queues <= self._query.known.keys():\n                raise AskAgain(_QUEUE_AGAIN)\n", ""),

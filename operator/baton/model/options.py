@@ -25,6 +25,12 @@ def whole(name: str, value: object, least: int, most: int | None = None) -> None
         raise ValueError(f"{name} is {value}: set it to a whole number, {bounds}")
 
 
+def text(name: str, value: object, what: str) -> None:
+    """Check that an option is a text and not empty. `what` it is to be. Raises TypeError if it is not."""
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{name} is {value!r}: give {what}")
+
+
 def function(name: str, value: object, *gets: str) -> None:
     """Check that an option is a function of the arguments that it `gets`, or None. Raises TypeError if it is not."""
     if value is None:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
-from baton.model.options import function, number, whole
+from baton.model.options import function, number, text, whole
 from baton.spark.development import here
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executors import Executors, SparkExecutors
@@ -196,8 +196,7 @@ def _failed(error: Exception) -> str:
 
 def _see_named(group: object, queues: object) -> None:
     """URLs are not repeated: they may have passwords."""
-    if not isinstance(group, str) or not group:
-        raise TypeError(f"group is {group!r}: give the name of the ConsumerGroup")
+    text("group", group, "the name of the ConsumerGroup")
     if not isinstance(queues, Mapping):
         raise TypeError(f"queues is a {type(queues).__name__}: give the queues of group {group} as a dict of names and URLs")
     if not queues:

@@ -37,6 +37,8 @@ _MOMENT = 0.001
 """Seconds: as short as a server can be asked to wait."""
 
 T = TypeVar("T")
+UnderWay = dict[QueueName, tuple[float, Future[Any]]]
+"""By queue, since when (monotonic)."""
 
 
 class QueueAwayError(Exception):
@@ -59,11 +61,11 @@ class FleetQueues:
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
         self._asking = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-ask")
-        self._behind: dict[QueueName, tuple[float, Future[Any]]] = {}
-        """Questions that wait for an answer, while others go on; since when (monotonic)."""
+        self._behind: UnderWay = {}
+        """Questions that wait for an answer, while others go on."""
         self._patience: dict[QueueName, float] = {}
-        self._hung: dict[QueueName, tuple[float, Future[Any]]] = {}
-        """Waits that an interrupt has not ended, as where a server takes connections and does not answer; since when."""
+        self._hung: UnderWay = {}
+        """Waits that an interrupt has not ended, as where a server takes connections and does not answer."""
         self._unreachable: dict[QueueName, tuple[float, str]] = {}
         """Since when (monotonic), and why."""
 
@@ -84,8 +86,8 @@ class FleetQueues:
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
-        open_since = (*self._behind.copy().items(), *self._hung.copy().items())
-        behind = {name for name, (since, late) in open_since if since <= told and not late.done()}
+        late = [*_left(self._behind.copy()).items(), *_left(self._hung.copy()).items()]
+        behind = {name for name, (since, _) in late if since <= told}
         slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: see its server." for name in sorted(behind)]
         away = [why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told]
         return " ".join(dict.fromkeys(away + slow))
@@ -201,10 +203,10 @@ class FleetQueues:
 
     def _hear(self, of: Mapping[QueueName, Sequence[int]], seconds: float, within: float, until: str) -> set[Partition]:
         """Each queue is waited for so many `seconds`; `within` so many, or when one of them or all have answered (`until`), the
-        others are interrupted."""
+        others are interrupted. One that this does not end is left alone until it has ended."""
         if len(self._queues) == 1:
             return {one for queue, numbers in of.items() for one in self._wait(queue, numbers, seconds)}
-        self._hung = {name: (since, late) for name, (since, late) in self._hung.items() if not late.done()}
+        self._hung = _left(self._hung)
         waiting = {
             self._pool.submit(self._wait, queue, numbers, seconds): queue
             for queue, numbers in of.items()
@@ -236,7 +238,7 @@ class FleetQueues:
                 with suppress(QueueAwayError):
                     found[name] = self._ask(name, what)
             return found
-        self._behind = {name: (since, late) for name, (since, late) in self._behind.items() if not late.done()}
+        self._behind = _left(self._behind)
         now = time.monotonic()
         answers = {name: self._asking.submit(self._timed, name, what) for name, what in asked.items() if name not in self._behind}
         _, late = wait(answers.values(), timeout=self._patience_with(answers))
@@ -277,6 +279,11 @@ class FleetQueues:
         if not why:
             log.warning("queue %s is out of reach: %s", queue, error)
         self._unreachable[queue] = since, why if alike(why, str(error)) else str(error)
+
+
+def _left(those: UnderWay) -> UnderWay:
+    """Those that have not ended."""
+    return {name: (since, one) for name, (since, one) in those.items() if not one.done()}
 
 
 def _by_queue(queues: Iterable[QueueName]) -> Iterable[tuple[QueueName, list[int]]]:

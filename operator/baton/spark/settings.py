@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Mapping
 
-from baton.model.options import number, whole
+from baton.model.options import number, text, whole
 from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
@@ -58,8 +58,7 @@ def conf(
     environment = os.environ if environment is None else environment
     whole("executors", 2 if executors is None else executors, 1)
     whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)
-    if not isinstance(group, str) or not group:
-        raise TypeError(f"group is {group!r}: give the name of the ConsumerGroup")
+    text("group", group, "the name of the ConsumerGroup")
     number("executor_timeout", executor_timeout, LEAST_TIMEOUT, _DAY)
     number("executor_grace", executor_grace, 1, _DAY)
     if under_dev(environment):

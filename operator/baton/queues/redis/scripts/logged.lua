@@ -171,21 +171,21 @@ local function number_at(target, from, known, last)
   return math.floor(from + (last - from) * (target - known) / (added_bytes - known))
 end
 
+-- Whether the partition was made later than the number of an entry was given: it was lost, and made again.
+local function made_after(start)
+  return start > 0 and start < tonumber(progress('made') or 0)
+end
+
 -- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
 -- the first.
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- of a queue that was lost, and made again
-  if start > 0 then start = math.max(start, tonumber(progress('made') or 0)) end
+  if made_after(start) then start = tonumber(progress('made')) end
   finished = math.max(finished, start > 0 and 0 or tonumber(progress('committed') or 0))
   local first = first_behind(math.max(start, finished), finish)
   if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
   return {'GONE', first, last_up_to(finish, first - 1)}
-end
-
--- Whether the partition was made later than the number of an entry was given: it was lost, and made again.
-local function made_after(start)
-  return start > 0 and start < tonumber(progress('made') or 0)
 end
 
 -- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
