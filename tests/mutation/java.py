@@ -19,6 +19,6 @@ JAVA = (
              "executor.equals(range.executor())", "!range.executor().isEmpty()"),
     Mutation("reader", "report nothing of what was read", _JAVA + "RangeReader.java", "integration/spark/test_source_rows.py::test_every_range_is_read_on_its_owner_and_reported",
              "    receipts.add(Group.text(report));\n", ""),
-    Mutation("reader", "fail for a server that will serve in a moment", _JAVA + "Patience.java", _TROUBLES + "test_a_server_that_takes_no_writes_for_now_is_waited_for",
+    Mutation("reader", "fail for a server that will serve in a moment", _JAVA + "RedisConnections.java", _TROUBLES + "test_a_server_that_takes_no_writes_for_now_is_waited_for",
              "if (failed.getMessage().startsWith(word)) return true;", "if (failed.getMessage().equals(word)) return true;"),
 )  # fmt: skip

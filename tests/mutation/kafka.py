@@ -15,6 +15,7 @@ _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
+_RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
     Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "            if self._out and self._out[0] == offset:\n                self._out.popleft()\n", "            if self._out and offset in self._out:\n                self._out.remove(offset)\n"),
@@ -34,7 +35,7 @@ KAFKA = (
     Mutation("record", "mark what was let go", _KAFKA + "record.py", _RECORD, "bool(self.reader) and not self.released", "bool(self.reader)"),
     Mutation("record", "mark what nobody read", _KAFKA + "record.py", _RECORD, "bool(self.reader) and not self.released", "not self.released"),
     Mutation("record", "mark beyond the end of the log", _KAFKA + "record.py", _RECORD, "min(self.reserved, end) if", "self.reserved if"),
-    Mutation("record", "forget what an owner before had", _KAFKA + "record.py", _RECORD, "max(self.again, min(self.reserved, end) if left_behind else 0)", "min(self.reserved, end) if left_behind else self.again"),
+    Mutation("record", "forget what an owner before had", _KAFKA + "record.py", _RECORD, "max(self.again, min(self.reserved, end) if left_behind or self.query else 0)", "min(self.reserved, end) if left_behind or self.query else self.again"),
     Mutation("record", "keep tries of what is finished", _KAFKA + "record.py", _RECORD, "for entry, count in self.tries.items() if entry >= offset}", "for entry, count in self.tries.items()}"),
     Mutation("record", "keep a mark of what is finished", _KAFKA + "record.py", _RECORD, "self.again if offset < self.again else 0", "self.again"),
     Mutation("position", "hand out many where one may end the process", _KAFKA + "read_position.py", _POSITION, "            alone = 0 if self.progress.unfinished else 1\n", "            alone = 10\n"),
@@ -83,6 +84,13 @@ KAFKA = (
     Mutation("one question", "have one who gives up take the answer from others", _KAFKA + "asked_together.py", _TOGETHER, "await asyncio.shield(self._question)", "await self._question"),
     Mutation("grant", "grant below the epoch that stands", _KAFKA + "adapter.py", _FENCE, "            if record is not None and record.epoch >= epoch:", "            if False:"),
     Mutation("grant", "set an epoch back that another operator has granted meanwhile", _KAFKA + "adapter.py", _FENCE, "        if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:", "        if False:"),
+    Mutation("query", "mark nothing that a query left", _KAFKA + "record.py", _RECORD, " if left_behind or self.query else 0)", " if left_behind else 0)"),
+    Mutation("query", "keep the query where a pod reads alone", _KAFKA + "read_position.py", _POSITION, "again=again, query=0, tries", "again=again, tries"),
+    Mutation("query", "forget the query at a grant", _KAFKA + "adapter.py", _RANGES, "        if before is not None and same and before.query:", "        if False:"),
+    Mutation("query", "commit for a query that is over", _KAFKA + "query_records.py", _RANGES, "seen.record is not None and _query(seen) <= query else None", "seen.record is not None else None"),
+    Mutation("query", "set the group back to a batch that is done once more", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "record.query != query:"),
+    Mutation("query", "commit where a pod reads alone", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "seen.offset >= end:"),
+    Mutation("query", "reserve nothing of what is handed out", _KAFKA + "query_ranges.py", _RANGES, "                if seen.record.reserved < one.end:", "                if False:"),
     Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_group(seen.record)\n        offset, record", "        offset, record"),
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen = await self._transactions.stable(partition)\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n"),
     Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()\n", ""),

@@ -23,6 +23,9 @@ class LoggedRanges(Protocol):
     Every method raises QueueUnreachable. One thread asks; another may be in `wait` meanwhile, which `interrupt` ends.
     """
 
+    sizes_known: bool
+    """It knows how many bytes entries have: `ahead` keeps to `most_bytes`."""
+
     def begin(self) -> int: ...
     def fence(self, query: int, partitions: Sequence[int]) -> int: ...
     def positions(self) -> Mapping[int, PartitionBounds]: ...
@@ -35,16 +38,17 @@ class LoggedRanges(Protocol):
     def close(self) -> None: ...
 
 
-OpenSparkSide = Callable[[str, str], LoggedRanges]
-"""`QueueKind.spark`, given the queue's address and its name (namespace/name). Raises QueueUnreachable for no address."""
+OpenSparkSide = Callable[[str, str, str], LoggedRanges]
+"""`QueueKind.spark`, given the queue's address, and the names of queue and group (namespace/name). Raises QueueUnreachable for no
+address."""
 
 
-def logged_ranges(address: str, queue: str) -> LoggedRanges:
+def logged_ranges(address: str, queue: str, group: str) -> LoggedRanges:
     """By the kind of queue that the address is of. It connects when it is first asked something. Raises QueueUnreachable for an
     address that is none."""
     sides = {scheme: kind.spark for kind in KINDS if kind.spark is not None for scheme in kind.schemes}
     if (side := sides.get(address.partition("://")[0].lower())) is not None:
         opened: OpenSparkSide = load(side)
-        return opened(address, queue)
+        return opened(address, queue, group)
     known = ", ".join(f"{scheme}://" for scheme in sides)
     raise QueueUnreachable(f"The address of {queue} is that of no queue that Spark can read: begin it with one of {known}")

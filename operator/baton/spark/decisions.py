@@ -93,7 +93,8 @@ class Decisions:
 
     def _open(self, options: dict[str, str], query: RunningQuery) -> Stream:
         place = options.pop(_CHECKPOINT, "")
-        checked = stream_options(options, self._around.group, self._around.queues.names)
+        queues = self._around.queues
+        checked = stream_options(options, self._around.group, queues.names, queues.without_sizes)
         if why := self._around.over():
             raise SourceError(why)
         active = self._active()

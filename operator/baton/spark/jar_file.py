@@ -1,8 +1,8 @@
 """The jar with the Java part of Spark's source `baton`: carried in the wheel, or built from the sources when it is first needed.
 
-It is compiled against the jars that pyspark ships. Jedis and its pool are fetched by Ivy, which pyspark ships too, from where
-Ivy looks by itself (BATON_IVY_SETTINGS: the path of settings that say otherwise). This module imports nothing of Baton's: the
-build of the wheel loads it by itself.
+It is compiled against the jars that pyspark ships. Jedis and its pool, and Kafka's client, are fetched by Ivy, which pyspark
+ships too, from where Ivy looks by itself (BATON_IVY_SETTINGS: the path of settings that say otherwise). This module imports
+nothing of Baton's: the build of the wheel loads it by itself.
 """
 
 import fcntl
@@ -46,6 +46,7 @@ class Fetched(NamedTuple):
 OTHERS = (
     Fetched("redis.clients", "jedis", "5.2.0", "dd4fbda2c103f319ab495adb2bc1906139840746cfd4c66b27710d1af98382d4"),
     Fetched("org.apache.commons", "commons-pool2", "2.12.0", "6d3bd18df8410f3e31b031aca582cc109342358a62a2759ebd0c4cdf30d06f8b"),
+    Fetched("org.apache.kafka", "kafka-clients", "4.1.1", "00247122a572c3d3ae4eb60a50192a5811bc0181f51923d13018600f892e821d"),
 )
 
 

@@ -21,7 +21,7 @@ from baton.queues.logged_ranges import (
     RangeToLog,
 )
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.spark_side import LoggedRanges, logged_ranges
+from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
 from baton.spark.batch_end import Question
 from baton.spark.range_placement import Range
 
@@ -52,11 +52,14 @@ class FleetQueues:
         self,
         urls: Mapping[QueueName, str],
         namespace: str,
-        open_queue: Callable[[str, str], LoggedRanges] = logged_ranges,
+        group: str,
+        open_queue: OpenSparkSide = logged_ranges,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises QueueUnreachable for an address of no queue that Spark can read."""
-        self._queues: dict[QueueName, LoggedRanges] = {name: open_queue(url, f"{namespace}/{name}") for name, url in urls.items()}
+        self._queues: dict[QueueName, LoggedRanges] = {
+            name: open_queue(url, f"{namespace}/{name}", f"{namespace}/{group}") for name, url in urls.items()
+        }
         self._sleep = sleep
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
@@ -73,6 +76,11 @@ class FleetQueues:
     def names(self) -> frozenset[QueueName]:
         """The queues that the fleet reads."""
         return frozenset(self._queues)
+
+    @property
+    def without_sizes(self) -> frozenset[QueueName]:
+        """Those that do not know how many bytes entries have."""
+        return frozenset(name for name, queue in self._queues.items() if not queue.sizes_known)
 
     def answer(self) -> bool:
         """All of them, now: they are asked."""

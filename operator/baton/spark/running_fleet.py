@@ -83,7 +83,7 @@ class RunningFleet:
         query_failure: Callable[[], str],
     ) -> None:
         spark, group, counts = self._spark, self._group, self._counts
-        self._queues = FleetQueues(urls, environment.namespace)
+        self._queues = FleetQueues(urls, environment.namespace, group)
         self._closing.append(self._queues.close)
         self._session = environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)

@@ -122,7 +122,7 @@ def plain(streams: Streams, partitions: int, batches: int) -> list[float]:
 def _decisions(
     url: str, queue: str, ledger: _Ledger, executors: Sequence[Executor], tasks: _Tasks
 ) -> Iterator[tuple[Decisions, Finishing]]:
-    queues, counts, ready = FleetQueues({QueueName(queue): url}, "bench"), Counts(), by_pod(executors)
+    queues, counts, ready = FleetQueues({QueueName(queue): url}, "bench", "group"), Counts(), by_pod(executors)
     grants_in_use = GrantsInUse(ledger, lambda releases: None)
     finishing = Finishing(queues, grants_in_use, counts, tasks.reports)
     finishing.start()

@@ -15,13 +15,14 @@ CONSUMER = Path(__file__).parents[3] / "consumer"
 CARRIED = "baton/spark/jars/baton-spark.jar"
 
 
-def test_a_jedis_of_the_user_s_meets_none_of_ours() -> None:
+def test_clients_of_the_user_s_meet_none_of_ours() -> None:
     with ZipFile(jar_file.path()) as jar:
         names = jar.namelist()
         source = jar.read("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister")
     assert source.decode().strip() == "dev.baton.spark.BatonSource"
     assert {name for name in names if name.endswith(".class") and not name.startswith("dev/baton/")} == set()
-    assert {"dev/baton/jedis/Connection.class", "dev/baton/pool2/ObjectPool.class"} <= set(names)
+    ours = {"jedis/Connection.class", "pool2/ObjectPool.class", "kafka/clients/consumer/KafkaConsumer.class"}
+    assert {f"dev/baton/{name}" for name in ours} <= set(names)
 
 
 def test_the_licences_of_others_are_in_it() -> None:

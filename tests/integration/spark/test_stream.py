@@ -51,7 +51,7 @@ def server() -> Iterator[RedisServer]:
 def around(server: RedisServer) -> Iterator[Surroundings]:
     ledger, counts = WrittenLedger(), Counts()
     ledger.write(entry(ME, {0: 1}, uid="a"))
-    queues = FleetQueues({ORDERS: server.url}, "default")
+    queues = FleetQueues({ORDERS: server.url}, "default", "group")
     grants_in_use = GrantsInUse(ledger, lambda releases: None)
     finishing = Finishing(queues, grants_in_use, counts, lambda stream: [])
     finishing.start()
@@ -140,7 +140,7 @@ def test_a_source_beside_others_keeps_them_for_a_moment_only_and_still_hears_of_
             self.longest = max(self.longest, seconds)
             return super().wait(partitions, seconds)
 
-    queues = Waits({ORDERS: server.url}, "default")
+    queues = Waits({ORDERS: server.url}, "default", "group")
     stream = Stream("group-1", RunningQuery("query", alone=False), "place", StreamOptions(), replace(around, queues=queues))
     begin = again(lambda: stream.latest_offset("{}"))
     assert isinstance(begin, dict)
@@ -211,7 +211,7 @@ def test_what_is_behind_counts_entries_and_not_the_jump_of_numbers_after_a_failo
 def test_a_password_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "password"
     with RedisServer(password="secret") as server:
-        queues = FleetQueues({ORDERS: f"redis://127.0.0.1:{server.port}?password_file={file}"}, "default")
+        queues = FleetQueues({ORDERS: f"redis://127.0.0.1:{server.port}?password_file={file}"}, "default", "group")
         with pytest.raises(QueueAwayError, match="password"):
             queues.address(ORDERS)
         file.write_text("secret")

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
-from baton.queues.protocol import Claimant
+from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
@@ -29,6 +29,7 @@ from tests.waiting import until
 
 T = TypeVar("T")
 ORDERS = QueueName("orders")
+CLAIMANT = Claimant("default/group", "a test")
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
@@ -74,7 +75,10 @@ class World:
         self.rows: list[Row] = []
         self.executors = SparkExecutors(spark)
         self._ask(lambda queue: queue.ensure(partitions))
-        self.producer = RedisProducer(url, self._queue)
+
+    @cached_property
+    def producer(self) -> RedisProducer:
+        return RedisProducer(self._url, self._queue)
 
     # -- the operator's part
 
@@ -83,7 +87,7 @@ class World:
         for number, executor in owners.items():
             epoch = self._grants.get(number, ("", self._epoch))[1] + 1
             uid = Uid(f"uid-{executor}")
-            self._ask(partial(RedisQueue.grant, partition=number, uid=uid, epoch=Epoch(epoch)))
+            self._ask(partial(_grant, number, uid, Epoch(epoch)))
             self._grants[number] = (executor, epoch)
             self._revoking.discard(number)
         self.publish()
@@ -226,15 +230,23 @@ class World:
         for pid in executor_pids(executor):
             os.kill(pid, number)
 
-    def _ask(self, what: Callable[[RedisQueue], Awaitable[T]]) -> T:
+    def operator(self) -> QueueAdapter:
+        """The operator's side of the queue."""
+        return RedisQueue(self._url, self._queue, CLAIMANT)
+
+    def _ask(self, what: Callable[[QueueAdapter], Awaitable[T]]) -> T:
         async def ask() -> T:
-            queue = RedisQueue(self._url, self._queue, Claimant("default/group", "a test"))
+            queue = self.operator()
             try:
                 return await what(queue)
             finally:
                 await queue.close()
 
         return asyncio.run(ask())
+
+
+def _grant(number: int, uid: Uid, epoch: Epoch, queue: QueueAdapter) -> Awaitable[Owner]:
+    return queue.grant(number, uid, epoch)
 
 
 def _write(folder: Path, entry: MemberEntry) -> None:

@@ -25,6 +25,8 @@ from tests.simulation.spark.partition import Answer, Partition
 class ModelledRanges:
     """For one driver. What happens around its questions is for subclasses to say."""
 
+    sizes_known = True
+
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions
         self._read_to: dict[int, tuple[int, int]] = {}

@@ -22,6 +22,8 @@ from tests.waiting import PATIENCE
 class QueueWithoutEntries:
     """A `LoggedRanges` (baton.queues.spark_side). Everything asked of it is answered, unless it is `away`."""
 
+    sizes_known = True
+
     def __init__(self) -> None:
         self.away = False
         self.news = threading.Event()

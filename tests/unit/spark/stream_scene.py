@@ -84,7 +84,9 @@ class StreamScene:
         if self.parcels is not None:
             made[PARCELS] = self.parcels
         addresses = dict.fromkeys(made, "")
-        queues = FleetQueues(addresses, "shop", lambda _, name: made[QueueName(name.partition("/")[2])], self._sleep)
+        queues = FleetQueues(
+            addresses, "shop", "group", lambda _, name, group: made[QueueName(name.partition("/")[2])], self._sleep
+        )
         grants_in_use = GrantsInUse(self.ledger, self._told)
         self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: ())
         self.around = Surroundings(

@@ -28,7 +28,7 @@ class Scene:
     def __init__(self) -> None:
         self.made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
         self.orders, self.parcels = self.made.values()
-        self.queues = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: self.made[name])
+        self.queues = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: self.made[name])
         self.counts = Counts()
         self.grants_in_use = GrantsInUse(WrittenLedger(), lambda releases: None)
         self.grants_in_use.take(lambda _: BATCH.grants)

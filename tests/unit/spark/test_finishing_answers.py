@@ -54,7 +54,7 @@ class Scene:
         ledger = WrittenLedger()
         ledger.write(entry("exec-1", {0: 1, 1: 1}))
         self.grants_in_use = GrantsInUse(ledger, self._told)
-        queues = FleetQueues({ORDERS: ""}, "shop", lambda url, name: self.ranges)
+        queues = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: self.ranges)
         self.finishing = Finishing(queues, self.grants_in_use, self.counts, lambda stream: reports)
         self.grants_in_use.take(lambda ownership: [grant("exec-1", 0), grant("exec-1", 1)])
         ledger.write(entry("exec-1", revoking={0: 1, 1: 1}))

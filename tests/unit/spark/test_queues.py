@@ -22,7 +22,7 @@ ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 
 def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"redis://127.0.0.1:{next(free_ports('127.0.0.1'))}"
-    both = FleetQueues({ORDERS: nobody, PARCELS: nobody}, "shop")
+    both = FleetQueues({ORDERS: nobody, PARCELS: nobody}, "shop", "group")
     questions = [Question(grant("exec-1", 0, 1, queue=queue), 0, 1, 1) for queue in ("orders", "parcels", "orders")]
     assert both.ahead({ORDERS: 1, PARCELS: 1}, questions) == [None, None, None]
     assert both.trouble() == "", "it may be over in a moment"
@@ -60,7 +60,7 @@ class FarQueue(QueueWithoutEntries):
 def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "_PATIENCE", 0.05)
     made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
     until(lambda: None not in both.ahead({ORDERS: 1, PARCELS: 1}, questions), "both are heard in one batch")
     both.close()
@@ -70,7 +70,7 @@ def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     silent = SilentQueue()
     made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
 
     def ahead() -> list[bool]:
@@ -104,7 +104,7 @@ def test_all_that_waits_at_a_queue_that_goes_away_is_to_be_asked_again_and_the_q
 ) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     orders = LostQueue()
-    fleet = FleetQueues({ORDERS: ""}, "shop", lambda url, name: orders)
+    fleet = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: orders)
     everything = {a_partition("orders", 0), a_partition("orders", 1)}
     assert fleet.wait(everything, HOUR) == everything
     assert fleet.trouble() == "away"
@@ -118,13 +118,13 @@ def test_all_that_waits_at_a_queue_that_goes_away_is_to_be_asked_again_and_the_q
 
 def test_an_address_of_no_kind_of_queue_is_refused_with_those_that_there_are_and_not_repeated() -> None:
     with pytest.raises(QueueUnreachable, match=r"The address of shop/orders is that of no .*redis://, rediss://") as refused:
-        FleetQueues({ORDERS: "http://:hunter2@redis"}, "shop")
+        FleetQueues({ORDERS: "http://:hunter2@redis"}, "shop", "group")
     assert "hunter2" not in str(refused.value)
 
 
 def test_two_queues_without_news_are_each_waited_for_once_and_to_the_end() -> None:
     made = {f"shop/{name}": QueueWithoutEntries() for name in (ORDERS, PARCELS)}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     everything = [a_partition("orders", 0), a_partition("parcels", 0)]
     made["shop/orders"].news.set()
     assert both.wait(everything, HOUR) == {a_partition("orders", 0)}
@@ -151,7 +151,7 @@ class SlowQueue(QueueWithoutEntries):
 def test_of_partitions_that_nobody_waits_for_the_news_of_a_slow_queue_are_heard_beside_those_of_a_fast_one() -> None:
     fast = QueueWithoutEntries()
     made = {"shop/orders": fast, "shop/parcels": SlowQueue(fast)}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: made[name])
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     fast.news.set()
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
     assert both.woken(everything) == everything
@@ -174,7 +174,7 @@ def test_a_queue_whose_server_hangs_keeps_no_other_from_being_heard(monkeypatch:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     monkeypatch.setattr(queues, "_PATIENCE", 0.05)
     near, hung = QueueWithoutEntries(), HungQueue()
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", lambda _, name: near if name == "shop/orders" else hung)
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: near if name == "shop/orders" else hung)
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
     for _ in range(3):
         near.news.set()

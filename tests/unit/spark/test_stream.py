@@ -566,7 +566,7 @@ def test_what_is_behind_is_known_of_each_queue_that_answers() -> None:
     scene = StreamScene()
     scene.add(count=3)
     queues: dict[str, LoggedRanges] = {"shop/a-queue-that-is-away": Away(), "shop/orders": scene.ranges}
-    both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", lambda _, name: queues[name])
+    both = FleetQueues({QueueName("a-queue-that-is-away"): "", ORDERS: ""}, "shop", "group", lambda _, name, group: queues[name])
     entries = LastEntries(both, lambda: scene.now)
     assert entries.behind({a_partition("orders", 0): 1, a_partition("a-queue-that-is-away", 0): 1}) == {
         a_partition("orders", 0): 2,

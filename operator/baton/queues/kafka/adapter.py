@@ -171,6 +171,8 @@ class KafkaQueue:
             unacked=self._spec.max_unacknowledged,
             dead_letters=self._spec.dead_letters,
         )
+        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
+            record = replace(record, query=before.query, reserved=before.reserved)
         return offset, record
 
     async def _start(self, topic: Topic, partition: int) -> int:
@@ -189,7 +191,7 @@ class KafkaQueue:
 
     async def _again(self, topic: Topic, partition: int, before: Record) -> int:
         """How far an owner may have read that did not let go."""
-        if before.released or not before.reader:
+        if before.query or before.released or not before.reader:
             return before.again
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         return before.handed_over(found.get(partition, before.reserved))

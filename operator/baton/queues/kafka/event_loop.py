@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from baton.queues.protocol import QueueUnreachable
@@ -35,6 +36,11 @@ class EventLoopThread:
             raise QueueUnreachable(f"Kafka did not answer within {within:g} s") from None
         except CancelledError:
             raise QueueUnreachable("the connection is closed") from None
+
+    def call(self, what: Callable[[], object]) -> None:
+        """In the loop, soon; not after `close`."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what)
 
     def close(self) -> None:
         """What runs is cancelled."""

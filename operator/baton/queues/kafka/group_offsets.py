@@ -109,18 +109,24 @@ class GroupOffsets:
 
     async def _find(self) -> PartitionTransactions:
         client = KafkaClient(self._address, self._group, "baton")
-        until = time.monotonic() + _GRANTED_WITHIN
-        while True:
-            found, _ = await committed(client)
-            records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
-            ours = [(record.epoch, topic) for topic, record in records if record.queue == self._queue and record.group]
-            if ours or time.monotonic() >= until:
-                break
-            await asyncio.sleep(_PAUSE)  # Kafka does not tell of a first commit that is under way
-        if not ours:
-            await client.close()
-            raise QueueUnreachable(
-                f"{self._address.place} has no group {self._group} with the queue {self._queue}: write the group's id into the "
-                "address (?group=…) where spec.source.kafka.groupId gives another, or wait until the operator has granted it"
-            )
-        return PartitionTransactions(client, max(ours)[1])
+        return PartitionTransactions(client, await topic_of(client, self._queue))
+
+
+async def topic_of(client: KafkaClient, queue: str) -> str:
+    """The topic of a queue of the client's group: by the records of the group, where each names its queue. Raises
+    QueueUnreachable; then the client is closed."""
+    until = time.monotonic() + _GRANTED_WITHIN
+    while True:
+        found, _ = await committed(client)
+        records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
+        ours = [(record.epoch, topic) for topic, record in records if record.queue == queue and record.group]
+        if ours:
+            return max(ours)[1]
+        if time.monotonic() >= until:
+            break
+        await asyncio.sleep(_PAUSE)  # Kafka does not tell of a first commit that is under way
+    await client.close()
+    raise QueueUnreachable(
+        f"{client.address.place} has no group {client.group} with the queue {queue}: write the group's id into the "
+        "address (?group=…) where spec.source.kafka.groupId gives another, or wait until the operator has granted it"
+    )

@@ -15,6 +15,7 @@ KIND = QueueKind(
     transactions=True,
     operator="baton.queues.kafka.operator_side:open_queue",
     variable="BATON_KAFKA_URL",
+    spark="baton.queues.kafka.ranges:KafkaRanges",
     consumer="baton.queues.kafka.consumer_side:KafkaConsumerSide",
     schemes=("kafka", "kafkas"),
 )

@@ -151,7 +151,7 @@ class OwnerCommits:
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
-            if seen is not None and seen.record is not None and not seen.record.reader:
+            if seen is not None and seen.record is not None and not (seen.record.reader or seen.record.query):
                 record = taken_up(seen.record, seen.offset, 0, self._process)
                 self._offsets.commit(partition, Commit(seen.offset, record))
                 return seen._replace(record=record)

@@ -116,4 +116,4 @@ def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     tries = {entry: count for entry, count in record.tries.items() if entry >= offset}
     if offset < again:
         tries[offset] = tries.get(offset, 0) + 1
-    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, tries=tries, released=False)
+    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, query=0, tries=tries, released=False)

@@ -57,6 +57,8 @@ class Record:
     """Entries that a pod may have in hand, of all the queue's partitions; 0: any number."""
     dead_letters: str = ""
     """The topic for dead letters."""
+    query: int = 0
+    """The Spark query that commits here, whoever owns the partition; 0: none does, but its owner."""
 
     def to_text(self) -> str:
         """As it stands beside the offset."""
@@ -79,6 +81,7 @@ class Record:
             "most": self.most,
             "unacked": self.unacked,
             "dead": self.dead_letters,
+            "query": self.query,
         }
         fields |= {name: value for name, value in more.items() if value}
         return json.dumps(fields, separators=(",", ":"))
@@ -86,7 +89,7 @@ class Record:
     def handed_over(self, end: int) -> int:
         """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
         left_behind = bool(self.reader) and not self.released
-        return max(self.again, min(self.reserved, end) if left_behind else 0)
+        return max(self.again, min(self.reserved, end) if left_behind or self.query else 0)
 
     def at(self, offset: int) -> "Record":
         """Without what says something of entries before the offset."""
@@ -118,7 +121,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
     group, queue, uid = fields.get("group"), fields.get("queue"), fields.get("uid")
     topic, dead, reader = fields.get("topic"), fields.get("dead", ""), fields.get("reader", "")
     epoch, token, first = fields.get("epoch"), _numbers(fields.get("token"), 2), fields.get("first")
-    more = [fields.get(name, 0) for name in ("reserved", "again", "most", "unacked")]
+    more = [fields.get(name, 0) for name in ("reserved", "again", "most", "unacked", "query")]
     tries = fields.get("tries", [])
     if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
@@ -126,7 +129,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
         return None
     if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
         return None
-    reserved, again, most, unacked = more
+    reserved, again, most, unacked, query = more
     return Record(
         group=fields["group"],
         queue=fields["queue"],
@@ -143,6 +146,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
         most=most,
         unacked=unacked,
         dead_letters=dead,
+        query=query,
     )
 
 

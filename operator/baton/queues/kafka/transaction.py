@@ -97,10 +97,14 @@ class PartitionTransactions:
 
     async def stable(self, partition: int) -> Committed:
         """The same of one; a commit that is under way is waited for."""
-        found, pending = await self._settled((partition,), PASSES_WITHIN)
+        return (await self.all_stable((partition,)))[partition]
+
+    async def all_stable(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
+        """Of these; commits that are under way are waited for."""
+        found, pending = await self._settled(partitions, PASSES_WITHIN)
         if pending:
             raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
-        return found[partition]
+        return found
 
     async def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed, but for those of which a commit is under way; and these."""

@@ -16,7 +16,7 @@ KIND = QueueKind(
     variable="BATON_REDIS_URL",
     consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
     schemes=(*SCHEMES, SOCKET),
-    spark="baton.queues.redis.ranges:RedisRanges",
+    spark="baton.queues.redis.ranges:open_ranges",
     dead_letters="baton.queues.redis.dead_letters:open_dead_letters",
     address="baton.queues.redis.operator_side:address",
 )

@@ -38,6 +38,8 @@ class RedisRanges:
     be repeated after that. One thread asks; another may be in `wait` meanwhile.
     """
 
+    sizes_known = True
+
     def __init__(self, url: str, queue: str) -> None:
         self._queue = queue
         self._url = read(url, own=True)
@@ -130,6 +132,7 @@ class RedisRanges:
             server = server_address(self._url)
         keys, reading = partition_keys(self._queue, ANY_PARTITION), scripts.READING
         return {
+            "kind": "redis",
             "server": server,
             "script": reading.text,
             "sha": reading.sha,
@@ -182,6 +185,11 @@ class RedisRanges:
 
     def _absent(self, what: str) -> QueueUnreachable:
         return QueueUnreachable(absent(self._url, what, self._queue))
+
+
+def open_ranges(address: str, queue: str, group: str) -> RedisRanges:
+    """`OpenSparkSide` of Redis. A queue's keys do not depend on the group."""
+    return RedisRanges(address, queue)
 
 
 def _logged(answer: Sequence[str]) -> LogAnswer:

@@ -75,7 +75,10 @@ class SourceDriver(Driver):
 
     def __post_init__(self) -> None:
         ranges = SimulatedRanges(self.world, self.between, self.world.pass_time)
-        counts, queues = Counts(), FleetQueues({QUEUE: ""}, "shop", lambda url, name: ranges, self.world.pass_time)
+        counts, queues = (
+            Counts(),
+            FleetQueues({QUEUE: ""}, "shop", "group", lambda url, name, group: ranges, self.world.pass_time),
+        )
         grants_in_use = GrantsInUse(self.ledger, self._released)
         self.finishing = Finishing(queues, grants_in_use, counts, lambda stream: ())
         around = Surroundings(

@@ -24,6 +24,11 @@ def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
     assert (record.again, record.tries) == (50, {10: 2})
 
 
+def test_who_takes_up_what_a_query_read_marks_what_that_had_reserved_and_ends_it() -> None:
+    record = taken_up(replace(GRANTED, query=5, reserved=50), 10, 100, "p-1")
+    assert (record.again, record.query) == (50, 0)
+
+
 def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:
     one = position(replace(GRANTED, most=3, again=12))
     assert one.most(0) == 1

@@ -25,6 +25,7 @@ RECORD = Record(
     most=2,
     unacked=500,
     dead_letters="dead",
+    query=1_700_000_000_000_000,
 )
 
 
@@ -76,10 +77,11 @@ def test_only_so_many_failures_are_written_down_that_the_record_stays_short() ->
 @pytest.mark.parametrize(
     ("change", "again"),
     [
-        ({}, 9),  # it let go
-        ({"released": False}, 12),  # it may have handed out what it had reserved,
+        ({"query": 0}, 9),  # it let go
+        ({}, 12),  # a query never does
+        ({"query": 0, "released": False}, 12),  # it may have handed out what it had reserved,
         ({"released": False, "reserved": 40}, 20),  # but no more than there was
-        ({"released": False, "reader": ""}, 9),  # nobody read
+        ({"query": 0, "released": False, "reader": ""}, 9),  # nobody read
     ],
 )
 def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:

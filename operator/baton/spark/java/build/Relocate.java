@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Collections;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
@@ -24,7 +25,12 @@ import org.apache.xbean.asm9.commons.Remapper;
  */
 final class Relocate {
   private static final Map<String, String> MOVED =
-      Map.of("redis/clients/jedis/", "dev/baton/jedis/", "org/apache/commons/pool2/", "dev/baton/pool2/");
+      Map.of(
+          "redis/clients/jedis/", "dev/baton/jedis/",
+          "org/apache/commons/pool2/", "dev/baton/pool2/",
+          "org/apache/kafka/", "dev/baton/kafka/");
+  private static final Set<String> LICENCES = Set.of("META-INF/LICENSE.txt", "META-INF/NOTICE.txt", "LICENSE", "NOTICE");
+  private static final String SCHEMAS = "common/message/"; // of Kafka's requests, of which its classes were made
   private static final long TIME = 315_532_800_000L; // 1980, where the times of zip files begin
 
   private static final Remapper NAMES =
@@ -32,6 +38,14 @@ final class Relocate {
         @Override
         public String map(String name) {
           return moved(name);
+        }
+
+        /** Kafka's client knows some of its classes by their names. */
+        @Override
+        public Object mapValue(Object value) {
+          String named = "org.apache.kafka.";
+          if (!(value instanceof String text) || !text.startsWith(named)) return super.mapValue(value);
+          return "dev.baton.kafka." + text.substring(named.length());
         }
       };
 
@@ -66,10 +80,10 @@ final class Relocate {
     try (JarFile jar = new JarFile(path.toFile())) {
       for (JarEntry entry : Collections.list(jar.entries())) {
         String name = entry.getName();
-        boolean licence = name.equals("META-INF/LICENSE.txt") || name.equals("META-INF/NOTICE.txt");
-        if (entry.isDirectory() || name.startsWith("META-INF/") && !licence) continue;
+        boolean licence = LICENCES.contains(name);
+        if (entry.isDirectory() || name.startsWith("META-INF/") && !licence || name.startsWith(SCHEMAS)) continue;
         try (InputStream bytes = jar.getInputStream(entry)) {
-          String under = licence ? name.replace("META-INF/", "META-INF/licenses/" + project + "/") : name;
+          String under = licence ? "META-INF/licenses/" + project + "/" + name.replace("META-INF/", "") : name;
           add(under, bytes.readAllBytes(), found);
         }
       }

@@ -1,19 +1,20 @@
 package dev.baton.spark;
 
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** An entry as a row. One row serves all entries of a range, for Spark copies what it keeps. */
-final class EntryRow {
-  private static final byte[][] NAMES = {{'k'}, {'v'}, {'t'}, {'h'}};
-  private static final int MOST_DIGITS = 16;
-
-  private final Range range;
+/**
+ * An entry as a row. One row serves all entries of a range, for Spark copies what it keeps.
+ *
+ * @param <E> an entry, as the server's client has it
+ */
+abstract class EntryRow<E> {
+  protected final Range range;
   private final Object[] values;
   private final InternalRow row;
   private final int offset;
@@ -40,6 +41,12 @@ final class EntryRow {
     set(names.indexOf("epoch"), range.epoch());
   }
 
+  /** Whether the entry is one of the queue's; the row has it then. */
+  abstract boolean read(E entry);
+
+  /** For people, and for the queue. */
+  abstract String id(E entry);
+
   InternalRow row() {
     return row;
   }
@@ -49,63 +56,34 @@ final class EntryRow {
     return bytes;
   }
 
-  /** Whether a producer of Baton's wrote the entry (`ours` in partition.lua); the row has it then. */
-  boolean read(Object entry) {
-    List<?> parts = (List<?>) entry;
-    List<?> fields = (List<?>) parts.get(1);
-    long number = ours((byte[]) parts.get(0));
-    if (number < 0 || number > range.end() || !wellFormed(fields)) return false;
-    byte[] packed = fields.size() == 8 ? (byte[]) fields.get(7) : null;
-    byte[] keyBytes = (byte[]) fields.get(1);
-    byte[] valueBytes = (byte[]) fields.get(3);
-    bytes += keyBytes.length + valueBytes.length + (packed == null ? 0 : packed.length);
+  /** Of the next row. */
+  protected final void content(byte[] keyBytes, byte[] valueBytes, int size) {
+    bytes += size;
     set(key, keyBytes);
     set(value, valueBytes);
+  }
+
+  /**
+   * Of the next row.
+   *
+   * @param milliseconds since 1970
+   */
+  protected final void place(long number, long milliseconds, boolean again) {
     if (offset >= 0) values[offset] = number;
-    if (timestamp >= 0) values[timestamp] = 1000 * digits((byte[]) fields.get(5), ((byte[]) fields.get(5)).length);
-    if (headers >= 0) values[headers] = Headers.unpack(packed);
-    if (redelivered >= 0) values[redelivered] = number <= range.redeliveredTo();
-    return true;
+    if (timestamp >= 0) values[timestamp] = 1000 * milliseconds;
+    if (redelivered >= 0) values[redelivered] = again;
   }
 
-  static String id(Object entry) {
-    return new String((byte[]) ((List<?>) entry).get(0), StandardCharsets.US_ASCII);
+  /** Whether somebody asks for the headers. */
+  protected final boolean withHeaders() {
+    return headers >= 0;
   }
 
-  /** The number in front of an id's dash. */
-  static long number(Object entry) {
-    byte[] id = (byte[]) ((List<?>) entry).get(0);
-    int dash = 0;
-    while (id[dash] != '-') dash++;
-    return Long.parseUnsignedLong(new String(id, 0, dash, StandardCharsets.US_ASCII));
+  protected final void headers(ArrayBasedMapData found) {
+    values[headers] = found;
   }
 
-  /** The n of `n-0`; -1 for an id that is no producer's of Baton's. */
-  private static long ours(byte[] id) {
-    int last = id.length - 1;
-    return id[last] == '0' && id[last - 1] == '-' && last - 1 <= MOST_DIGITS ? digits(id, last - 1) : -1;
-  }
-
-  private static boolean wellFormed(List<?> fields) {
-    if (fields.size() != 6 && fields.size() != 8) return false;
-    for (int i = 0; i < fields.size(); i += 2) {
-      if (!Arrays.equals((byte[]) fields.get(i), NAMES[i / 2])) return false;
-    }
-    byte[] time = (byte[]) fields.get(5);
-    return time.length <= MOST_DIGITS && digits(time, time.length) >= 0;
-  }
-
-  /** A number of so many digits; -1 where that is none. */
-  private static long digits(byte[] text, int length) {
-    long number = length == 0 ? -1 : 0;
-    for (int i = 0; i < length; i++) {
-      if (text[i] < '0' || text[i] > '9') return -1;
-      number = 10 * number + text[i] - '0';
-    }
-    return number;
-  }
-
-  private void set(int place, Object what) {
-    if (place >= 0) values[place] = what;
+  private void set(int where, Object what) {
+    if (where >= 0) values[where] = what;
   }
 }

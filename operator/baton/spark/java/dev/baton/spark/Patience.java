@@ -1,15 +1,9 @@
 package dev.baton.spark;
 
 import java.util.concurrent.TimeUnit;
-import javax.net.ssl.SSLHandshakeException;
 import org.apache.spark.TaskContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import redis.clients.jedis.exceptions.JedisAccessControlException;
-import redis.clients.jedis.exceptions.JedisBusyException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
-import redis.clients.jedis.exceptions.JedisRedirectionException;
 
 /**
  * Tries again while a server is away or changes its place, with growing pauses: for ten minutes, or until the task is killed. A server
@@ -23,22 +17,35 @@ final class Patience {
   private static final long TOLD = 5;
   private static final long FIRST_PAUSE = 20;
   private static final long LONGEST_PAUSE = 1000;
-  /** What a server says that may serve in a moment, or another in its place. */
-  private static final String[] PASSING = {
-    "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "ERR max number of clients"
-  };
-
   private final TaskContext task;
-  private final RedisConnections connections;
+  private final Server server;
 
-  Patience(TaskContext task, RedisConnections connections) {
+  Patience(TaskContext task, Server server) {
     this.task = task;
-    this.connections = connections;
+    this.server = server;
   }
 
   /** What is tried. */
   interface Attempt<T> {
     T run() throws RefusedException;
+  }
+
+  /** Who is asked. */
+  interface Server {
+    /** For people. */
+    String name();
+
+    /** It has answered a task. */
+    void haveAnswered();
+
+    /** Whether one of this process ever was answered: then address and password are right. */
+    boolean everAnswered();
+
+    /** Whether this is an error of the server, or on the way to it. */
+    boolean mine(RuntimeException failed);
+
+    /** Whether such an error may be over in a moment. */
+    boolean passes(RuntimeException failed);
   }
 
   /** The answer of the attempt. Throws RefusedException when the patience is at its end, or the server refuses for good. */
@@ -49,18 +56,19 @@ final class Patience {
       task.killTaskIfInterrupted();
       try {
         T answer = attempt.run();
-        connections.haveAnswered();
+        server.haveAnswered();
         return answer;
-      } catch (JedisException failed) {
+      } catch (RuntimeException failed) {
+        if (!server.mine(failed)) throw failed;
         drop.run();
-        if (!passes(failed)) throw new RefusedException("ERROR", "Redis refuses: " + words(failed));
+        if (!server.passes(failed)) throw new RefusedException("ERROR", server.name() + " refuses: " + words(failed));
         long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - began);
-        if (seconds >= (connections.everAnswered() ? AWAY : NEVER_THERE)) {
-          throw new RefusedException("AWAY", "Redis did not answer for " + seconds + " s: " + words(failed));
+        if (seconds >= (server.everAnswered() ? AWAY : NEVER_THERE)) {
+          throw new RefusedException("AWAY", server.name() + " did not answer for " + seconds + " s: " + words(failed));
         }
         if (seconds >= TOLD && !told) {
           told = true;
-          LOG.warn("Redis is away, and is waited for: {}", words(failed));
+          LOG.warn("{} is away, and is waited for: {}", server.name(), words(failed));
         }
       }
       sleep(pause);
@@ -71,22 +79,10 @@ final class Patience {
   void once(Runnable attempt, Runnable drop) {
     try {
       attempt.run();
-    } catch (JedisException failed) {
+    } catch (RuntimeException failed) {
+      if (!server.mine(failed)) throw failed;
       drop.run();
     }
-  }
-
-  private static boolean passes(JedisException failed) {
-    if (failed instanceof JedisAccessControlException) return false;
-    if (failed instanceof JedisRedirectionException || failed instanceof JedisBusyException) return true;
-    for (Throwable why = failed; why != null; why = why.getCause()) {
-      if (why instanceof SSLHandshakeException) return false;
-    }
-    if (!(failed instanceof JedisDataException)) return true;
-    for (String word : PASSING) {
-      if (failed.getMessage().startsWith(word)) return true;
-    }
-    return false;
   }
 
   private void sleep(long milliseconds) {

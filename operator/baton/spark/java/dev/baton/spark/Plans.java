@@ -56,6 +56,7 @@ final class Plans {
 
   private static PlannedQueue queue(JsonNode queue) {
     return new PlannedQueue(
+        queue.path("kind").asText(),
         queue.path("query").asLong(),
         queue.path("server").toString(),
         queue.path("script").asText(),

@@ -8,8 +8,12 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
-/** The rows of one range, in order, and a report when the task is done with it: at its end, before it, or refused. */
-final class RangeReader implements AutoCloseable {
+/**
+ * The rows of one range, in order, and a report when the task is done with it: at its end, before it, or refused.
+ *
+ * @param <E> an entry, as the server's client has it
+ */
+final class RangeReader<E> implements AutoCloseable {
   private static final int MOST_FOREIGN = 1000;
   /** To look at the clock for each row would cost a twentieth of what the row costs. */
   private static final int ROWS_A_LOOK = 16;
@@ -19,20 +23,30 @@ final class RangeReader implements AutoCloseable {
 
   private final Range range;
   private final Receipts receipts;
-  private final RedisPages pages;
-  private final EntryRow row;
+  private final Pages<E> pages;
+  private final EntryRow<E> row;
   private final List<String> foreign = new ArrayList<>();
-  private List<Object> page = List.of();
+  private List<E> page = List.of();
   private int at;
   private long rows;
   private String refused = "";
   private boolean closed;
 
-  RangeReader(Range range, StructType columns, Receipts receipts) {
+  private RangeReader(Range range, Receipts receipts, Pages<E> pages, EntryRow<E> row) {
     this.range = range;
     this.receipts = receipts;
-    this.row = new EntryRow(range, columns);
-    this.pages = new RedisPages(range, Reader.ofThisTask(range));
+    this.pages = pages;
+    this.row = row;
+  }
+
+  /** By the kind of queue that the range is of. */
+  static RangeReader<?> of(Range range, StructType columns, Receipts receipts) {
+    Reader reader = Reader.ofThisTask(range);
+    return switch (range.planned().value().kind()) {
+      case "redis" -> new RangeReader<>(range, receipts, new RedisPages(range, reader), new RedisRow(range, columns));
+      case "kafka" -> new RangeReader<>(range, receipts, new KafkaPages(range, reader), new KafkaRow(range, columns));
+      default -> throw new IllegalArgumentException("No queue is of the kind " + range.planned().value().kind());
+    };
   }
 
   /** Whether there is one more. */
@@ -40,12 +54,12 @@ final class RangeReader implements AutoCloseable {
     try {
       while (at < page.size() || turn()) {
         if (at % ROWS_A_LOOK == 0) pages.checkAgain();
-        Object entry = page.set(at++, null); // as soon as the row is used, its memory is free
+        E entry = page.set(at++, null); // as soon as the row is used, its memory is free
         if (row.read(entry)) {
           rows++;
           return true;
         }
-        if (foreign.size() < MOST_FOREIGN) foreign.add(EntryRow.id(entry));
+        if (foreign.size() < MOST_FOREIGN) foreign.add(row.id(entry));
       }
       return false;
     } catch (RefusedException why) {

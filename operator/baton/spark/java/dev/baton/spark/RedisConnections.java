@@ -13,6 +13,7 @@ import java.util.Timer;
 import java.util.TimerTask;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.SSLHandshakeException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import redis.clients.jedis.ClientSetInfoConfig;
@@ -24,19 +25,26 @@ import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.exceptions.JedisAccessControlException;
+import redis.clients.jedis.exceptions.JedisBusyException;
+import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.exceptions.JedisRedirectionException;
 import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 /** This process' connections to one Redis, Sentinels or cluster: kept for the next task, and closed a minute after the last. */
-final class RedisConnections implements AutoCloseable {
+final class RedisConnections implements AutoCloseable, Patience.Server {
   private static final long KEPT = 60;
   private static final Map<String, RedisConnections> OPEN = new HashMap<>();
   /** Servers that have answered this process: what is wrong there later is not their address. */
   private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
   private static final Logger LOG = LoggerFactory.getLogger(RedisConnections.class);
+  /** What a server says that may serve in a moment, or another in its place. */
+  private static final String[] PASSING = {
+    "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "ERR max number of clients"
+  };
   private static Timer timer;
 
   private final String server;
@@ -77,14 +85,38 @@ final class RedisConnections implements AutoCloseable {
     return provider().getConnection(new ClusterCommandArguments(Command.XRANGE).key(key));
   }
 
-  /** A server has answered a task. */
-  void haveAnswered() {
+  @Override
+  public String name() {
+    return "Redis";
+  }
+
+  @Override
+  public void haveAnswered() {
     ANSWERED.add(place());
   }
 
-  /** Whether one ever has: then address and password are right. */
-  boolean everAnswered() {
+  @Override
+  public boolean everAnswered() {
     return ANSWERED.contains(place());
+  }
+
+  @Override
+  public boolean mine(RuntimeException failed) {
+    return failed instanceof JedisException;
+  }
+
+  @Override
+  public boolean passes(RuntimeException failed) {
+    if (failed instanceof JedisAccessControlException) return false;
+    if (failed instanceof JedisRedirectionException || failed instanceof JedisBusyException) return true;
+    for (Throwable why = failed; why != null; why = why.getCause()) {
+      if (why instanceof SSLHandshakeException) return false;
+    }
+    if (!(failed instanceof JedisDataException)) return true;
+    for (String word : PASSING) {
+      if (failed.getMessage().startsWith(word)) return true;
+    }
+    return false;
   }
 
   /** A server did not serve: asks a cluster who has which keys now. Of Sentinels, Jedis hears by itself. */

@@ -12,7 +12,7 @@ import redis.clients.jedis.Protocol.Command;
  * none.) The next page is asked for before this one is worked on, and waits at the server until then. So a check may be old when its
  * page is worked on, above all in an executor that was stopped and wakes up: an old one is made again.
  */
-final class RedisPages implements AutoCloseable {
+final class RedisPages implements Pages<Object> {
   /** Bytes that a page should have, */
   private static final long WANTED = 2 << 20;
   /** and may have at most, for the next entries may be larger than those before. One entry may be larger than that. */
@@ -46,26 +46,27 @@ final class RedisPages implements AutoCloseable {
     this.patience = new Patience(reader.task(), connections);
   }
 
-  /** Whether a page was read. */
-  boolean begun() {
+  @Override
+  public boolean begun() {
     return begun;
   }
 
-  /** Whether another executor than the owner's reads. */
-  boolean lent() {
+  @Override
+  public boolean lent() {
     return check.lent();
   }
 
-  /** The next entries, as XRANGE answers them, in a list that can be changed; empty after the last. */
-  List<Object> next() throws RefusedException {
+  /** As XRANGE answers them. */
+  @Override
+  public List<Object> next() throws RefusedException {
     if (atEnd) return List.of();
     List<Object> page = patience.until(this::attempt, this::again);
     begun = true;
     atEnd = page.size() < asked;
     if (!page.isEmpty()) {
       Object last = page.get(page.size() - 1);
-      after = EntryRow.id(last);
-      atEnd |= EntryRow.number(last) >= range.end();
+      after = RedisRow.text(last);
+      atEnd |= RedisRow.number(last) >= range.end();
       resize(page);
     }
     if (!atEnd) patience.once(this::send, this::again);
@@ -73,8 +74,8 @@ final class RedisPages implements AutoCloseable {
     return page;
   }
 
-  /** Makes the check again if it is old. To be called before entries go out, every few of them. */
-  void checkAgain() throws RefusedException {
+  @Override
+  public void checkAgain() throws RefusedException {
     if (check.old()) patience.until(this::attemptCheck, this::again);
   }
 

@@ -11,7 +11,7 @@ final class TaskReader implements PartitionReader<InternalRow> {
   private final Iterator<Range> ranges;
   private final StructType columns;
   private final Receipts receipts;
-  private RangeReader reader;
+  private RangeReader<?> reader;
   /** Of the ranges before. */
   private long rowsOnOwner;
 
@@ -36,15 +36,15 @@ final class TaskReader implements PartitionReader<InternalRow> {
     return true;
   }
 
-  private RangeReader reader() {
-    return new RangeReader(ranges.next(), columns, receipts);
+  private RangeReader<?> reader() {
+    return RangeReader.of(ranges.next(), columns, receipts);
   }
 
-  private static long rowsOnOwner(RangeReader of) {
+  private static long rowsOnOwner(RangeReader<?> of) {
     return of.lent() ? 0 : of.rows();
   }
 
-  private static long rangesLent(RangeReader of) {
+  private static long rangesLent(RangeReader<?> of) {
     return of.lent() ? 1 : 0;
   }
 

@@ -1,0 +1,122 @@
+"""The owner records of a topic's partitions, as a Spark query keeps its number and its place in them.
+
+A query commits under the token that stands in the record, whoever owns the partition: so a grant does not end it, and a commit
+that was begun before a grant, or before a later query, is refused by the broker.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.topic import LogEnd
+from baton.queues.kafka.topic_log import TopicLog
+from baton.queues.kafka.transaction import PartitionTransactions
+from baton.queues.protocol import QueueUnreachable
+
+_TRIES = 5
+_GRANTED_WITHIN = 0.2
+"""Seconds that another has between its new token and its record, before the query takes a token itself."""
+_AT_ONCE = 64
+"""Partitions that are committed at a time."""
+
+Change = Callable[[Committed], tuple[int, Record] | None]
+"""What is to be committed where this is; None: nothing."""
+
+
+class QueryRecords:
+    """Used in one event loop. Its methods raise QueueUnreachable."""
+
+    def __init__(self, transactions: PartitionTransactions, log: TopicLog) -> None:
+        self._transactions = transactions
+        self._log = log
+        self._some = asyncio.Semaphore(_AT_ONCE)
+
+    async def seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
+        """What is committed of each now. One that the operator has not granted yet has no record, and is left out."""
+        found = await self._transactions.all_stable(tuple(partitions))
+        return {number: one for number, one in found.items() if one.record is not None and one.record.group}
+
+    async def taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
+        """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
+        alone, is refused."""
+        found = await self.seen(partitions)
+        if behind := [number for number, one in found.items() if _query(one) < query]:
+            ends = await self._log.offsets(LogEnd.END, behind)
+
+            async def take(number: int) -> Committed:
+                end = ends.get(number, 0)
+                async with self._some:
+                    return await self._renewed(number, lambda seen: _taken(seen, query, end))
+
+            found |= zip(behind, await self._each(take, behind), strict=True)
+        return found
+
+    async def changed(self, query: int, changes: Mapping[int, Change], found: Mapping[int, Committed]) -> dict[int, Committed]:
+        """Commit these changes, each unless its record names a later query; what stands there then. `found`: what was seen of
+        them a moment ago."""
+
+        async def change(number: int) -> Committed:
+            async with self._some:
+                return await self._change(query, number, changes[number], found[number])
+
+        return dict(zip(changes, await self._each(change, changes), strict=True))
+
+    async def _each(self, what: Callable[[int], Awaitable[Committed]], partitions: Iterable[int]) -> list[Committed]:
+        """All are tried, also where one fails."""
+        done = await asyncio.gather(*map(what, partitions), return_exceptions=True)
+        for one in done:
+            if isinstance(one, BaseException):
+                raise one
+        return [one for one in done if not isinstance(one, BaseException)]
+
+    async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
+        for _ in range(_TRIES):
+            wanted = change(seen) if seen.record is not None and _query(seen) <= query else None
+            if wanted is None:
+                return seen
+            try:
+                await self._transactions.commit(number, *wanted)
+                return Committed(*wanted)
+            except StaleToken:
+                seen = await self._after_refusal(number, wanted[1])
+        raise self._granted_on(number)
+
+    async def _after_refusal(self, number: int, refused: Record) -> Committed:
+        """Whoever has another token writes it down; where the record keeps the refused one, that process has ended, and the query
+        takes a token for the record as it is."""
+        seen = await self._transactions.stable(number)
+        if seen.record is not None and seen.record.token == refused.token:
+            await asyncio.sleep(_GRANTED_WITHIN)
+            seen = await self._transactions.stable(number)
+            if seen.record is not None and seen.record.token == refused.token:
+                return await self._renewed(number, lambda now: now.record)
+        return seen
+
+    async def _renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
+        for _ in range(_TRIES):
+            try:
+                return await self._transactions.renewed(number, change)
+            except StaleToken:
+                await asyncio.sleep(_GRANTED_WITHIN / _TRIES)
+        raise self._granted_on(number)
+
+    def _granted_on(self, number: int) -> QueueUnreachable:
+        client = self._transactions.client
+        return QueueUnreachable(
+            f"{client.address.place}: partition {number} of {self._transactions.topic} is granted again and again, or two "
+            f"drivers read it: see that the group {client.group} has one operator and one driver"
+        )
+
+
+def _query(seen: Committed) -> int:
+    return seen.record.query if seen.record is not None else 0
+
+
+def _taken(seen: Committed, query: int, end: int) -> Record | None:
+    """By a query that begins: `end` is where the log ends. What was reserved before may have been handed out."""
+    record = seen.record
+    if record is None or record.query > query:
+        return record  # it needs the new token all the same
+    return replace(record, query=query, reader="", again=record.handed_over(end), reserved=seen.offset, released=False)

@@ -1,0 +1,132 @@
+"""A topic of Kafka, as the driver of a Spark query sees it: executors read ranges of its log, and the driver commits their ends.
+
+The log keeps what was read, so nothing has to be recorded for a range to be read again. What the driver records is its number
+and up to where entries may have been handed out: in the owner records, beside the group's offsets. An entry's number is its
+offset and one: so a position is what Kafka calls the offset of a group, that of the next entry.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from baton.model.extras import extra
+from baton.queues.kafka.address import read
+from baton.queues.kafka.reader_address import reader_address
+from baton.queues.logged_ranges import (
+    AheadAnswer,
+    AheadRequest,
+    FinishAnswer,
+    LogAnswer,
+    PartitionBounds,
+    RangeToFinish,
+    RangeToLog,
+)
+from baton.queues.protocol import QueueUnreachable
+
+with extra("kafka"):
+    from baton.queues.kafka.client import KafkaClient
+    from baton.queues.kafka.event_loop import EventLoopThread
+    from baton.queues.kafka.group_offsets import topic_of
+    from baton.queues.kafka.query_ranges import QueryRanges
+    from baton.queues.kafka.query_records import QueryRecords
+    from baton.queues.kafka.topic_log import TopicLog
+    from baton.queues.kafka.transaction import PartitionTransactions
+
+T = TypeVar("T")
+
+_WITHIN = 30.0
+"""Seconds for a question, with what it takes to connect. A query that begins commits in each partition."""
+
+
+class KafkaRanges:
+    """`LoggedRanges` (baton.queues.spark_side) of a topic. Every method raises QueueUnreachable, also where the operator has not
+    granted any of its partitions yet, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
+
+    sizes_known = False
+
+    def __init__(self, url: str, queue: str, group: str) -> None:
+        """`queue` and `group` are namespace/name."""
+        self._url = url
+        address = read(url)
+        if address.settings:
+            raise QueueUnreachable(
+                f"The address has the setting {next(iter(address.settings))}, which is of the client of pods that read alone: "
+                "take it out of the URL that the fleet is given"
+            )
+        self._group = address.group or group.replace("/", ".", 1)
+        self._queue = queue.rpartition("/")[2]
+        self._client = KafkaClient(address, self._group, "baton-spark")
+        self._loop = EventLoopThread("baton-kafka-ranges")
+        self._interrupted = asyncio.Event()
+        self._opened: tuple[QueryRanges, str] | None = None
+        """With the topic's name."""
+
+    def begin(self) -> int:
+        """The number of a query that begins: the time in microseconds, or more. All earlier ones are refused from now on."""
+        return self._ask(lambda topic: topic.begin())
+
+    def fence(self, query: int, partitions: Sequence[int]) -> int:
+        """The latest query that one of these partitions knows: `query`, unless that is over. Earlier ones are refused then."""
+        return self._ask(lambda topic: topic.fence(query, partitions))
+
+    def positions(self) -> Mapping[int, PartitionBounds]:
+        """Of all partitions, once each has been granted: before, nobody knows where the group begins in it."""
+        return self._ask(lambda topic: topic.positions())
+
+    def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
+        """In the order of the requests. The sizes of entries are not known."""
+        return self._ask(lambda topic: topic.ahead(query, requests))
+
+    def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
+        """In their order. They are there, and it is recorded up to where entries may be handed out. The same range may be logged
+        again."""
+        return self._ask(lambda topic: topic.log(query, ranges))
+
+    def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
+        """In their order: the group's offset goes to their ends. To finish once more changes nothing."""
+        return self._ask(lambda topic: topic.finish(query, ranges))
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        """Wait until there is something new in one of these partitions. Answers which; the empty set after `timeout` seconds. One
+        that `ahead` was not asked for, or not up to its end, ends the wait at once."""
+        waits_from = self._open()[0].waits_from
+        places = {partition: waits_from.get(partition) for partition in partitions}
+        woken = {partition for partition, place in places.items() if place is None}
+        if not woken:
+            known = {partition: place for partition, place in places.items() if place is not None}
+            woken = self._ask(lambda topic: topic.news(known, timeout, self._interrupted), timeout + _WITHIN)
+        for partition in woken:
+            waits_from.pop(partition, None)
+        return woken
+
+    def interrupt(self) -> None:
+        """End the wait that another thread is in, or the next one."""
+        self._loop.call(self._interrupted.set)
+
+    def address(self) -> Mapping[str, object]:
+        """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
+        return {"kind": "kafka", "server": reader_address(read(self._url), self._open()[1], self._group)}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._loop.close()
+
+    # -- the topic
+
+    def _open(self) -> tuple[QueryRanges, str]:
+        return self._loop.run(self._find(), _WITHIN)
+
+    async def _find(self) -> tuple[QueryRanges, str]:
+        if self._opened is None:
+            topic = await topic_of(self._client, self._queue)
+            log = TopicLog(self._client, topic)
+            records = QueryRecords(PartitionTransactions(self._client, topic), log)
+            self._opened = QueryRanges(log, records, self._queue), topic
+        return self._opened
+
+    def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float = _WITHIN) -> T:
+        async def asked() -> T:
+            ranges, _ = await self._find()
+            return await what(ranges)
+
+        return self._loop.run(asked(), within)

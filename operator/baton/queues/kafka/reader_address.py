@@ -1,0 +1,21 @@
+"""Where a topic is and who connects to it, for a client of another language."""
+
+from collections.abc import Mapping
+
+from baton.queues.kafka.address import KafkaAddress
+
+
+def reader_address(address: KafkaAddress, topic: str, group: str) -> Mapping[str, object]:
+    """Fit for JSON. It has the password, and the texts of certificates."""
+    return {
+        "topic": topic,
+        "group": group,
+        "servers": ",".join(address.servers),
+        "protocol": address.protocol,
+        "user": address.user,
+        "password": address.password,
+        "mechanism": address.mechanism,
+        "ca": address.ca,
+        "certificate": address.certificate,
+        "key": address.key,
+    }

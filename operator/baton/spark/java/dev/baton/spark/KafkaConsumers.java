@@ -1,0 +1,242 @@
+package dev.baton.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.Timer;
+import java.util.TimerTask;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.SaslConfigs;
+import org.apache.kafka.common.config.SslConfigs;
+import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.security.plain.PlainLoginModule;
+import org.apache.kafka.common.security.scram.ScramLoginModule;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/** This process' consumers of one topic: each is kept for the next range of its partition, and closed a minute after the last. */
+final class KafkaConsumers implements Patience.Server {
+  /** A position that no range begins at. */
+  static final long NOWHERE = -1;
+  private static final long KEPT = 60;
+  private static final int MOST_BYTES = 4 << 20;
+  private static final int MOST_MESSAGES = 5000;
+  private static final Map<String, KafkaConsumers> OPEN = new HashMap<>();
+  /** Servers that have answered this process: what is wrong there later is not their address. */
+  private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
+  private static Timer timer;
+
+  private final JsonNode where;
+  private final List<One> free = new ArrayList<>();
+
+  private KafkaConsumers(String server) {
+    try {
+      this.where = Group.JSON.readTree(server);
+    } catch (JsonProcessingException malformed) {
+      throw new IllegalArgumentException("A topic's server is no JSON"); // it has a password: nothing of it is told
+    }
+  }
+
+  static KafkaConsumers to(String server) {
+    synchronized (OPEN) {
+      if (timer == null) {
+        timer = new Timer("baton-kafka-idle", true);
+        timer.schedule(new TimerTask() {
+          @Override
+          public void run() {
+            closeIdle();
+          }
+        }, TimeUnit.SECONDS.toMillis(KEPT) / 2, TimeUnit.SECONDS.toMillis(KEPT) / 2);
+      }
+      return OPEN.computeIfAbsent(server, KafkaConsumers::new);
+    }
+  }
+
+  /** One that reads the partition from this position on, for the caller alone. Throws KafkaException. */
+  One take(int partition, long position) {
+    One found = free(partition);
+    if (found == null) found = new One(new TopicPartition(where.path("topic").asText(), partition));
+    found.seek(position);
+    return found;
+  }
+
+  /** The caller has read it up to this position. */
+  void giveBack(One one, long position) {
+    one.stopAt(position);
+    synchronized (OPEN) {
+      free.add(one);
+    }
+  }
+
+  @Override
+  public String name() {
+    return "Kafka";
+  }
+
+  @Override
+  public void haveAnswered() {
+    ANSWERED.add(where.path("servers").asText());
+  }
+
+  @Override
+  public boolean everAnswered() {
+    return ANSWERED.contains(where.path("servers").asText());
+  }
+
+  @Override
+  public boolean mine(RuntimeException failed) {
+    return failed instanceof KafkaException;
+  }
+
+  @Override
+  public boolean passes(RuntimeException failed) {
+    return failed instanceof RetriableException || failed instanceof InterruptException;
+  }
+
+  private One free(int partition) {
+    synchronized (OPEN) {
+      for (Iterator<One> all = free.iterator(); all.hasNext(); ) {
+        One one = all.next();
+        if (one.partition.partition() != partition) continue;
+        all.remove();
+        return one;
+      }
+      return null;
+    }
+  }
+
+  private static void closeIdle() {
+    List<One> idle = new ArrayList<>();
+    synchronized (OPEN) {
+      for (KafkaConsumers topic : OPEN.values()) {
+        topic.free.stream().filter(One::idle).forEach(idle::add);
+        topic.free.removeAll(idle);
+      }
+    }
+    idle.forEach(One::close);
+  }
+
+  private Map<String, Object> settings() {
+    Map<String, Object> made = new HashMap<>();
+    made.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, where.path("servers").asText());
+    made.put("security.protocol", where.path("protocol").asText());
+    made.put(ConsumerConfig.GROUP_ID_CONFIG, where.path("group").asText());
+    made.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
+    made.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
+    made.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+    made.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // a jump is an error, and no silence
+    made.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+    made.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
+    made.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, MOST_BYTES);
+    made.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, MOST_MESSAGES);
+    made.put("enable.metrics.push", false);
+    made.put("metric.reporters", "");
+    if (where.path("user").isTextual()) {
+      String mechanism = where.path("mechanism").asText();
+      Class<?> module = mechanism.equals("PLAIN") ? PlainLoginModule.class : ScramLoginModule.class;
+      made.put(SaslConfigs.SASL_MECHANISM, mechanism);
+      made.put(
+          SaslConfigs.SASL_JAAS_CONFIG,
+          module.getName() + " required username=" + quoted("user") + " password=" + quoted("password") + ";");
+    }
+    if (given("ca")) {
+      made.put(SslConfigs.SSL_TRUSTSTORE_TYPE_CONFIG, "PEM");
+      made.put(SslConfigs.SSL_TRUSTSTORE_CERTIFICATES_CONFIG, where.path("ca").asText());
+    }
+    if (given("certificate")) {
+      made.put(SslConfigs.SSL_KEYSTORE_TYPE_CONFIG, "PEM");
+      made.put(SslConfigs.SSL_KEYSTORE_CERTIFICATE_CHAIN_CONFIG, where.path("certificate").asText());
+      made.put(SslConfigs.SSL_KEYSTORE_KEY_CONFIG, where.path("key").asText());
+    }
+    return made;
+  }
+
+  private boolean given(String name) {
+    return !where.path(name).asText("").isEmpty();
+  }
+
+  private String quoted(String name) {
+    return '"' + where.path(name).asText().replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+  }
+
+  /** One consumer, of one partition, for one thread at a time. */
+  final class One {
+    private final TopicPartition partition;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    /** Fetched, and beyond the end of the range before. */
+    private List<ConsumerRecord<byte[], byte[]>> left = List.of();
+    private long position = NOWHERE;
+    private long freeSince;
+
+    private One(TopicPartition partition) {
+      this.partition = partition;
+      this.consumer = new KafkaConsumer<>(settings());
+      consumer.assign(List.of(partition));
+    }
+
+    /** No message stands between what was read and it. */
+    long position() {
+      return position;
+    }
+
+    /** The next messages before this end; perhaps none. */
+    List<ConsumerRecord<byte[], byte[]>> poll(Duration within, long end) {
+      List<ConsumerRecord<byte[], byte[]>> found = left.isEmpty() ? consumer.poll(within).records(partition) : left;
+      int before = found.size();
+      while (before > 0 && found.get(before - 1).offset() >= end) before--;
+      left = new ArrayList<>(found.subList(before, found.size()));
+      if (!left.isEmpty()) position = end;
+      else if (before > 0) position = found.get(before - 1).offset() + 1;
+      else position = Math.max(position, passed(within));
+      return new ArrayList<>(found.subList(0, before));
+    }
+
+    /** Over marks of transactions, and what compaction has left out. */
+    private long passed(Duration within) {
+      try {
+        return consumer.position(partition, within);
+      } catch (TimeoutException away) {
+        return NOWHERE;
+      }
+    }
+
+    /** The group's. */
+    OffsetAndMetadata committed(Duration within) {
+      return consumer.committed(Set.of(partition), within).get(partition);
+    }
+
+    private void seek(long to) {
+      if (position == to) return;
+      left = List.of();
+      consumer.seek(partition, to);
+      position = to;
+    }
+
+    private void stopAt(long at) {
+      position = at;
+      freeSince = System.nanoTime();
+    }
+
+    private boolean idle() {
+      return System.nanoTime() - freeSince > TimeUnit.SECONDS.toNanos(KEPT);
+    }
+
+    private void close() {
+      consumer.close(Duration.ZERO);
+    }
+  }
+}

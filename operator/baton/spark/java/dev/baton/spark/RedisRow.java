@@ -1,0 +1,75 @@
+package dev.baton.spark;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.types.StructType;
+
+/** An entry of a stream, as XRANGE answers it. */
+final class RedisRow extends EntryRow<Object> {
+  private static final byte[][] NAMES = {{'k'}, {'v'}, {'t'}, {'h'}};
+  private static final int MOST_DIGITS = 16;
+
+  RedisRow(Range range, StructType columns) {
+    super(range, columns);
+  }
+
+  /** Whether a producer of Baton's wrote the entry (`ours` in partition.lua). */
+  @Override
+  boolean read(Object entry) {
+    List<?> parts = (List<?>) entry;
+    List<?> fields = (List<?>) parts.get(1);
+    long number = ours((byte[]) parts.get(0));
+    if (number < 0 || number > range.end() || !wellFormed(fields)) return false;
+    byte[] packed = fields.size() == 8 ? (byte[]) fields.get(7) : null;
+    byte[] key = (byte[]) fields.get(1);
+    byte[] value = (byte[]) fields.get(3);
+    byte[] time = (byte[]) fields.get(5);
+    content(key, value, key.length + value.length + (packed == null ? 0 : packed.length));
+    place(number, digits(time, time.length), number <= range.redeliveredTo());
+    if (withHeaders()) headers(Headers.unpack(packed));
+    return true;
+  }
+
+  @Override
+  String id(Object entry) {
+    return text(entry);
+  }
+
+  static String text(Object entry) {
+    return new String((byte[]) ((List<?>) entry).get(0), StandardCharsets.US_ASCII);
+  }
+
+  /** The number in front of an id's dash. */
+  static long number(Object entry) {
+    byte[] id = (byte[]) ((List<?>) entry).get(0);
+    int dash = 0;
+    while (id[dash] != '-') dash++;
+    return Long.parseUnsignedLong(new String(id, 0, dash, StandardCharsets.US_ASCII));
+  }
+
+  /** The n of `n-0`; -1 for an id that is no producer's of Baton's. */
+  private static long ours(byte[] id) {
+    int last = id.length - 1;
+    return id[last] == '0' && id[last - 1] == '-' && last - 1 <= MOST_DIGITS ? digits(id, last - 1) : -1;
+  }
+
+  private static boolean wellFormed(List<?> fields) {
+    if (fields.size() != 6 && fields.size() != 8) return false;
+    for (int i = 0; i < fields.size(); i += 2) {
+      if (!Arrays.equals((byte[]) fields.get(i), NAMES[i / 2])) return false;
+    }
+    byte[] time = (byte[]) fields.get(5);
+    return time.length <= MOST_DIGITS && digits(time, time.length) >= 0;
+  }
+
+  /** A number of so many digits; -1 where that is none. */
+  private static long digits(byte[] text, int length) {
+    long number = length == 0 ? -1 : 0;
+    for (int i = 0; i < length; i++) {
+      if (text[i] < '0' || text[i] > '9') return -1;
+      number = 10 * number + text[i] - '0';
+    }
+    return number;
+  }
+}

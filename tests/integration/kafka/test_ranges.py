@@ -1,0 +1,247 @@
+"""What a Spark query's driver asks of a topic: it commits the ends of ranges as the group's offsets, and of two queries the later
+one wins."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.query_ranges import RESERVED
+from baton.queues.kafka.ranges import KafkaRanges
+from baton.queues.logged_ranges import (
+    Ahead,
+    AheadRequest,
+    Finished,
+    Gone,
+    LaterQuery,
+    Logged,
+    PartitionBounds,
+    RangeToFinish,
+    RangeToLog,
+    Stale,
+    Unlogged,
+)
+from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.conftest import MakeQueue, Queue
+from tests.integration.kafka.reading import read
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture
+async def queue(make: MakeQueue) -> Queue:
+    """With one partition, and the operator in the group."""
+    made = make(1)
+    await made.operator.ensure(None)
+    return made
+
+
+class Drivers:
+    """Of one queue; each asks it as another process would."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._made: list[KafkaRanges] = []
+
+    def another(self) -> KafkaRanges:
+        url = f"kafka://{self._queue.broker.servers}/?group={self._queue.group}"
+        self._made.append(KafkaRanges(url, "shop/orders", "shop/orders-group"))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for one in self._made:
+            one.close()
+
+
+@pytest.fixture
+def drivers(queue: Queue) -> Iterator[Drivers]:
+    made = Drivers(queue)
+    yield made
+    made.close()
+
+
+async def owned(queue: Queue, uid: str = "a", epoch: int = 1, partition: int = 0) -> None:
+    assert (await queue.operator.grant(partition, Uid(uid), Epoch(epoch))).epoch == epoch
+
+
+def request(start: int = 0, most: int = 100, uid: str = "a", epoch: int = 1) -> AheadRequest:
+    return AheadRequest(0, Uid(uid), Epoch(epoch), start, most)
+
+
+def numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+async def test_a_range_is_chosen_logged_and_finished_and_the_group_shows_it(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(10))
+    await owned(queue)
+
+    def drive() -> None:
+        driver = drivers.another()
+        query = driver.begin()
+        assert driver.positions() == {0: PartitionBounds(0, 0, 10)}
+        assert driver.ahead(query, [request(most=6)]) == [Ahead(6, 10, 1, 0)]
+        assert driver.log(query, [RangeToLog(0, 0, 6)]) == [Logged(0)]
+        assert driver.finish(query, [RangeToFinish(0, 6)]) == [Finished()]
+        assert driver.ahead(query, [request(6)]) == [Ahead(10, 10, 7, 0)]
+
+    await asyncio.to_thread(drive)
+    assert (await queue.operator.check()).lag[0] == 4
+    assert await queue.committed() == 6
+
+
+async def test_the_later_of_two_queries_wins_wherever_the_earlier_one_is(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(10))
+    await owned(queue)
+
+    def drive() -> None:
+        former, successor = drivers.another(), drivers.another()
+        first = former.begin()
+        former.ahead(first, [request()])
+        former.log(first, [RangeToLog(0, 0, 5)])
+        second = successor.begin()
+        assert second > first
+        assert former.finish(first, [RangeToFinish(0, 5)]) == [LaterQuery(second)]
+        assert former.log(first, [RangeToLog(0, 0, 5)]) == [LaterQuery(second)]
+        assert former.ahead(first, [request()]) == [LaterQuery(second)]
+        assert former.fence(first, [0]) == second
+        assert successor.finish(second, [RangeToFinish(0, 3)]) == [Finished()]
+
+    await asyncio.to_thread(drive)
+    assert await queue.committed() == 3
+
+
+async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_broker(queue: Queue, drivers: Drivers) -> None:
+    """The former has the record of a moment ago in hand, as a driver that was stopped there."""
+    queue.send(*numbers(10))
+    await owned(queue)
+    former = drivers.another()
+    first = await asyncio.to_thread(former.begin)
+    seen = await queue.seen()
+    assert seen.record is not None and seen.record.query == first
+    second = await asyncio.to_thread(drivers.another().begin)
+    changes = {0: lambda now: (7, now.record) if now.record is not None and now.record.query == first else None}
+    done = await asyncio.to_thread(former._loop.run, former._open()[0]._records.changed(first, changes, {0: seen}), PATIENCE)
+    assert done[0].record is not None and done[0].record.query == second
+    assert await queue.committed() == 0
+
+
+async def test_a_range_that_is_logged_is_finished_whoever_owns_the_partition_then(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(10))
+    await owned(queue)
+    driver = drivers.another()
+    query = await asyncio.to_thread(driver.begin)
+    await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
+    await owned(queue, "b", 2)
+    assert await asyncio.to_thread(driver.ahead, query, [request(5)]) == [Stale()]
+    assert await asyncio.to_thread(driver.finish, query, [RangeToFinish(0, 5)]) == [Finished()]
+    assert await queue.committed() == 5
+    assert await asyncio.to_thread(driver.log, query, [RangeToLog(0, 5, 10)]) == [Logged(5)]
+
+
+async def test_what_an_earlier_query_may_have_handed_out_is_said_to_the_next(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(3 * RESERVED))
+    await owned(queue)
+
+    def drive() -> None:
+        former, successor = drivers.another(), drivers.another()
+        first = former.begin()
+        assert former.log(first, [RangeToLog(0, 0, 5)]) == [Logged(0)]
+        second = successor.begin()
+        assert successor.log(second, [RangeToLog(0, 0, 5)]) == [Logged(5)]
+        reserved = 5 + RESERVED
+        assert successor.log(second, [RangeToLog(0, 0, 2 * RESERVED)]) == [Logged(reserved)]
+        assert successor.finish(second, [RangeToFinish(0, 2 * RESERVED)]) == [Finished()]
+        assert successor.log(second, [RangeToLog(0, 2 * RESERVED, 3 * RESERVED)]) == [Logged(2 * RESERVED)]
+
+    await asyncio.to_thread(drive)
+
+
+async def test_to_finish_again_or_before_what_is_finished_changes_nothing(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(10))
+    await owned(queue)
+
+    def drive() -> None:
+        driver = drivers.another()
+        query = driver.begin()
+        assert driver.finish(query, [RangeToFinish(0, 6)]) == [Finished()]
+        assert driver.finish(query, [RangeToFinish(0, 6)]) == [Finished()]
+        assert driver.finish(query, [RangeToFinish(0, 2)]) == [Finished()]
+        assert driver.finish(query, [RangeToFinish(0, 11)]) == [Unlogged()]
+
+    await asyncio.to_thread(drive)
+    assert await queue.committed() == 6
+
+
+async def test_a_range_before_the_committed_offset_is_still_there(queue: Queue, drivers: Drivers) -> None:
+    """A checkpoint that was kept from before is replayed."""
+    queue.send(*numbers(10))
+    await owned(queue)
+
+    def drive() -> None:
+        driver = drivers.another()
+        query = driver.begin()
+        driver.finish(query, [RangeToFinish(0, 8)])
+        assert driver.log(query, [RangeToLog(0, 2, 10)]) == [Logged(8)]
+        assert driver.log(query, [RangeToLog(0, 2, 12)]) == [Gone(1, 10)]
+        assert driver.ahead(query, [request(12)]) == [Gone(1, 10)]
+
+    await asyncio.to_thread(drive)
+
+
+async def test_a_wait_ends_with_a_message_and_with_an_interrupt_and_by_itself(queue: Queue, drivers: Drivers) -> None:
+    queue.send("1")
+    await owned(queue)
+    driver = drivers.another()
+    query = await asyncio.to_thread(driver.begin)
+    assert await asyncio.to_thread(driver.wait, [0], PATIENCE) == {0}
+    await asyncio.to_thread(driver.ahead, query, [request()])
+    assert await asyncio.to_thread(driver.wait, [0], 0.01) == set()
+    waiting = asyncio.create_task(asyncio.to_thread(driver.wait, [0], PATIENCE))
+    await asyncio.to_thread(queue.send, "2")
+    assert await waiting == {0}
+    await asyncio.to_thread(driver.ahead, query, [request(1)])
+    waiting = asyncio.create_task(asyncio.to_thread(driver.wait, [0], PATIENCE))
+    driver.interrupt()
+    assert await waiting == set()
+
+
+async def test_a_partition_that_a_pod_reads_alone_is_not_finished_by_the_query_before(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(3))
+    await owned(queue)
+    driver = drivers.another()
+    query = await asyncio.to_thread(driver.begin)
+    await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 2)])
+    reader = await queue.granted("pod", 2)
+    first, *_ = await asyncio.to_thread(read, reader, 0, 2, 3)
+    assert first.redelivered
+    assert await asyncio.to_thread(driver.finish, query, [RangeToFinish(0, 2)]) == [Unlogged()]
+    assert await queue.committed() == 0
+    await asyncio.to_thread(reader.ack, 0, Epoch(2), [first.offset])
+    assert await queue.committed() == 1
+
+
+async def test_before_each_partition_was_granted_nobody_knows_where_the_group_begins(make: MakeQueue) -> None:
+    queue = make(2)
+    await queue.operator.ensure(None)
+    drivers = Drivers(queue)
+    driver = drivers.another()
+    try:
+        with pytest.raises(QueueUnreachable, match="wait until the operator has granted it"):
+            await asyncio.to_thread(driver.begin)
+        await owned(queue)
+        query = await asyncio.to_thread(driver.begin)
+        with pytest.raises(QueueUnreachable, match="partition 1 of orders was never granted"):
+            await asyncio.to_thread(driver.positions)
+        await owned(queue, partition=1)
+        assert (await asyncio.to_thread(driver.positions)).keys() == {0, 1}
+        assert await asyncio.to_thread(driver.fence, query, [0, 1]) == query
+        seen = (await queue.seen(1)).record
+        assert seen is not None and seen.query == query
+    finally:
+        drivers.close()
+
+
+def test_settings_of_the_other_client_are_refused() -> None:
+    with pytest.raises(QueueUnreachable, match=r"has the setting fetch\.min\.bytes, which is of the client of pods"):
+        KafkaRanges("kafka://broker:9092/?fetch.min.bytes=10", "shop/orders", "shop/orders-group")

@@ -1,0 +1,152 @@
+"""The source over topics of a real Kafka, on a real Spark: the same rows once, wherever they are read, and the group's offsets
+say what is done."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from baton.queues.kafka.ranges import KafkaRanges
+from tests.integration.spark.kafka_world import KafkaWorld
+from tests.integration.spark.world import wait_for
+from tests.kafka_broker import KafkaBroker
+from tests.waiting import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def orders(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> Iterator[KafkaWorld]:
+    """Four partitions, each owned by one of two executors."""
+    made = KafkaWorld(spark, broker, tmp_path / "orders", 4)
+    made.share_out(4)
+    yield made
+    for query in spark.streams.active:
+        query.stop()
+    made.stop()
+
+
+def numbers(count: int, begin: int = 0) -> list[str]:
+    return [f"{number:05}" for number in range(begin, begin + count)]
+
+
+def test_all_rows_come_once_and_in_order_on_their_owners_and_kafka_s_own_command_shows_it(orders: KafkaWorld) -> None:
+    orders.send(*numbers(400))
+    query = orders.start(maxRowsPerTrigger=100)
+    wait_for(lambda: len(orders.rows) >= 400, "all rows came")
+    orders.send(*numbers(100, 400))
+    wait_for(lambda: len(orders.rows) >= 500, "the new rows came")
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == numbers(500)
+    for partition in range(4):
+        mine = [row for row in orders.rows if row.partition == partition]
+        assert [row.number for row in mine] == list(range(125))
+        assert [row.value for row in mine] == numbers(500)[partition::4]
+    assert not any(row.redelivered for row in orders.rows)
+    assert {row.epoch for row in orders.rows} == {1}
+    assert orders.statistics.ranges_lent == 0
+    assert max(int(one.numInputRows) for one in query.recentProgress) <= 100
+    assert orders.described() == dict.fromkeys(range(4), (125, 125, 0))
+
+
+def test_columns_have_what_a_message_has_and_marks_of_transactions_are_no_rows(
+    orders: KafkaWorld, spark: SparkSession, tmp_path: Path
+) -> None:
+    producer = Producer({"bootstrap.servers": orders.broker.servers, "transactional.id": orders.topic})
+    producer.init_transactions(PATIENCE)
+    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("none", None)]
+    for value in ("given up", "kept"):
+        producer.begin_transaction()
+        producer.produce(orders.topic, value, "k", 0, timestamp=1_700_000_000_123, headers=headers)
+        if value == "kept":
+            producer.produce(orders.topic, None, None, 0)
+            producer.commit_transaction(PATIENCE)
+        else:
+            producer.flush(PATIENCE)
+            producer.abort_transaction(PATIENCE)
+    orders.fleet_here()
+    rows = orders.load().drop("queue", "epoch", "redelivered").withColumn("at", F.unix_millis("timestamp")).drop("timestamp")
+    writer = rows.writeStream.format("parquet").option("path", str(tmp_path / "table")).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(orders.checkpoint)).start()
+    assert query.awaitTermination(240)
+    kept, tombstone = sorted(spark.read.parquet(str(tmp_path / "table")).collect(), key=lambda row: row.offset)
+    assert (kept.key, kept.value, kept.headers, kept.at) == (b"k", b"kept", {"a": b"2", "none": None}, 1_700_000_000_123)
+    assert (kept.partition, kept.offset) == (0, 2)
+    assert (tombstone.key, tombstone.value, tombstone.headers) == (None, None, {})
+    wait_for(orders.committed, "the group stands behind the last mark")
+
+
+def test_a_batch_that_failed_is_read_again_as_it_was_after_a_restart_from_the_checkpoint(orders: KafkaWorld) -> None:
+    orders.send(*numbers(200))
+    failed: list[list[tuple[int, int]]] = []
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        orders.keep(rows, batch)
+        if batch == 2:
+            failed.append(sorted((row.partition, row.number) for row in orders.rows if row.batch == 2))
+            raise RuntimeError("as asked")
+
+    query = orders.start(fail, maxRowsPerTrigger=50)
+    with pytest.raises(StreamingQueryException, match="as asked"):
+        query.awaitTermination(240)
+    orders.rows.clear()
+    orders.send(*numbers(40, 200))
+    orders.query_here(maxRowsPerTrigger=200)
+    wait_for(lambda: len(orders.rows) >= 190, "the rest came")
+    wait_for(orders.committed, "all is committed")
+    assert len(orders.rows) == 190
+    again = [row for row in orders.rows if row.batch == 2]
+    assert sorted((row.partition, row.number) for row in again) == failed[0]
+    assert all(row.redelivered for row in again)
+    assert orders.values() == numbers(240)[50:]
+
+
+def test_the_range_of_an_executor_that_is_killed_is_read_by_another_and_has_the_same_rows(orders: KafkaWorld) -> None:
+    victim = orders.owner(0)
+    seen: list[list[str]] = []
+
+    def process(rows: DataFrame, batch: int) -> None:
+        if not seen:
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
+            orders.signal(victim, signal.SIGKILL)
+            wait_for(lambda: victim not in orders.ids(), "the executor is gone")
+            seen.append(sorted(row.value.decode() for row in rows.collect()))
+        orders.keep(rows, batch)
+
+    orders.send(*numbers(200))
+    orders.start(process)
+    wait_for(lambda: len(seen) == 2, "the executor is killed")
+    assert seen[0] == seen[1]
+    wait_for(orders.committed, "all is committed, though two partitions have no owner")
+    assert orders.values() == numbers(200)
+    assert orders.statistics.ranges_lent == 2
+
+
+def test_a_query_ends_when_a_later_one_reads_the_group(orders: KafkaWorld) -> None:
+    query = orders.start()
+    orders.send(*numbers(10))
+    wait_for(lambda: len(orders.rows) >= 10, "the rows came")
+    other = KafkaRanges(f"kafka://{orders.broker.servers}/?group={orders.group}", f"shop/{orders.topic}", "shop/group")
+    try:
+        later = other.begin()
+    finally:
+        other.close()
+    orders.send(*numbers(10, 10))
+    with pytest.raises(StreamingQueryException, match=rf"a later query \(number {later}\) reads this group's queues"):
+        query.awaitTermination(240)
+
+
+def test_a_limit_of_bytes_is_refused(orders: KafkaWorld) -> None:
+    orders.fleet_here()
+    query = orders.query_here(maxBytesPerTrigger=1000)
+    with pytest.raises(StreamingQueryException, match=r"maxBytesPerTrigger cannot be kept for queue .*: the queue does not tell"):
+        query.awaitTermination(240)
