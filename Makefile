@@ -52,6 +52,11 @@ demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 lea
 test: machine check ## All checks and tests: static, unit, simulation, integration, end to end
 	$(BIN)/pytest $(SIDE_BY_SIDE) tests
 
+.PHONY: test-keda
+test-keda: machine ## Fleets that KEDA scales, on a real cluster; builds KEDA first (a quarter of an hour, once), so it is not in `make test`
+	@$(BIN)/python -m cluster prepare-keda
+	$(BIN)/pytest tests/e2e/keda_scales.py
+
 .PHONY: check
 check: setup ## Static checks: ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ import time
 
 import click
 
-from cluster import packages, runs
+from cluster import keda, packages, runs
 from cluster.cluster import OPERATOR_NAMESPACE, Cluster
 from cluster.faults import ClusterError
 from cluster.processes import Registry
@@ -24,6 +24,12 @@ def prepare() -> None:
     packages.install(packages.TESTS)
     KUBE.path()
     HELM.path()
+
+
+@main.command("prepare-keda")
+def prepare_keda() -> None:
+    """Build KEDA, for tests that autoscale with it: a quarter of an hour, once."""
+    keda.prepare()
 
 
 @main.command("packages")

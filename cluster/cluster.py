@@ -158,11 +158,11 @@ class Cluster:
 
     def load_operator_image(self) -> str:
         """The operator's image, by its name with tag. Pods of it need `host_volumes`."""
-        return self._load("localhost/baton-operator:test", images.operator)
+        return self.load("localhost/baton-operator:test", images.operator)
 
     def load_consumer_image(self) -> str:
         """Plain Python with `baton`, by its name with tag. Pods of it need `host_volumes`."""
-        return self._load("localhost/baton-consumer:test", images.consumer)
+        return self.load("localhost/baton-consumer:test", images.consumer)
 
     def load_spark_image(
         self,
@@ -173,7 +173,7 @@ class Cluster:
     ) -> str:
         """Spark's driver, executors and spark-submit, which the script `entrypoint` tells apart; by its name. Pods of it need
         `host_volumes`. `jars`: beside Spark's. `classes`: the folder of an archive of Java's classes, in the cache."""
-        return self._load(name, lambda named: images.spark(named, entrypoint, jars, classes))
+        return self.load(name, lambda named: images.spark(named, entrypoint, jars, classes))
 
     def operator_values(self) -> dict[str, Any]:
         """The chart's values with which the operator of this checkout runs here."""
@@ -198,7 +198,8 @@ class Cluster:
         """Volumes and volumeMounts to merge into pods of these images."""
         return images.host_volumes()
 
-    def _load(self, name: str, make: Callable[[str], Path]) -> str:
+    def load(self, name: str, make: Callable[[str], Path]) -> str:
+        """Import the image of this name, whose archive `make` writes. Gives the name."""
         self._require_node().load(make(name))
         return name
 

@@ -64,6 +64,8 @@ class ControlPlane:
         for user in ("controllers", "scheduler", "proxy", "node"):
             write_kubeconfig(self._folder / f"{user}.kubeconfig", self.server, self.pki, user)
         write_kubeconfig(self.kubeconfig, self.server, self.pki, "admin")
+        # An authority of its own: whoever has a certificate of it may say for whom they ask.
+        Authority(self.pki / "aggregator").issue("aggregator", "aggregator")
 
     def start(self) -> None:
         """Start everything and wait until the API is ready."""
@@ -120,6 +122,13 @@ class ControlPlane:
                 "--kubelet-client-certificate=pki/kubelet-client.crt",
                 "--kubelet-client-key=pki/kubelet-client.key",
                 "--kubelet-preferred-address-types=InternalIP",  # the node's name is in no DNS
+                "--requestheader-client-ca-file=pki/aggregator/ca.crt",
+                "--requestheader-allowed-names=aggregator",
+                "--requestheader-username-headers=X-Remote-User",
+                "--requestheader-group-headers=X-Remote-Group",
+                "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+                "--proxy-client-cert-file=pki/aggregator/aggregator.crt",
+                "--proxy-client-key-file=pki/aggregator/aggregator.key",
                 "--enable-aggregator-routing=true",  # without a node a service's address would lead off the machine
                 "--profiling=false",
                 *(() if self._node else ("--endpoint-reconciler-type=none",)),  # a loopback address is no endpoint

@@ -6,6 +6,7 @@ unchanged one is never built twice.
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -25,14 +26,16 @@ _KUBERNETES = "1.35.4"
 class Program:
     name: str
     package: str
-    """What `go build` is told to build, inside the module `go/<name>`."""
+    """What `go build` is told to build, inside its module."""
     ldflags: str
     minutes: str
     """How long a first build takes on two cores, for the reader of the progress line."""
+    folder: str = ""
+    """Its module in `go/`, where that has another name than the program."""
 
     @property
     def module(self) -> Path:
-        return _MODULES / self.name
+        return _MODULES / (self.folder or self.name)
 
     def path(self) -> Path:
         """The program, built into the cache if it is not there."""
@@ -58,6 +61,9 @@ def _version_flags(version: str) -> str:
 
 KUBE = Program("kube", ".", f"-s -w {_version_flags(_KUBERNETES)}", "5 to 8 minutes")
 HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", "-s -w", "1 to 2 minutes")
+KEDA_MODULE = "github.com/kedacore/keda/v2"
+KEDA_OPERATOR = Program("keda-operator", f"{KEDA_MODULE}/cmd/operator", "-s -w", "10 to 16 minutes", "keda")
+KEDA_ADAPTER = Program("keda-adapter", f"{KEDA_MODULE}/cmd/adapter", "-s -w", "1 to 5 minutes after keda-operator", "keda")
 
 
 def cache() -> Path:
@@ -77,6 +83,28 @@ def helm_binary() -> Path:
     return HELM.path()
 
 
+def go_source(program: Program, module: str) -> Path:
+    """The folder of a Go module that the program is made of, as Go keeps it; fetched if it is not there."""
+    done = subprocess.run(
+        [_go(program), "mod", "download", "-json", module],
+        check=False,
+        cwd=program.module,
+        env={**os.environ, "GOWORK": "off"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode != 0:
+        raise ClusterError(f"{module} cannot be fetched: {done.stdout.strip()}")
+    return Path(json.loads(done.stdout)["Dir"])
+
+
+def _go(program: Program) -> str:
+    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
+    if go is None:
+        raise ClusterError(f"{program.name} has to be built and there is no Go: install Go 1.26 or later and put it on PATH")
+    return go
+
+
 def _built(program: Program) -> Path:
     target = program.place()
     if target.exists():
@@ -90,9 +118,7 @@ def _built(program: Program) -> Path:
 
 
 def _build(program: Program, target: Path) -> None:
-    go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
-    if go is None:
-        raise ClusterError(f"{program.name} has to be built and there is no Go: install Go 1.26 or later and put it on PATH")
+    go = _go(program)
     print(f"cluster: building {program.name} into {target.parent} ({program.minutes}, once)", file=sys.stderr, flush=True)
     started = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from charts.render import ROOT
 from cluster import Cluster
@@ -12,10 +13,10 @@ NAMESPACE = "baton-system"
 
 
 @contextmanager
-def installed_by_helm(node: Cluster, folder: Path) -> Iterator[Cluster]:
+def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> Iterator[Cluster]:
     """From the chart, with the image of this checkout; uninstalled afterwards."""
     values = folder / "values.json"
-    values.write_text(json.dumps(node.operator_values()))
+    values.write_text(json.dumps({**node.operator_values(), **values_of_chart}))
     chart = str(ROOT / "charts" / "baton")
     node.helm(
         "install",

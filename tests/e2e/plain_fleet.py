@@ -15,11 +15,13 @@ PARTITIONS = 12
 class Fleet:
     """The pods of one group, and what can be seen of them."""
 
-    def __init__(self, node: Cluster, name: str, url: str, delay: int = 2) -> None:
+    def __init__(self, node: Cluster, name: str, url: str, delay: int = 2, scale: str | None = None, work: float = 0.0) -> None:
+        """`scale`: spec.scale.mode, whose target is the Deployment. `work`: seconds that a message takes."""
         self._node, self.namespace, self._url, self._delay = node, name, url, delay
+        self._scale, self._work = scale, work
 
     def deploy(self, replicas: int) -> None:
-        self._apply(*queue_and_group(self._url, self._delay), *access(), self._deployment(replicas))
+        self._apply(*queue_and_group(self._url, self._delay, self._scale), *access(), self._deployment(replicas))
 
     def scale(self, replicas: int) -> None:
         self._kubectl("scale", "deployment/reader", f"--replicas={replicas}")
@@ -76,7 +78,7 @@ class Fleet:
     def _deployment(self, replicas: int) -> dict[str, Any]:
         volumes, mounts = self._node.host_volumes()
         fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
-        environment = {"BATON_GROUP": GROUP, "BATON_REDIS_URL": self._url, "QUEUE": QUEUE}
+        environment = {"BATON_GROUP": GROUP, "BATON_REDIS_URL": self._url, "QUEUE": QUEUE, "WORK_SECONDS": str(self._work)}
         program = {"name": "program", "configMap": {"name": "reader"}}
         ledger = {"name": "assignments", "configMap": {"name": ledger_name(GROUP), "optional": True}}
         container = {
@@ -106,8 +108,9 @@ class Fleet:
         }
 
 
-def queue_and_group(url: str, delay: int) -> list[dict[str, Any]]:
+def queue_and_group(url: str, delay: int, scale: str | None = None) -> list[dict[str, Any]]:
     source = {"type": "Redis", "redis": {"url": url}}
+    scaled = {"scale": {"mode": scale, "targetRef": {"kind": "Deployment", "name": "reader"}}} if scale else {}
     rebalance = {"delaySeconds": delay, "maxHandoffSeconds": 3}
     return [
         {
@@ -120,7 +123,7 @@ def queue_and_group(url: str, delay: int) -> list[dict[str, Any]]:
             "apiVersion": "baton.dev/v1alpha1",
             "kind": "ConsumerGroup",
             "metadata": {"name": GROUP},
-            "spec": {"queues": [{"name": QUEUE}]},
+            "spec": {"queues": [{"name": QUEUE}], **scaled},
         },
     ]
 

@@ -47,6 +47,7 @@ class Record:
         """A container that starts again in place has the pod and the process id of the one before."""
         self._assigned: Counter[int] = Counter()
         self._told = 0
+        self._work = float(os.environ.get("WORK_SECONDS", "0"))
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """A run begins: what was lost without an acknowledgement comes again, also where the ledger that took the partition away
@@ -60,6 +61,7 @@ class Record:
             entry.partition, entry.offset, entry.timestamp, entry.key.decode(), int(entry.value), entry.epoch, entry.redelivered,
             os.environ["POD_NAME"], 0, run,
         ]  # fmt: skip
+        time.sleep(self._work)
         self._told += 1
         keys = [
             f"pq:{place}:owner",

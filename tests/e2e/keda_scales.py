@@ -1,0 +1,103 @@
+"""Fleets that KEDA scales by the lag that the operator tells: from none to many and back, under load, and nothing is lost.
+
+Run by `make test-keda`, which builds KEDA first.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from charts.render import ROOT
+from cluster import Cluster, keda
+from demo.audit import audit
+from demo.records import Evidence
+from tests.e2e.installing import installed_by_helm, namespace
+from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
+from tests.load import sink
+from tests.load.producer import Load
+from tests.load.witness import Witness
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+MOST = 6
+"""Pods; each has two partitions then."""
+WORK = 0.05
+"""Seconds that a message takes: a pod does 20 in a second."""
+LONG = 300
+"""Seconds for a size that an autoscaler has to come to, at its own pace."""
+
+GROUP_ITSELF = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": GROUP}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "reader"}
+
+
+@pytest.fixture(scope="module")
+def with_keda(node: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    keda.install(node)
+    try:
+        with installed_by_helm(node, tmp_path_factory.mktemp("helm"), metrics={"service": {"enabled": True}}):
+            yield node
+    finally:
+        keda.uninstall(node)
+
+
+@pytest.mark.parametrize(
+    ("mode", "target"), [("Workload", GROUP_ITSELF), ("External", DEPLOYMENT)], ids=["the group", "its Deployment"]
+)
+def test_a_fleet_follows_its_lag_from_none_to_many_and_back(with_keda: Cluster, mode: str, target: dict[str, str]) -> None:
+    name = f"keda-{mode.lower()}"
+    with RedisServer(bind=with_keda.address) as server, namespace(with_keda, name):
+        queue = f"{name}/{QUEUE}"
+        fleet = Fleet(with_keda, name, server.url, delay=5, scale=mode, work=WORK)
+        fleet.deploy(replicas=2)
+        fleet.settled(members=2)
+        with scaled_by_keda(with_keda, name, target), Witness(server.url, queue, PARTITIONS) as witness:
+            until(lambda: asleep(fleet), "nothing waits, and nobody is there", LONG)
+            with Load(server.url, queue, rate=70) as load:
+                until(lambda: fleet.pods(), "the first messages wake the fleet", LONG)
+                until(lambda: len(fleet.pods()) == MOST, "the lag has brought all the pods that there may be", LONG)
+                fleet.settled(members=MOST)
+                load.pause()
+                until(lambda: processed(server, queue) >= load.total, "all is done", LONG)
+                until(lambda: asleep(fleet), "nothing waits any more, and nobody is there", LONG)
+                status = fleet.group()["status"]
+                assert status["moves"] == status["lowerBound"], "each partition moves once for each size that it settles at"
+                load.resume()
+                until(lambda: fleet.pods(), "the first message wakes the fleet again", LONG)
+                load.pause()
+                until(lambda: processed(server, queue) >= load.total, "what came meanwhile is done", LONG)
+            rows = sink.rows(server.client(), queue)
+        fleet.delete()
+    verdict = audit(Evidence(load.produced, rows, witness.fences, witness.attempts))
+    assert verdict.clean, verdict
+    assert verdict.produced == verdict.processed > 0
+    assert sink.double_owners(rows) == []
+    assert witness.broken == []
+
+
+@contextmanager
+def scaled_by_keda(cluster: Cluster, name: str, target: dict[str, str]) -> Iterator[None]:
+    """As the example has it, only quicker."""
+    shipped = yaml.safe_load((ROOT / "manifests" / "examples" / "autoscaling" / "keda.yaml").read_text())
+    trigger = shipped["spec"]["triggers"][0]["metadata"]
+    trigger |= {"url": trigger["url"].replace("default/orders", f"{name}/{GROUP}"), "targetValue": "20"}
+    quick = {"scaleTargetRef": target, "maxReplicaCount": MOST, "pollingInterval": 2, "cooldownPeriod": 20}
+    spec: dict[str, Any] = {**shipped["spec"], **quick}
+    spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"] = {"stabilizationWindowSeconds": 5}
+    cluster.kubectl("-n", name, "apply", "-f", "-", text=json.dumps({**shipped, "spec": spec}))
+    try:
+        yield
+    finally:  # while there is an operator of KEDA that lets it go
+        cluster.kubectl("-n", name, "delete", "scaledobject", shipped["metadata"]["name"], "--timeout=300s")
+
+
+def asleep(fleet: Fleet) -> bool:
+    return fleet.group()["status"].get("state") == "ScaledToZero" and not fleet.pods()
+
+
+def processed(server: RedisServer, queue: str) -> int:
+    """Distinct messages whose processing was taken."""
+    return len({(row.key, row.sequence) for row in sink.rows(server.client(), queue) if not row.late})
