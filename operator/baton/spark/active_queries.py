@@ -43,6 +43,14 @@ def running_in(spark: SparkSession) -> Running:
     return running
 
 
+def query_of_this_thread(spark: SparkSession) -> str:
+    """Spark's id of the query whose function for a batch this thread runs; empty: none."""
+    try:
+        return str(spark.sparkContext.getLocalProperty("sql.streaming.queryId") or "")
+    except Exception:  # Spark or its JVM has gone: nothing runs
+        return ""
+
+
 def stop_queries(running: Callable[[], Mapping[str, Stoppable]], ids: Iterable[str]) -> None:
     """Stop those of these that run. One that cannot be stopped keeps no other from it."""
     found = running()

@@ -12,7 +12,7 @@ from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import Positions
 from baton.spark.ownership import Ownership, PartitionGrant
 from baton.spark.range_placement import Range
-from baton.spark.recorded_ranges import beyond, lost, superseded
+from baton.spark.recorded_ranges import beyond, lost_and_cure, superseded
 from baton.spark.source_options import StreamOptions
 from baton.spark.surroundings import Surroundings
 
@@ -105,7 +105,7 @@ class BatchSearch:
                     raise SourceError(beyond(partition, question.start, answer.last))
                 if self._options.fail_on_data_loss:
                     wanted = Range(partition, question.start, max(question.start + 1, answer.last))
-                    raise SourceError(lost(wanted, answer.first))
+                    raise SourceError(lost_and_cure(wanted, answer.first))
                 places.append(place)
                 behind.append(question._replace(start=answer.first - 1))
         if behind:

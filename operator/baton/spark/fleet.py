@@ -27,6 +27,8 @@ log = logging.getLogger("baton.spark")
 StartQuery = Callable[[DataFrame], StreamingQuery]
 """The user's function: given the rows of the group's queues, it starts a query over them."""
 
+GRACE = 20.0
+"""Seconds for the batch that runs when the fleet is told to stop."""
 CLOSING = 15.0
 """Seconds for giving the group up: the API server may be away."""
 
@@ -106,10 +108,14 @@ class Fleet:
             raise
         return self
 
-    def stop(self, grace: float = 20.0) -> None:
+    def stop(self, grace: float = GRACE) -> None:
         """Begin no further batch, let the one that runs end within `grace` seconds, end the group's queries, release everything
-        and give the group up. What is not finished then comes again to the next driver.
+        and give the group up. What is not finished then comes again to the next driver. Within a query's function for a batch it
+        answers at once, and the fleet ends behind that batch.
         """
+        if self._running is not None and self._running.in_batch():
+            self._stop_meanwhile(grace)
+            return
         if self._running is not None:
             self._running.stop(grace)
             self._running.closed.wait(CLOSING)
@@ -186,7 +192,10 @@ class Fleet:
         log.info("told to stop (signal %d)", number)
         if self._running is None:
             raise SystemExit(128 + number)
-        threading.Thread(target=self.stop, name="baton-stop", daemon=True).start()
+        self._stop_meanwhile()
+
+    def _stop_meanwhile(self, grace: float = GRACE) -> None:
+        threading.Thread(target=self.stop, args=(grace,), name="baton-stop", daemon=True).start()
 
 
 def _failed(error: Exception) -> str:

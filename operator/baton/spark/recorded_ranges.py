@@ -41,10 +41,10 @@ def record_ranges(
                     raise SourceError(beyond(one.partition, one.start, last))
                 case Gone(first, last):
                     if fail_on_data_loss:
-                        raise SourceError(lost(one, first))
+                        raise SourceError(lost_and_cure(one, first))
                     there = Range(one.partition, max(one.start, first - 1), min(one.end, last))
                     counts.add("positions_lost", one.end - one.start - max(0, there.end - there.start))
-                    log.warning("%s", lost(one, first))
+                    log.warning("%s: failOnDataLoss is false, and the query goes on with what is there", _lost(one, first))
                     if there.start < there.end:
                         shorter.append(there)
         left, partly = shorter, True
@@ -59,11 +59,17 @@ def beyond(partition: Partition, position: int, last: int) -> str:
     )
 
 
-def lost(one: Range, first: int) -> str:
+def lost_and_cure(one: Range, first: int) -> str:
     """What has become of a range, and the cure."""
+    return (
+        f"{_lost(one, first)}. To go on with what is there, set the option failOnDataLoss to false; to begin where the queue "
+        "knows it is done, give the query a new checkpoint"
+    )
+
+
+def _lost(one: Range, first: int) -> str:
     return (
         f"the query is to read {one.partition.queue}/{one.partition.number} from {one.start + 1} to {one.end}, and the first "
         f"entry that is there is {first}: the others were finished or deleted meanwhile, perhaps by another query with a newer "
-        "checkpoint, or the queue was lost and made again. To go on with what is there, set the option failOnDataLoss to false; "
-        "to begin where the queue knows it is done, give the query a new checkpoint"
+        "checkpoint, or the queue was lost and made again"
     )

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
-from baton.spark.active_queries import running_in, stop_queries
+from baton.spark.active_queries import query_of_this_thread, running_in, stop_queries
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
@@ -163,6 +163,10 @@ class RunningFleet:
         for stream in self._decisions.streams():
             behind |= stream.rows_behind(stream.position)
         return fleet_view(self._around, behind)
+
+    def in_batch(self) -> bool:
+        """A query's function for a batch calls."""
+        return query_of_this_thread(self._spark) in {stream.query_id for stream in self._decisions.streams()}
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`."""

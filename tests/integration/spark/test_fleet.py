@@ -217,8 +217,9 @@ def test_a_queue_that_goes_away_is_waited_for(world: Worlds, server: RedisServer
 
 
 def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
-    orders = world(2)
-    orders.share_out(2)
+    orders = world(1)
+    orders.share_out(1)
+    orders.send(*numbers(40))
     inside, go_on = threading.Event(), threading.Event()
 
     def process(rows: DataFrame, batch: int) -> None:
@@ -227,7 +228,6 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
         orders.keep(rows, batch)
 
     query = orders.start(process)
-    orders.send(*numbers(40))
     assert inside.wait(PATIENCE)
     stopping = threading.Thread(target=orders.stop)
     stopping.start()
@@ -236,6 +236,22 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     assert not query.isActive
     assert orders.values() == numbers(40)
     assert orders.committed()
+
+
+def test_a_function_may_stop_the_fleet_which_ends_behind_its_batch(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send(*numbers(40))
+
+    def process(rows: DataFrame, batch: int) -> None:
+        orders.stop()
+        orders.keep(rows, batch)
+
+    query = orders.start(process)
+    wait_for(lambda: not query.isActive, "the query has ended")
+    assert query.exception() is None
+    assert orders.values() == numbers(40)
+    wait_for(orders.committed, "all is committed")
 
 
 def test_the_query_ends_when_it_is_told_to_also_while_it_waits_for_entries(world: Worlds) -> None:

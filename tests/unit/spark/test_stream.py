@@ -438,13 +438,14 @@ def test_what_is_gone_within_a_batch_ends_the_query_with_the_cure(scene: StreamS
         stream.plan(at(p0=0), at(p0=3), "1")
 
 
-def test_what_is_there_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene) -> None:
+def test_what_is_there_of_a_batch_is_read_where_that_is_allowed(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
     scene.add(count=3)
     stream = scene.stream(careful=False)
     stream.latest_offset(at(p0=0))
     scene.take_away(2)
     assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 2, 3, "1")]
     assert scene.counts.statistics().positions_lost == 2
+    assert caplog.messages[-1].endswith("failOnDataLoss is false, and the query goes on with what is there")
 
 
 @pytest.mark.parametrize(("acknowledged", "end"), [(2, 3), (3, 2)])
