@@ -1,4 +1,4 @@
-"""Writes what is made from the chart: its copy of the CRDs, and manifests/install.yaml for those who do not use helm.
+"""Writes what is made for the chart, its CRDs and its dashboard, and from it manifests/install.yaml, for those without helm.
 
 Run as `python -m charts.render` (part of `make generate`). `rendered()` gives the same files without writing, so that a test
 can say which of them is out of date.
@@ -6,6 +6,8 @@ can say which of them is out of date.
 
 import subprocess
 from pathlib import Path
+
+from charts.dashboard import dashboard
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "baton"
@@ -50,7 +52,11 @@ def install_manifest(helm: Path) -> str:
 def rendered(helm: Path) -> dict[Path, str]:
     """Path -> text of every file that this module writes."""
     copies = {CHART / "crds" / name: text for name, text in crds().items()}
-    return {**copies, ROOT / "manifests" / "install.yaml": install_manifest(helm)}
+    return {
+        **copies,
+        CHART / "files" / "dashboard.json": dashboard(),
+        ROOT / "manifests" / "install.yaml": install_manifest(helm),
+    }
 
 
 def stale_files() -> set[Path]:

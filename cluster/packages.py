@@ -23,7 +23,7 @@ NODE = {
     "conntrack": "conntrack",
 }
 
-TESTS = {**NODE, "redis-server": "redis-server", "javac": "openjdk-17-jdk-headless"}
+TESTS = {**NODE, "redis-server": "redis-server", "javac": "openjdk-17-jdk-headless", "prometheus": "prometheus"}
 """… and for everything that the tests and the demo start."""
 
 CNI_PROGRAMS = Path("/usr/lib/cni")

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import redis
+from prometheus_client import start_http_server
 
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer, Session
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.consumer.callbacks import Callbacks
+from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.pod import Pod
 from baton.model.names import session_lease_name
 from baton.queues.redis import RedisAnnouncements, RedisReader
@@ -25,9 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def start(
-    kubeconfig: Path, url: str, sink: str, queue: str, ledger: Path, group: str, pod: str, uid: str, log: BinaryIO
+    kubeconfig: Path, url: str, sink: str, queue: str, ledger: Path, group: str, pod: str, uid: str, metrics: int, log: BinaryIO
 ) -> subprocess.Popen[bytes]:
-    """`queue` is namespace/name. `sink`: the URL by which it tells what it has processed."""
+    """`queue` is namespace/name. `sink`: the URL by which it tells what it has processed. `metrics`: the port of its metrics."""
     namespace, _, name = queue.partition("/")
     environment = {
         "KUBECONFIG": str(kubeconfig),
@@ -39,6 +41,7 @@ def start(
         "POD_NAME": pod,
         "POD_NAMESPACE": namespace,
         "POD_UID": uid,
+        "METRICS_PORT": str(metrics),
     }
     command = [sys.executable, "-m", "tests.load.consumer"]
     return ChildProcess(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)
@@ -50,6 +53,7 @@ def main() -> None:
     group = f"{pod.namespace}/{pod.group}"
     ledger = AssignmentSource(pod.ledger, pod.name, pod.uid)
     record = Record(redis.Redis.from_url(os.environ["SINK_URL"]))
+    start_http_server(int(os.environ["METRICS_PORT"]), "127.0.0.1")
     lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
     Consumer(
         lambda queue: RedisReader(url, f"{pod.namespace}/{queue}", pod.uid),
@@ -58,6 +62,7 @@ def main() -> None:
         Session(lease, holder=pod.uid, group=pod.group),
         pod.grace,
         callbacks=Callbacks(on_assigned=record.assigned),
+        metrics=ConsumerMetrics(),
     ).run(record.handle)
 
 

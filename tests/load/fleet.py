@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cluster.ports import free_ports
 from demo.audit import audit
 from demo.records import Evidence
 from tests.load import consumer, sink
@@ -44,6 +45,8 @@ class LoadedFleet:
         self._stack = ExitStack()
         self.consumers: dict[str, subprocess.Popen[bytes]] = {}
         self._uids: dict[str, str] = {}
+        self.metrics: dict[str, int] = {}
+        """The port of each consumer's metrics."""
         self.load = Load(links.redis("producer") if links else server.url, self.queue)
         self.witness = Witness(server.url, self.queue, partitions)
         self.ledger = LedgerWatch(kubeconfig, namespace, group, self._mount)
@@ -59,9 +62,10 @@ class LoadedFleet:
         kubeconfig, url = self._kubeconfig, self._server.url
         if self._links:
             kubeconfig, url = self._links.api_server(pod), self._links.redis(pod)
+        port = self.metrics[pod] = next(free_ports("127.0.0.1"))
         with self.log(pod).open("ab") as log:
             self.consumers[pod] = consumer.start(
-                kubeconfig, url, self._server.url, self.queue, self._mount, self._group, pod, self._uids[pod], log
+                kubeconfig, url, self._server.url, self.queue, self._mount, self._group, pod, self._uids[pod], port, log
             )
 
     def log(self, pod: str) -> Path:

@@ -36,6 +36,7 @@ class ConsumerMetrics:
         self._dead = counter("dead_letters", "Entries that this consumer has set aside.")
         self._redelivered = counter("redelivered", "Entries that came again.")
         self._refused = counter("refused", "Times the queue did not take this consumer for the owner.")
+        self._counters = (self._handled, self._failed, self._dead, self._redelivered, self._refused)
         self._taken_over = histogram("takeover", "From seeing a grant to the first entry, where one was waiting.")
         self._given_back = histogram("release", "From hearing that a partition is called back to having let go of it.")
         self._held_times = HeldTimes(self)
@@ -47,6 +48,8 @@ class ConsumerMetrics:
         """Opens the same queues, measured."""
 
         def measured(queue: QueueName) -> Reader:
+            for counter in self._counters:
+                counter.labels(queue)  # from 0 on: Prometheus takes the first value that it sees for no increase
             self._readers[queue] = reader = open_queue(queue)
             return cast(Reader, MeasuredReader(queue, reader, self, self._held_times))
 

@@ -26,7 +26,7 @@ from baton.kube.objects import GroupView
 from tests.unit.kube.memory_api import ShopApi
 
 ROOT = Path(__file__).parents[3]
-REFERENCE, EXAMPLES = ROOT / "docs" / "reference", ROOT / "manifests" / "examples"
+REFERENCE, CHART = ROOT / "docs" / "reference", ROOT / "charts" / "baton"
 
 
 def test_every_reason_is_explained() -> None:
@@ -95,7 +95,7 @@ def test_every_histogram_is_served_as_it_is_explained_and_nothing_beside_it() ->
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
-ALERTS = yaml.safe_load((EXAMPLES / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=[rule["alert"] for rule in ALERTS])

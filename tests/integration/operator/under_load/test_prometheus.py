@@ -1,0 +1,83 @@
+"""A real Prometheus scrapes a fleet under load and its operator: each panel has something to show, and alerts fire."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from baton.kube.api import core_path
+from baton.model.names import ledger_name
+from charts.dashboard import ROWS
+from charts.render import CHART, ROOT
+from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
+from tests.integration.operator.world import Operator
+from tests.prometheus_server import PrometheusServer
+from tests.waiting import eventually
+
+Start = Callable[..., Operator]
+
+SCRAPED = yaml.safe_load((ROOT / "manifests" / "examples" / "prometheus" / "scrape.yaml").read_text())
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path) -> Iterator[PrometheusServer]:
+    """With the alerts, which do not wait here."""
+    rules = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    for rule in rules["groups"][0]["rules"]:
+        rule.pop("for", None)
+    at_once = tmp_path / "alerts.yaml"
+    at_once.write_text(yaml.safe_dump(rules))
+    with PrometheusServer(at_once, honor_labels=SCRAPED["honor_labels"]) as running:
+        yield running
+
+
+async def test_every_panel_shows_something_and_alerts_fire_for_what_they_are_for(
+    busy: Busy, start: Start, prometheus: PrometheusServer
+) -> None:
+    operator = await start(busy.world).leads()
+    assert operator.port is not None
+    prometheus.scrape([operator.port, *busy.fleet.metrics.values()])
+    await busy.settled()
+
+    shown: set[tuple[str, str]] = set()
+    questions = {(panel.title, _asked(question)) for _, panels in ROWS for panel in panels for question, _ in panel.queries}
+    for pod in PODS:  # hand-offs, again and again
+        await busy.world.set_ready(pod, False)
+        await busy.settled(*(set(PODS) - {pod}))
+        await busy.world.set_ready(pod, True)
+        await busy.settled()
+        shown |= {asked for asked in questions - shown if prometheus.values(asked[1])}
+
+    async def all_shown() -> bool:
+        shown.update(asked for asked in questions - shown if prometheus.values(asked[1]))
+        return shown == questions
+
+    async def empty() -> object:
+        return sorted(questions - shown)
+
+    await eventually(all_shown, "every panel has something to show", shown=empty)
+
+    async def fires(alert: str) -> None:
+        async def so() -> bool:
+            return alert in prometheus.firing()
+
+        async def firing() -> object:
+            return prometheus.firing()
+
+        await eventually(so, f"{alert} fires", shown=firing)
+
+    assert not prometheus.firing() & {"BatonLedgerEdited", "BatonPodsWithoutGroup", "BatonHasNoLeader"}
+    place = core_path(busy.world.namespace, "configmaps", ledger_name(GROUP))
+    await busy.world.api.merge(place, {"data": {PODS[0]: json.dumps({"nonsense": True})}})
+    await fires("BatonLedgerEdited")
+    await busy.world.pod("astray", "ordres")
+    await fires("BatonPodsWithoutGroup")
+    operator.kill()
+    await fires("BatonHasNoLeader")
+
+
+def _asked(question: str) -> str:
+    """As Grafana asks it of all groups."""
+    return question.replace("$__rate_interval", "30s").replace("$namespace", ".*").replace("$group", ".*")

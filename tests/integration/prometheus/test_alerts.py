@@ -1,0 +1,146 @@
+"""The alerts, as promtool plays them: each fires for what it is for, after its time, and not without."""
+
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from charts.render import CHART
+
+RULES = CHART / "files" / "alerts.yaml"
+OF = 'namespace="shop", group="orders"'
+RELEASE = 'release="baton-system/baton"'
+QUEUE = f'{OF}, queue="orders"'
+
+
+class Case(NamedTuple):
+    """Series with a sample a minute, in promtool's short form: `1x30` is a 1, and 30 more of them; `_` is none."""
+
+    series: dict[str, str]
+    minute: int
+    fires: bool
+
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "BatonHasNoLeader": (
+        Case({f"baton_leader{{{RELEASE}}}": "0x10"}, 2, True),
+        Case({f'baton_leader{{{RELEASE}, pod="a"}}': "1x10", f'baton_leader{{{RELEASE}, pod="b"}}': "1x10"}, 2, True),
+        Case({}, 2, True),
+        Case({f'baton_leader{{{RELEASE}, pod="a"}}': "1x10", f'baton_leader{{{RELEASE}, pod="b"}}': "0x10"}, 2, False),
+    ),
+    "BatonReleaseVanished": (
+        Case({f"baton_leader{{{RELEASE}}}": "1x10", 'baton_leader{release="b"}': "1x60"}, 40, True),
+        Case({f"baton_leader{{{RELEASE}}}": "1x60"}, 40, False),
+    ),
+    "BatonReleasesOverlap": (
+        Case({f'baton_groups_served_elsewhere{{{RELEASE}, by="b"}}': "2x20"}, 6, True),
+        Case({f'baton_groups_served_elsewhere{{{RELEASE}, by="b"}}': "0x20"}, 6, False),
+    ),
+    "BatonIsFull": (
+        Case({f'baton_groups_without_room{{{RELEASE}, namespace="shop"}}': "1x20"}, 6, True),
+        Case({f'baton_groups_without_room{{{RELEASE}, namespace="shop"}}': "1x3 0x20"}, 6, False),
+    ),
+    "BatonDoesNotReconcile": (
+        Case({f"baton_reconcile_age_seconds{{{OF}}}": "0+60x20"}, 4, True),
+        Case({f"baton_reconcile_age_seconds{{{OF}}}": "30x20"}, 4, False),
+    ),
+    "BatonCannotList": (
+        Case({'baton_list_failing_seconds{namespace="shop", resource="pods"}': "0+60x20"}, 4, True),
+        Case({'baton_list_failing_seconds{namespace="shop", resource="pods"}': "0x20"}, 4, False),
+    ),
+    "BatonTaskFails": (
+        Case({'baton_task_failures_total{task="watch"}': "0x5 1x20"}, 8, True),
+        Case({'baton_task_failures_total{task="watch"}': "1x20"}, 8, False),
+    ),
+    "BatonStalls": (
+        Case({"baton_loop_stall_seconds": "2x20"}, 11, True),
+        Case({"baton_loop_stall_seconds": "0.2x20"}, 11, False),
+    ),
+    "BatonGroupNotReady": (
+        Case({f'baton_group_ready{{{OF}, reason="QueueUnreachable"}}': "0x20"}, 6, True),
+        Case({f'baton_group_ready{{{OF}, reason="Ready"}}': "1x20"}, 6, False),
+    ),
+    "BatonPartitionsWithoutOwner": (
+        Case({f'baton_partitions{{{QUEUE}, state="Unassigned"}}': "3x20"}, 6, True),
+        Case(
+            {
+                f'baton_partitions{{{QUEUE}, state="Unassigned"}}': "3x20",
+                f'baton_group_ready{{{OF}, reason="ScaledToZero"}}': "1x20",
+            },
+            6,
+            False,
+        ),
+    ),
+    "BatonWorkStandsStill": (
+        Case({f"baton_group_lag_seconds{{{OF}}}": "Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf"}, 11, True),
+        Case({f"baton_group_lag_seconds{{{OF}}}": "800x20"}, 11, False),
+    ),
+    "BatonDeadlinesMissed": (
+        Case({f"baton_deadline_misses_total{{{OF}}}": "0+1x30"}, 15, True),
+        Case({f"baton_deadline_misses_total{{{OF}}}": "0 1x30"}, 15, False),
+    ),
+    "BatonMovesToAndFro": (
+        Case({f"baton_moves_total{{{OF}}}": "0+1x90", f'baton_partitions{{{QUEUE}, state="Ready"}}': "8x90"}, 60, True),
+        Case({f"baton_moves_total{{{OF}}}": "0x30 8x60", f'baton_partitions{{{QUEUE}, state="Ready"}}': "8x90"}, 60, False),
+    ),
+    "BatonProposalWaits": (
+        Case({f"baton_proposed_moves{{{OF}}}": "4x40"}, 31, True),
+        Case({f"baton_proposed_moves{{{OF}}}": "4x20 0x20"}, 31, False),
+    ),
+    "BatonDeadLetters": (
+        Case({f"baton_dead_letters_total{{{QUEUE}}}": "0x5 1x20"}, 8, True),
+        Case({f"baton_dead_letters_total{{{QUEUE}}}": "7x20"}, 8, False),
+    ),
+    "BatonLedgerEdited": (
+        Case({f"baton_ledger_restored_total{{{OF}}}": "0x5 1x20"}, 8, True),
+        Case({f"baton_ledger_restored_total{{{OF}}}": "1x20"}, 8, False),
+    ),
+    "BatonLedgerRefused": (
+        Case({f"baton_ledger_failing_seconds{{{OF}}}": "0+30x20"}, 4, True),
+        Case({f"baton_ledger_failing_seconds{{{OF}}}": "0x20"}, 4, False),
+    ),
+    "BatonLedgerNearlyFull": (
+        Case({f"baton_ledger_bytes{{{OF}}}": "800000x5"}, 1, True),
+        Case({f"baton_ledger_bytes{{{OF}}}": "600000x5"}, 1, False),
+    ),
+    "BatonPodsWithoutGroup": (
+        Case({f"baton_pods_without_group{{{OF}}}": "2x20"}, 6, True),
+        Case({f"baton_pods_without_group{{{OF}}}": "2x2 0x20"}, 6, False),
+    ),
+}
+
+
+def test_promtool_finds_nothing_wrong() -> None:
+    done = promtool("check", "rules", "--lint=all", str(RULES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_has_cases_of_both_kinds() -> None:
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    assert {rule["alert"] for rule in rules} == set(CASES)
+    assert [name for name, cases in CASES.items() if {case.fires for case in cases} != {True, False}] == []
+
+
+def test_each_alert_fires_for_what_it_is_for_and_not_without(tmp_path: Path) -> None:
+    played = tmp_path / "alerts_test.yaml"
+    tests = [_played(name, case) for name, cases in CASES.items() for case in cases]
+    played.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
+    done = promtool("test", "rules", str(played))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _played(name: str, case: Case) -> dict[str, Any]:
+    """promtool compares labels and texts, too: so the alert's own expression says how often it fires."""
+    count = f'count(ALERTS{{alertname="{name}", alertstate="firing"}}) or vector(0)'
+    fired = {
+        "expr": f"clamp_max({count}, 1)",
+        "eval_time": f"{case.minute}m",
+        "exp_samples": [{"labels": "{}", "value": int(case.fires)}],
+    }
+    series = [{"series": one, "values": values} for one, values in case.series.items()]
+    return {"name": f"{name} at {case.minute} m", "interval": "1m", "input_series": series, "promql_expr_test": [fired]}
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)

@@ -1,0 +1,58 @@
+"""What the chart brings for the Prometheus Operator and for Grafana, where it is asked to."""
+
+import json
+
+import pytest
+import yaml
+
+from charts.render import CHART
+from tests.unit.chart.conftest import Objects
+
+KINDS = {
+    "serviceMonitor": ("ServiceMonitor", "baton"),
+    "prometheusRule": ("PrometheusRule", "baton"),
+    "dashboard": ("ConfigMap", "baton-dashboard"),
+}
+
+
+@pytest.mark.parametrize("value", KINDS)
+def test_it_is_there_where_it_is_asked_for_with_the_labels_that_it_is_found_by(objects: Objects, value: str) -> None:
+    assert KINDS[value] not in objects()
+    found = objects("--set", f"metrics.{value}.enabled=true,metrics.{value}.labels.release=monitoring")[KINDS[value]]
+    labels = found["metadata"]["labels"]
+    assert labels["release"] == "monitoring"
+    assert labels["app.kubernetes.io/name"] == "baton"
+    assert found["metadata"]["namespace"] == "here"
+
+
+def test_what_is_scraped_comes_with_the_service_that_it_goes_through(objects: Objects) -> None:
+    found = objects("--set", "metrics.serviceMonitor.enabled=true")
+    spec = found["ServiceMonitor", "baton"]["spec"]
+    service = found["Service", "baton-metrics"]
+    assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = spec["endpoints"]
+    assert endpoint == {"port": service["spec"]["ports"][0]["name"], "honorLabels": True}
+
+
+def test_the_rules_are_those_of_the_file(objects: Objects) -> None:
+    found = objects("--set", "metrics.prometheusRule.enabled=true")["PrometheusRule", "baton"]
+    assert found["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
+def test_grafana_is_given_the_dashboard_as_it_is(objects: Objects) -> None:
+    found = objects("--set", "metrics.dashboard.enabled=true")["ConfigMap", "baton-dashboard"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(found["data"]["baton.json"]) == json.loads((CHART / "files" / "dashboard.json").read_text())
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_lie_upon_each_other() -> None:
+    panels = json.loads((CHART / "files" / "dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    covered = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(covered)) == len(covered)
+    assert max(x for x, _ in covered) < 24
