@@ -12,11 +12,14 @@ import baton
 _COMMANDS = {
     "approve": "baton.cli.approve",
     "check-order": "baton.cli.check_order",
+    "completion": "baton.cli.completion",
     "dead-letters": "baton.cli.dead_letters",
     "dev": "baton.cli.dev",
     "operator": "baton.cli.operator",
+    "pause": "baton.cli.pause",
     "plan": "baton.cli.plan",
     "rebalance": "baton.cli.rebalance",
+    "resume": "baton.cli.pause",
     "simulate": "baton.cli.simulate",
     "status": "baton.cli.status",
 }

@@ -1,0 +1,42 @@
+"""`baton pause` and `baton resume`: whether hand-offs may begin."""
+
+import click
+
+from baton.cli.cluster import ask, cluster
+from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.names import GROUP
+from baton.cli.printing import say
+from baton.kube.objects import group_view, groups_path
+
+
+@click.command()
+@click.argument("group", type=GROUP)
+@cluster_options
+def pause(group: str, target: ClusterTarget) -> None:
+    """Begin no more hand-offs in a ConsumerGroup. Those in flight finish, and consumers go on with what they own.
+
+    The field spec.paused does the same. A tool that applies manifests (GitOps) may set it back.
+    """
+    ask(_set(*target.within(group), paused=True))
+
+
+@click.command()
+@click.argument("group", type=GROUP)
+@cluster_options
+def resume(group: str, target: ClusterTarget) -> None:
+    """Let hand-offs begin again in a ConsumerGroup. What has changed meanwhile is planned for."""
+    ask(_set(*target.within(group), paused=False))
+
+
+async def _set(group: str, target: ClusterTarget, paused: bool) -> None:
+    async with cluster(target) as (api, where):
+        path = groups_path(where, group)
+        spec = group_view(await api.get(path)).spec
+        if spec is not None and spec.paused == paused:
+            say(f"{where}/{group}: is {'paused already' if paused else 'not paused'}; nothing is changed")
+            return
+        await api.merge(path, {"spec": {"paused": paused}})
+        follows = (
+            f"`baton resume {group} -n {where}` lets them begin again" if paused else "changes of the fleet are planned for again"
+        )
+        say(f"{where}/{group}: {'no more hand-offs begin' if paused else 'hand-offs may begin'}; {follows}")
