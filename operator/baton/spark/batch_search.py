@@ -13,8 +13,11 @@ from baton.spark.offsets import Positions
 from baton.spark.ownership import Ownership, PartitionGrant
 from baton.spark.range_placement import Range
 from baton.spark.recorded_ranges import beyond, lost_and_cure, superseded
-from baton.spark.source_options import StreamOptions
+from baton.spark.source_options import MAX_BYTES, StreamOptions
 from baton.spark.surroundings import Surroundings
+
+_UNKNOWN = 2**20
+"""Bytes of an entry, for which it is taken before one was read: the most that Kafka's brokers take by default."""
 
 
 class Found(NamedTuple):
@@ -36,6 +39,7 @@ class BatchSearch:
         self.target: Positions | None = None
         """AvailableNow: up to there each partition is read; None: without an end."""
         self._options, self._around = options, around
+        self._unsized = around.queues.without_sizes
         self._due = Due()
         self._served: dict[Partition, int] = {}
         self._batches = 0
@@ -95,6 +99,7 @@ class BatchSearch:
                 yield Candidate(partition, grant, position, most)
 
     def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
+        questions = [self._by_size(one) for one in questions]
         answers = self._around.queues.ahead(query, questions)
         places: list[int] = []
         behind: list[Question] = []
@@ -111,7 +116,25 @@ class BatchSearch:
         if behind:
             for place, answer in zip(places, self._around.queues.ahead(query, behind), strict=True):
                 answers[place] = answer
-        return answers
+        return [self._sized(question, answer) for question, answer in zip(questions, answers, strict=True)]
+
+    def _by_size(self, question: Question) -> Question:
+        """With as many entries as have the bytes, where the queue cannot count them."""
+        size = self._size_of_one(question)
+        return (
+            question._replace(most_entries=max(1, min(question.most_entries, question.most_bytes // size))) if size else question
+        )
+
+    def _sized(self, question: Question, answer: AheadAnswer | None) -> AheadAnswer | None:
+        size = self._size_of_one(question)
+        return answer._replace(size=size * (answer.end - answer.first + 1)) if size and isinstance(answer, Ahead) else answer
+
+    def _size_of_one(self, question: Question) -> int:
+        """Of one entry; 0: the queue counts itself, or nobody has set a limit, and the first batch will tell."""
+        if question.grant.queue not in self._unsized:
+            return 0
+        known = self._around.finishing.sizes.of(Partition(question.grant.queue, question.grant.partition))
+        return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0
 
     def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:
         now = self._around.clock()

@@ -93,8 +93,7 @@ class Decisions:
 
     def _open(self, options: dict[str, str], query: RunningQuery) -> Stream:
         place = options.pop(_CHECKPOINT, "")
-        queues = self._around.queues
-        checked = stream_options(options, self._around.group, queues.names, queues.without_sizes)
+        checked = stream_options(options, self._around.group, self._around.queues.names)
         if why := self._around.over():
             raise SourceError(why)
         active = self._active()

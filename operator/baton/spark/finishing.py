@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted
 from baton.queues.logged_ranges import Finished, LaterQuery
+from baton.spark.entry_sizes import EntrySizes
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.ownership import PartitionGrant
 from baton.spark.queues import AGAIN, FleetQueues, QueueAwayError
@@ -59,6 +60,7 @@ class Finishing:
     ) -> None:
         """`reports`: what the tasks of a stream have reported since it was last asked."""
         self._queues, self._grants_in_use, self._counts, self._reports = queues, grants_in_use, counts, reports
+        self.sizes = EntrySizes()
         self._done: Mapping[QueueName, SimpleQueue[_Part | None]] = {name: SimpleQueue() for name in queues.names}
         self._closed = threading.Event()
         self._open: Counter[QueueName] = Counter()
@@ -79,6 +81,7 @@ class Finishing:
             self._open.update(queues)
         reports = self._reported(batch)
         self._counts.batch(len(batch.ends), outcomes(batch.ends, reports), reports)
+        self.sizes.learn(reports)
         foreign = foreign_entries(batch.ends, reports)
         for queue in queues:
             self._done[queue].put((batch.part(queue), foreign))

@@ -53,7 +53,8 @@ class StreamOptions:
     max_rows: int = MAX_ROWS
     """Of all partitions in one batch."""
     max_bytes: int = MAX_BYTES
-    """Of all partitions in one batch; each that has a part in it has at least one entry."""
+    """Of all partitions in one batch; each that has a part in it has at least one entry. About so many, of a queue that does not
+    tell how large its entries are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,9 @@ class BatchOptions:
     ending: Offsets = OffsetPlace.LATEST
 
 
-def stream_options(
-    options: Mapping[str, str], group: str, queues: Collection[QueueName], without_sizes: Collection[QueueName] = ()
-) -> StreamOptions:
-    """`options`: as Spark has them, names in lower case. `without_sizes`: queues that do not know how large entries are. Raises
-    OptionError."""
+def stream_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> StreamOptions:
+    """`options`: as Spark has them, names in lower case. Raises OptionError."""
     _known(options, _STREAM, group, "a stream")
-    if "maxbytespertrigger" in options and without_sizes:
-        raise OptionError(
-            f"maxBytesPerTrigger cannot be kept for queue {min(without_sizes)}: the queue does not tell how large entries are "
-            "before they are read; set maxRowsPerTrigger"
-        )
     return StreamOptions(
         starting=_offsets(options, "startingoffsets", queues, OffsetPlace.COMMITTED, tuple(OffsetPlace)),
         fail_on_data_loss=_switch(options, "failondataloss", default=True),

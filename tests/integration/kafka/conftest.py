@@ -13,7 +13,7 @@ from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed
-from baton.queues.protocol import Claimant
+from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE, eventually
 
@@ -74,6 +74,31 @@ class Queue:
     async def seen(self, partition: int = 0) -> Committed:
         """With the record beside it."""
         return (await self.operator._transactions.committed((partition,)))[partition]
+
+    async def remade(self) -> None:
+        """Delete the topic and make it again; returns when the operator sees the new one, which has no records."""
+        before = (await self.operator.check()).incarnation
+        admin = self.broker.admin()
+        admin.delete_topics([self.topic])[self.topic].result(PATIENCE)
+
+        async def gone() -> bool:
+            try:
+                await self.operator.check()
+            except QueueUnreachable as problem:
+                return f"there is no topic {self.topic}" in str(problem)
+            return False
+
+        await eventually(gone, "it is said that there is no topic")
+        self.broker.make_topic(self.topic, 1)
+
+        async def again() -> bool:
+            try:
+                seen = await self.operator.check()
+                return seen.incarnation not in (None, before) and not seen.owners
+            except QueueUnreachable:
+                return False
+
+        await eventually(again, "the new topic is another, without a record")
 
     async def let_go(self, partition: int = 0) -> None:
         """Wait until the operator sees that its owner has let go: a commit is under way for a moment after it was taken."""

@@ -121,7 +121,7 @@ async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_br
     assert seen.record is not None and seen.record.query == first
     second = await asyncio.to_thread(drivers.another().begin)
     changes = {0: lambda now: (7, now.record) if now.record is not None and now.record.query == first else None}
-    done = await asyncio.to_thread(former._loop.run, former._open()[0]._records.changed(first, changes, {0: seen}), PATIENCE)
+    done = await asyncio.to_thread(former._loop.run, former._open()._records.changed(first, changes, {0: seen}), PATIENCE)
     assert done[0].record is not None and done[0].record.query == second
     assert await queue.committed() == 0
 
@@ -187,6 +187,27 @@ async def test_a_range_before_the_committed_offset_is_still_there(queue: Queue, 
         assert driver.ahead(query, [request(12)]) == [Gone(1, 10)]
 
     await asyncio.to_thread(drive)
+
+
+async def test_a_topic_that_is_deleted_and_made_again_is_not_the_query_s(queue: Queue, drivers: Drivers) -> None:
+    queue.send(*numbers(10))
+    await owned(queue)
+    driver = drivers.another()
+    query = await asyncio.to_thread(driver.begin)
+    await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
+    await queue.remade()
+    queue.send(*numbers(10))
+    await owned(queue, epoch=2)
+
+    def drive() -> None:
+        assert driver.ahead(query, [request(5, epoch=2)]) == [Gone(0, -1)]
+        assert driver.log(query, [RangeToLog(0, 5, 10)]) == [Gone(0, -1)]
+        assert driver.finish(query, [RangeToFinish(0, 5)]) == [Unlogged()]
+        later = driver.begin()
+        assert driver.ahead(later, [request(0, epoch=2)]) == [Ahead(10, 10, 1, 0)]
+
+    await asyncio.to_thread(drive)
+    assert await queue.committed() == 0
 
 
 async def test_a_wait_ends_with_a_message_and_with_an_interrupt_and_by_itself(queue: Queue, drivers: Drivers) -> None:

@@ -230,28 +230,7 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
     reader = await queue.granted("a", 1)
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-    before = (await queue.operator.check()).incarnation
-    admin = queue.broker.admin()
-    admin.delete_topics([queue.topic])[queue.topic].result(PATIENCE)
-
-    async def gone() -> bool:
-        try:
-            await queue.operator.check()
-        except QueueUnreachable as problem:
-            return f"there is no topic {queue.topic}" in str(problem)
-        return False
-
-    await eventually(gone, "it is said that there is no topic")
-    queue.broker.make_topic(queue.topic, 1)
-
-    async def again() -> bool:
-        try:
-            seen = await queue.operator.check()
-            return seen.incarnation not in (None, before) and not seen.owners
-        except QueueUnreachable:
-            return False
-
-    await eventually(again, "the new topic is another, without a record")
+    await queue.remade()
     queue.send("new")
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)

@@ -3,9 +3,11 @@
 import re
 import subprocess
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
@@ -20,24 +22,59 @@ _DESCRIBE = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 class KafkaWorld(World):
     """`World`, whose queue is a topic."""
 
-    def __init__(self, spark: SparkSession, broker: KafkaBroker, folder: Path, partitions: int, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        broker: KafkaBroker,
+        folder: Path,
+        partitions: int,
+        epoch: int = 0,
+        topic: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`topic`: its configuration, with underscores."""
         self.broker = broker
         self.topic = f"{folder.parent.name}-{folder.name}".replace("_", "-").lower()
         self.group = f"shop.{self.topic}"
         if epoch == 0:
-            broker.make_topic(self.topic, partitions)
-        self.messages = Producer({**ORDERED, "bootstrap.servers": broker.servers})
+            broker.make_topic(self.topic, partitions, **topic)
         super().__init__(spark, f"kafka://{broker.servers}/?group={self.group}", folder, partitions, epoch)
 
     def operator(self) -> KafkaQueue:
         spec = TopicToOpen(topic=self.topic, queue=self.topic)
         return KafkaQueue(KafkaAddress((self.broker.servers,)), self.group, spec, CLAIMANT)
 
-    def send(self, *values: str) -> None:
+    def send(self, *values: str, codec: str = "none") -> None:
         """Over the partitions in turn."""
+        producer = Producer({**ORDERED, "bootstrap.servers": self.broker.servers, "compression.type": codec, "linger.ms": 50})
         for number, value in enumerate(values):
-            self.messages.produce(self.topic, value, f"key-{number}", number % self._partitions)
-        assert self.messages.flush(PATIENCE) == 0
+            producer.produce(self.topic, value, f"key-{number}", number % self._partitions)
+        assert producer.flush(PATIENCE) == 0
+
+    def forget(self, before: Mapping[int, int]) -> None:
+        """Delete the messages of these partitions before these offsets, as retention does."""
+        admin = self.broker.admin()
+        done = admin.delete_records([TopicPartition(self.topic, number, offset) for number, offset in before.items()])
+        for one in done.values():
+            one.result(PATIENCE)
+
+    def messages_there(self) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        """Partition, offset, key and value of each, as a consumer of Kafka's own sees them, who takes committed ones."""
+        settings = {"group.id": "looks", "isolation.level": "read_committed", "enable.partition.eof": True}
+        consumer = Consumer({**settings, "bootstrap.servers": self.broker.servers})
+        consumer.assign([TopicPartition(self.topic, number, OFFSET_BEGINNING) for number in range(self._partitions)])
+        found: list[tuple[int, int, bytes | None, bytes | None]] = []
+        at_end = 0
+        try:
+            while at_end < self._partitions:
+                [message] = consumer.consume(1, PATIENCE)
+                if (error := message.error()) is None:
+                    found.append((message.partition() or 0, message.offset() or 0, message.key(), message.value()))
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    at_end += 1
+        finally:
+            consumer.close()
+        return sorted(found, key=itemgetter(0, 1))
 
     def described(self) -> Mapping[int, tuple[int, int, int]]:
         """By partition: offset, end and lag, as Kafka's own command shows them."""

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as running:
+    with KafkaBroker({"log.cleaner.backoff.ms": "50", "log.retention.ms": "-1"}) as running:  # messages have old timestamps
         yield running
 
 
@@ -40,7 +40,8 @@ def numbers(count: int, begin: int = 0) -> list[str]:
 
 
 def test_all_rows_come_once_and_in_order_on_their_owners_and_kafka_s_own_command_shows_it(orders: KafkaWorld) -> None:
-    orders.send(*numbers(400))
+    for nth, codec in enumerate(("gzip", "lz4", "snappy", "zstd")):
+        orders.send(*numbers(100, 100 * nth), codec=codec)
     query = orders.start(maxRowsPerTrigger=100)
     wait_for(lambda: len(orders.rows) >= 400, "all rows came")
     orders.send(*numbers(100, 400))
@@ -145,8 +146,86 @@ def test_a_query_ends_when_a_later_one_reads_the_group(orders: KafkaWorld) -> No
         query.awaitTermination(240)
 
 
-def test_a_limit_of_bytes_is_refused(orders: KafkaWorld) -> None:
+def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_end(
+    orders: KafkaWorld, spark: SparkSession, tmp_path: Path
+) -> None:
+    def read_a_part(victim: str) -> None:
+        query = orders.to_files(tmp_path / "table", maxRowsPerTrigger=100)
+        orders.signal(victim, signal.SIGKILL)
+        wait_for(lambda: victim not in orders.ids() and len(orders.ids()) >= 2, "it is replaced")
+        orders.replace(victim)
+        wait_for(lambda: sum(one.numInputRows for one in query.recentProgress) >= 200, "it reads")
+        query.stop()  # in a batch, perhaps
+
     orders.fleet_here()
-    query = orders.query_here(maxBytesPerTrigger=1000)
-    with pytest.raises(StreamingQueryException, match=r"maxBytesPerTrigger cannot be kept for queue .*: the queue does not tell"):
+    for round_ in range(2):
+        orders.send(*numbers(400, 400 * round_))
+        read_a_part(orders.owner(round_))
+    query = orders.to_files(tmp_path / "table", now=True)
+    assert query.awaitTermination(240)
+    assert sorted(row.value for row in spark.read.parquet(str(tmp_path / "table")).collect()) == numbers(800)
+    wait_for(orders.committed, "all is committed")
+
+
+def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_rows_and_stop_no_range(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """Ranges begin and end in holes, and some have no message at all."""
+    often = {"cleanup_policy": "compact", "segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    orders = KafkaWorld(spark, broker, tmp_path / "orders", 2, topic=often)
+    producer = Producer({"bootstrap.servers": broker.servers, "transactional.id": orders.topic})
+    producer.init_transactions(PATIENCE)
+    for nth in range(12):
+        producer.begin_transaction()
+        for number in range(30):
+            producer.produce(orders.topic, str(100 * nth + number) if number else None, f"key-{number % 7}-{nth // 4}", nth % 2)
+        producer.flush(PATIENCE)
+        producer.abort_transaction(PATIENCE) if nth % 3 == 2 else producer.commit_transaction(PATIENCE)
+
+    def compacted() -> bool:
+        orders.send("to the first", "to the second")  # a segment that is written to is not compacted
+        return len(orders.messages_there()) < 120
+
+    wait_for(compacted, "the log is compacted")
+    orders.share_out(2)
+    orders.fleet_here()
+    try:
+        query = orders.to_files(tmp_path / "table", now=True, maxRowsPerTrigger=30)
+        assert query.awaitTermination(240)
+        rows = spark.read.parquet(str(tmp_path / "table")).collect()
+        read = [(row.partition, row.offset, row.value and row.value.encode()) for row in rows]
+        assert len(read) == len({one[:2] for one in read}) < 240, "so many were sent in transactions that were not given up"
+        left = {(partition, offset, value) for partition, offset, _, value in orders.messages_there()}
+        assert left <= set(read), "it may be compacted further meanwhile"
+        assert any(value is None for *_, value in left)
+        wait_for(orders.committed, "the group stands at the end")
+    finally:
+        orders.stop()
+
+
+def test_a_limit_of_bytes_is_kept_by_the_sizes_of_what_was_read(orders: KafkaWorld) -> None:
+    orders.send(*("." * 1000 + one for one in numbers(80)))
+    query = orders.start(maxBytesPerTrigger=12_000)
+    wait_for(lambda: len(orders.rows) >= 80, "all rows came")
+    sizes = [int(one.numInputRows) for one in query.recentProgress if one.numInputRows]
+    assert sizes[0] == 4, "one of each partition: nobody knows how large they are"
+    assert 8 <= max(sizes) <= 12, "each partition has one more at most"
+
+
+def test_what_is_deleted_before_it_is_read_fails_the_query_or_is_left_out(orders: KafkaWorld) -> None:
+    orders.send(*numbers(200))
+
+    def forget(rows: DataFrame, batch: int) -> None:
+        orders.forget({0: 40})  # of a range that is logged
+        orders.keep(rows, batch)
+
+    query = orders.start(forget, maxRowsPerTrigger=80)
+    with pytest.raises(StreamingQueryException, match="is not there as it was: the topic's retention, or somebody, has deleted"):
         query.awaitTermination(240)
+    query = orders.query_here(maxRowsPerTrigger=80)
+    with pytest.raises(StreamingQueryException, match=r"from 1 to 20, and the first entry that is there is 41"):
+        query.awaitTermination(240)
+    assert not orders.rows
+    orders.query_here(maxRowsPerTrigger=80, failOnDataLoss=False)
+    wait_for(orders.committed, "what is there is committed")
+    assert orders.values() == sorted(numbers(200)[160::4] + [one for nth in (1, 2, 3) for one in numbers(200)[nth::4]])

@@ -92,6 +92,11 @@ class World:
             self._revoking.discard(number)
         self.publish()
 
+    def replace(self, executor: str) -> None:
+        """Grant its partitions to those who are there."""
+        ids = self.ids()
+        self.give({number: ids[number % len(ids)] for number, (owner, _) in self._grants.items() if owner == executor})
+
     def revoke(self, number: int) -> None:
         """Pause a partition and tell its owner to let go."""
         self._ask(lambda queue: queue.pause(number, Epoch(self._grants[number][1])))

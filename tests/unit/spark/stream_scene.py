@@ -13,7 +13,7 @@ from baton.spark.locality import Executor
 from baton.spark.offsets import Positions, offset_text
 from baton.spark.queues import FleetQueues
 from baton.spark.running_query import RunningQuery
-from baton.spark.source_options import StreamOptions
+from baton.spark.source_options import MAX_BYTES, StreamOptions
 from baton.spark.statistics import Counts
 from baton.spark.stream import Stream
 from baton.spark.surroundings import Surroundings
@@ -105,8 +105,8 @@ class StreamScene:
         )
         self.own({0: 1})
 
-    def stream(self, *, max_rows: int = 100, careful: bool = True, alone: bool = True) -> Stream:
-        options = StreamOptions(max_rows=max_rows, fail_on_data_loss=careful)
+    def stream(self, *, max_rows: int = 100, max_bytes: int = MAX_BYTES, careful: bool = True, alone: bool = True) -> Stream:
+        options = StreamOptions(max_rows=max_rows, max_bytes=max_bytes, fail_on_data_loss=careful)
         return Stream("pickers-1", RunningQuery("query", alone), "place", options, self.around)
 
     def own(self, owned: Numbers, revoking: Numbers | None = None, number: int = 1) -> None:

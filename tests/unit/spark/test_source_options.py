@@ -47,13 +47,6 @@ def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict
     assert why in str(refused.value)
 
 
-def test_a_limit_of_bytes_is_refused_where_a_queue_does_not_know_sizes() -> None:
-    queues = [QueueName("orders"), QueueName("parcels")]
-    with pytest.raises(OptionError, match=r"maxBytesPerTrigger cannot be kept for queue parcels: .* set maxRowsPerTrigger"):
-        stream_options({"maxbytespertrigger": "9"}, "shop", queues, queues[1:])
-    assert stream_options({"maxrowspertrigger": "9"}, "shop", queues, queues[1:]).max_rows == 9
-
-
 @pytest.mark.parametrize(
     ("options", "why"),
     [

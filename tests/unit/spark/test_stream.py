@@ -15,6 +15,7 @@ from baton.spark.first_positions import first_positions
 from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import OffsetError
 from baton.spark.queues import FleetQueues
+from baton.spark.receipts import How, RangeReport
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
@@ -527,6 +528,20 @@ def test_a_query_that_ends_asks_until_it_knows_what_it_is_to_read(scene: StreamS
     scene.ranges.away = False
     stream.prepare_available_now()
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 1}
+
+
+def test_a_queue_that_does_not_tell_sizes_is_read_by_those_of_the_entries_before(scene: StreamScene) -> None:
+    mebibyte = 2**20
+    scene.ranges.sizes_known = False
+    scene.add(count=300)
+    assert numbers(scene.stream(max_rows=1000).latest_offset(at(p0=0))) == {0: 300}, "nobody has set a limit"
+    stream = scene.stream(max_bytes=4 * mebibyte)
+    assert numbers(stream.latest_offset(at(p0=0))) == {0: 4}, "nothing is known"
+    read = RangeReport(a_partition("orders", 0), 4, How.OWNER, rows=4, bytes=mebibyte)
+    scene.finishing.sizes.learn([read])
+    assert numbers(stream.latest_offset(at(p0=4))) == {0: 20}
+    scene.finishing.sizes.learn([read._replace(rows=1, bytes=9 * mebibyte)])
+    assert numbers(stream.latest_offset(at(p0=20))) == {0: 21}, "one at least"
 
 
 # -- what a query may not go on with

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from baton.queues.kafka.query_records import Change, QueryRecords
 from baton.queues.kafka.record import Committed, Record
-from baton.queues.kafka.topic import LogEnd
+from baton.queues.kafka.topic import LogEnd, Topic
 from baton.queues.kafka.topic_log import TopicLog
 from baton.queues.logged_ranges import (
     Ahead,
@@ -31,6 +31,8 @@ from baton.queues.protocol import QueueUnreachable
 _LOOK_EVERY = 0.02
 """Seconds between two looks for something new."""
 _NEVER = 2**63
+_NOTHING = Gone(0, -1)
+"""Of a topic that was deleted, and made again: no position of the query's is one of it."""
 RESERVED = 1000
 """Entries beyond a range that a commit reserves at least: so many are marked redelivered without need, at most, where a driver
 ends without a word; and three times the range, where that is more."""
@@ -50,12 +52,17 @@ class QueryRanges:
         """By partition that was read to its end: the last position that was there; _NEVER: only a grant helps."""
 
     async def begin(self) -> int:
+        self._records.topic_id = (await self._log.topic(fresh=True)).topic_id
         partitions = await self._partitions()
         found = await self._records.seen(partitions)
         known = max((one.record.query for one in found.values() if one.record is not None), default=0)
         number = max(time.time_ns() // 1000, known + 1)
         await self.fence(number, partitions)
         return number
+
+    async def topic(self) -> Topic:
+        """As it was a few seconds ago at most."""
+        return await self._log.topic()
 
     async def fence(self, query: int, partitions: Collection[int]) -> int:
         found = await self._records.taken(query, partitions)
@@ -92,6 +99,8 @@ class QueryRanges:
         self.waits_from[partition] = _NEVER
         if seen is not None and (later := _later(query, seen)):
             return later
+        if seen is not None and self._records.remade(seen):
+            return _NOTHING
         if seen is None or seen.record is None or (seen.record.uid, seen.record.epoch) != (asked.uid, asked.epoch):
             return Stale()
         if begin is None or end is None:  # it has no leader just now
@@ -121,6 +130,8 @@ class QueryRanges:
             assert seen.record is not None
             if later := _later(query, seen):
                 answers[number] = later
+            elif self._records.remade(seen):
+                answers[number] = _NOTHING
             elif one.start < begin or one.end > end:
                 answers[number] = Gone(begin + 1, end)
             else:

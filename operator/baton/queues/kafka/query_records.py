@@ -32,6 +32,8 @@ class QueryRecords:
         self._transactions = transactions
         self._log = log
         self._some = asyncio.Semaphore(_AT_ONCE)
+        self.topic_id = ""
+        """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
 
     async def seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
         """What is committed of each now. One that the operator has not granted yet has no record, and is left out."""
@@ -42,7 +44,7 @@ class QueryRecords:
         """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
         alone, is refused."""
         found = await self.seen(partitions)
-        if behind := [number for number, one in found.items() if _query(one) < query]:
+        if behind := [number for number, one in found.items() if _query(one) < query and not self.remade(one)]:
             ends = await self._log.offsets(LogEnd.END, behind)
 
             async def take(number: int) -> Committed:
@@ -63,6 +65,10 @@ class QueryRecords:
 
         return dict(zip(changes, await self._each(change, changes), strict=True))
 
+    def remade(self, seen: Committed) -> bool:
+        """The record is of another topic with this name: the query's was deleted."""
+        return bool(self.topic_id) and seen.record is not None and seen.record.topic_id != self.topic_id
+
     async def _each(self, what: Callable[[int], Awaitable[Committed]], partitions: Iterable[int]) -> list[Committed]:
         """All are tried, also where one fails."""
         done = await asyncio.gather(*map(what, partitions), return_exceptions=True)
@@ -73,7 +79,7 @@ class QueryRecords:
 
     async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
         for _ in range(_TRIES):
-            wanted = change(seen) if seen.record is not None and _query(seen) <= query else None
+            wanted = change(seen) if seen.record is not None and _query(seen) <= query and not self.remade(seen) else None
             if wanted is None:
                 return seen
             try:

@@ -58,8 +58,7 @@ class KafkaRanges:
         self._client = KafkaClient(address, self._group, "baton-spark")
         self._loop = EventLoopThread("baton-kafka-ranges")
         self._interrupted = asyncio.Event()
-        self._opened: tuple[QueryRanges, str] | None = None
-        """With the topic's name."""
+        self._opened: QueryRanges | None = None
 
     def begin(self) -> int:
         """The number of a query that begins: the time in microseconds, or more. All earlier ones are refused from now on."""
@@ -89,7 +88,7 @@ class KafkaRanges:
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there is something new in one of these partitions. Answers which; the empty set after `timeout` seconds. One
         that `ahead` was not asked for, or not up to its end, ends the wait at once."""
-        waits_from = self._open()[0].waits_from
+        waits_from = self._open().waits_from
         places = {partition: waits_from.get(partition) for partition in partitions}
         woken = {partition for partition, place in places.items() if place is None}
         if not woken:
@@ -105,7 +104,8 @@ class KafkaRanges:
 
     def address(self) -> Mapping[str, object]:
         """What a reader needs to know of the queue, fit for JSON: with the password, so never to be shown."""
-        return {"kind": "kafka", "server": reader_address(read(self._url), self._open()[1], self._group)}
+        topic = self._ask(lambda ranges: ranges.topic())
+        return {"kind": "kafka", "server": reader_address(read(self._url), topic.name, topic.topic_id, self._group)}
 
     def close(self) -> None:
         """Close the connections."""
@@ -113,20 +113,19 @@ class KafkaRanges:
 
     # -- the topic
 
-    def _open(self) -> tuple[QueryRanges, str]:
+    def _open(self) -> QueryRanges:
         return self._loop.run(self._find(), _WITHIN)
 
-    async def _find(self) -> tuple[QueryRanges, str]:
+    async def _find(self) -> QueryRanges:
         if self._opened is None:
             topic = await topic_of(self._client, self._queue)
             log = TopicLog(self._client, topic)
             records = QueryRecords(PartitionTransactions(self._client, topic), log)
-            self._opened = QueryRanges(log, records, self._queue), topic
+            self._opened = QueryRanges(log, records, self._queue)
         return self._opened
 
     def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float = _WITHIN) -> T:
         async def asked() -> T:
-            ranges, _ = await self._find()
-            return await what(ranges)
+            return await what(await self._find())
 
         return self._loop.run(asked(), within)

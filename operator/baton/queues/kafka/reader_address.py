@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from baton.queues.kafka.address import KafkaAddress
 
 
-def reader_address(address: KafkaAddress, topic: str, group: str) -> Mapping[str, object]:
+def reader_address(address: KafkaAddress, topic: str, topic_id: str, group: str) -> Mapping[str, object]:
     """Fit for JSON. It has the password, and the texts of certificates."""
     return {
         "topic": topic,
+        "topicId": topic_id,
         "group": group,
         "servers": ",".join(address.servers),
         "protocol": address.protocol,

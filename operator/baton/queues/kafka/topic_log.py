@@ -20,9 +20,9 @@ class TopicLog:
         self._topic: Topic | None = None
         self._described_at = 0.0
 
-    async def topic(self) -> Topic:
-        """As it was a few seconds ago at most."""
-        if self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
+    async def topic(self, *, fresh: bool = False) -> Topic:
+        """As it was a few seconds ago at most; `fresh`: as it is now."""
+        if fresh or self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
             self._topic, self._described_at = await describe(self.client, self._name), time.monotonic()
         return self._topic
 

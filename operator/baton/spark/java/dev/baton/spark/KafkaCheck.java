@@ -16,14 +16,17 @@ final class KafkaCheck {
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);
 
   private final Range range;
+  private final String topic;
   private final long query;
   private final Reader reader;
   private long looked;
   private boolean never = true;
   private boolean owner;
 
-  KafkaCheck(Range range, Reader reader) {
+  /** <code>topic</code>: the id of the one that the range is of. */
+  KafkaCheck(Range range, String topic, Reader reader) {
     this.range = range;
+    this.topic = topic;
     this.query = range.planned().value().query();
     this.reader = reader;
   }
@@ -41,6 +44,9 @@ final class KafkaCheck {
   /** Takes what was asked for at this time (System.nanoTime). Throws RefusedException. */
   void pass(OffsetAndMetadata committed, long when) throws RefusedException {
     JsonNode record = record(committed);
+    if (!record.path("topic").asText(topic).equals(topic)) {
+      throw refused("GONE", " is of a topic that was deleted, and another was made with its name");
+    }
     long latest = record.path("query").asLong();
     if (latest > query) {
       throw refused("QUERY", " belongs to query " + latest + " now, which another driver or a later start has begun: this is " + query);

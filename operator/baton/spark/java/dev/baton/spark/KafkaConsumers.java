@@ -28,7 +28,10 @@ import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** This process' consumers of one topic: each is kept for the next range of its partition, and closed a minute after the last. */
+/**
+ * This process' consumers of one topic, as long as it is that and none that was made in its place: each is kept for the next range of
+ * its partition, and closed a minute after the last.
+ */
 final class KafkaConsumers implements Patience.Server {
   /** A position that no range begins at. */
   static final long NOWHERE = -1;
@@ -80,6 +83,11 @@ final class KafkaConsumers implements Patience.Server {
     synchronized (OPEN) {
       free.add(one);
     }
+  }
+
+  /** The id that the topic's brokers know it by. */
+  String topicId() {
+    return where.path("topicId").asText();
   }
 
   @Override

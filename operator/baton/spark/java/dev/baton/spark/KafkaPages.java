@@ -26,8 +26,8 @@ final class KafkaPages implements Pages<ConsumerRecord<byte[], byte[]>> {
   KafkaPages(Range range, Reader reader) {
     this.range = range;
     this.reader = reader;
-    this.check = new KafkaCheck(range, reader);
     this.consumers = KafkaConsumers.to(range.planned().value().server());
+    this.check = new KafkaCheck(range, consumers.topicId(), reader);
     this.patience = new Patience(reader.task(), consumers);
     this.atEnd = range.start() >= range.end();
   }
