@@ -1,6 +1,7 @@
 """The time that a consumer has from the moment when it is asked to stop, by the monotonic clock."""
 
 import time
+from collections.abc import Callable
 from math import inf
 
 _LAST_ENTRIES = 3.0
@@ -18,7 +19,8 @@ _LAST_SECONDS = 5.0
 class GracePeriod:
     """`seconds` from `stop` to the end of the process; it goes on as before for all of them but the last few."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._serve_for = max(0.0, seconds - _LAST_SECONDS)
         self._stop_at: float | None = None
         self._leave_by: float | None = None
@@ -28,20 +30,20 @@ class GracePeriod:
     def stop(self) -> None:
         """It begins, unless it has."""
         if self._stop_at is None:
-            self._stop_at = time.monotonic() + self._serve_for
+            self._stop_at = self._clock() + self._serve_for
 
     def stop_now(self) -> None:
         """Without what would be left of it."""
-        self._stop_at = min(time.monotonic(), self._stop_at or inf)
+        self._stop_at = min(self._clock(), self._stop_at or inf)
 
     def abort(self) -> None:
         """End the grace period at once."""
-        self._stop_at = time.monotonic()
+        self._stop_at = self._clock()
         self.aborted = True
 
     def leave(self) -> None:
         """The last entries are handled from now on, and no others."""
-        self._leave_by = time.monotonic() + _LAST_ENTRIES
+        self._leave_by = self._clock() + _LAST_ENTRIES
 
     @property
     def stopping(self) -> bool:
@@ -66,9 +68,15 @@ class GracePeriod:
     @property
     def for_handlers(self) -> float | None:
         """Seconds that handlers still have; None: it has not begun."""
-        return None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - time.monotonic())
+        return None if self._stop_at is None else max(0.0, self._stop_at + _LAST_ENTRIES - self._clock())
+
+    @property
+    def for_answers(self) -> float:
+        """Seconds that queues have to hear what was handled of partitions that are let go of: once all else is done, all that is
+        left."""
+        return max(0.0, min(_LONGEST_WORD, self.over_at - self._clock()))
 
     @property
     def for_last_word(self) -> float:
         """Seconds that the operator still has to hear what was let go of."""
-        return max(0.0, min(_LONGEST_WORD, self.over_at + _LAST_WORD - time.monotonic()))
+        return max(0.0, min(_LONGEST_WORD, self.over_at + _LAST_WORD - self._clock()))

@@ -140,13 +140,13 @@ class HeldPartition:
             receipt.part(taken=taken)
         self.receipts.clear()
 
-    def end(self, phase: Phase, reader: Reader) -> None:
-        """Nothing of it is worked on any more. What was not acknowledged is the next owner's, and counts here no longer."""
-        reader.let_go(self.partition.number, self.epoch)
-        self.forget(phase)
+    def lose(self, reader: Reader) -> None:
+        """Somebody else has it. What was not acknowledged is his."""
+        reader.let_go({self.partition.number: self.epoch})
+        self.forget()
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:
-        """Likewise, where the queue is not used any more."""
+        """Nothing of it is worked on any more, and what was not acknowledged counts here no longer."""
         self.phase = self.phase if self.over else phase
         for sequence in self.sequences.values():
             sequence.clear()

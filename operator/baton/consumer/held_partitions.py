@@ -1,7 +1,7 @@
 """All that a consumer holds, as its ledger says, and the queues that it has open for it."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.held_entry import OutcomeListener
@@ -61,7 +61,7 @@ class HeldPartitions:
             if not holding.over:
                 last_word(holding, reader)
             if not holding.over:
-                holding.end(Phase.FENCED, reader)
+                holding.lose(reader)
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
         self._holdings = {
             partition: before
@@ -76,6 +76,16 @@ class HeldPartitions:
             ended = (self._waiters.pop(queue), self._readers.pop(queue))
             threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
         return dropped
+
+    def let_go(self, holdings: Iterable[HeldPartition], within: float) -> None:
+        """Nothing of these is worked on any more. Each queue hears of all of its own at once, and has so many seconds for it."""
+        by_queue: dict[QueueName, list[HeldPartition]] = {}
+        for holding in holdings:
+            by_queue.setdefault(holding.partition.queue, []).append(holding)
+        for those in by_queue.values():
+            self.reader(those[0]).let_go({holding.partition.number: holding.epoch for holding in those}, within)
+            for holding in those:
+                holding.forget(Phase.RELEASED)
 
     def reader(self, holding: HeldPartition) -> Reader:
         queue = holding.partition.queue

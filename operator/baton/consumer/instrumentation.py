@@ -1,7 +1,7 @@
 """What a consumer does, measured where it meets its queues and its ledger: nothing else of it knows that somebody counts."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -163,9 +163,10 @@ class MeasuredReader:
         with self._asking(partition, epoch):
             self._reader.verify(partition, epoch)
 
-    def let_go(self, partition: int, epoch: Epoch) -> None:
-        self._reader.let_go(partition, epoch)
-        self._held_times.let_go(self._queue, partition, epoch)
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
+        self._reader.let_go(partitions, within)
+        for partition, epoch in partitions.items():
+            self._held_times.let_go(self._queue, partition, epoch)
 
     @contextmanager
     def _asking(self, partition: int, epoch: Epoch) -> Iterator[None]:

@@ -192,7 +192,7 @@ class QueueRequests:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             else:  # the next owner was faster than the word that it is called back
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
-            holding.end(Phase.FENCED, reader)
+            holding.lose(reader)
         except QueueUnreachable as problem:
             now, before = time.monotonic(), self._outages.get(queue)
             tries, since = (before.tries + 1, before.since) if before else (1, now)

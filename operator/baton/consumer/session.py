@@ -95,9 +95,10 @@ class Session:
         self._thread = threading.Thread(target=self._run, name="baton-session", daemon=True)
         self._thread.start()
 
-    def release(self, releases: Iterable[Release]) -> None:
-        """Say, at once, that exactly this has been let go of. What the ledger no longer counts as ours may be left out again."""
-        self.say({RELEASES_ANNOTATION: format_releases(releases)})
+    def release(self, releases: Iterable[Release], at_once: bool = True) -> None:
+        """Say that exactly this has been let go of. What the ledger no longer counts as ours may be left out again, which need
+        not be said at once."""
+        self.say({RELEASES_ANNOTATION: format_releases(releases)}, at_once)
 
     def trouble(self, why: str) -> None:
         """Say, at once, what keeps this consumer from its queues; empty: nothing."""

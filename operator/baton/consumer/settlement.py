@@ -52,9 +52,8 @@ class Settlement:
         """Follow the ledger, and look after what is not at rest."""
         dropped = self._holdings.follow_ledger(self._last_word)
         leaving = self._grace.leaving
-        for holding in self._holdings:
-            if leaving or not holding.at_rest:
-                self._look_after(holding)
+        done = [one for one in self._holdings if (leaving or not one.at_rest) and self._look_after(one)]
+        self._holdings.let_go(done, self._grace.for_answers)
         self._notify(dropped)
 
     def settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
@@ -106,9 +105,10 @@ class Settlement:
             return
         released = {holding: holding.partition for holding in self._holdings if holding.phase is Phase.RELEASED}
         if released.keys() != self._reported:
+            news = not released.keys() <= self._reported
             self._reported = set(released)
             self._session.release(
-                Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()
+                (Release(self._uid, queue, number, holding.epoch) for holding, (queue, number) in released.items()), news
             )
         self._session.trouble(self._requests.trouble(self._holdings))
 
@@ -116,13 +116,14 @@ class Settlement:
         """Time is up: the queues hear what was handled, and all is let go of. The answer: callbacks that are still due. A queue
         that is away is not asked again."""
         at_work = [holding for holding in self._holdings if not holding.over and holding.out]
-        for holding in self._holdings:
-            if not holding.over:
-                reader = self._holdings.reader(holding)
-                if not self._requests.away(holding.partition.queue):
-                    self._requests.settle(holding, reader)
-                holding.end(Phase.FENCED if self._grace.aborted or holding.over else Phase.RELEASED, reader)
+        left = [holding for holding in self._holdings if not holding.over]
+        for holding in left:
+            if not self._requests.away(holding.partition.queue):
+                self._requests.settle(holding, self._holdings.reader(holding))
+        self._holdings.let_go((holding for holding in left if not holding.over), self._grace.for_answers)
         if self._grace.aborted:
+            for holding in left:
+                holding.phase = Phase.FENCED
             return ()
         last_calls = self._notices.last(self._dispatcher.calls, list(self._holdings), at_work)
         self.report()
@@ -133,23 +134,22 @@ class Settlement:
         for holding in self._holdings:
             holding.forget()
 
-    def _look_after(self, holding: HeldPartition) -> None:
-        """Pass on what became of its entries, and let go of it if it is called back and nothing of it is in hand."""
+    def _look_after(self, holding: HeldPartition) -> bool:
+        """Pass on what became of its entries. True: it is to be let go of, for it is called back and nothing of it is in hand."""
         if self._grace.leaving:
             holding.leave()
         now = time.monotonic()
         if holding.over or now < self._requests.not_before(holding):
-            return
+            return False
         reader = self._holdings.reader(holding)
         if not self._requests.settle(holding, reader):
-            return
+            return False
         holding.tidy()
         if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
             self._requests.verify(holding, reader)  # a long handler should not work on what is somebody else's
         busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
-        if done and self._notices.may_go(holding) and not holding.out:
-            holding.end(Phase.RELEASED, reader)
+        return done and self._notices.may_go(holding) and not holding.out and not holding.over
 
     def _last_word(self, holding: HeldPartition, reader: Reader) -> None:
         """The ledger does not name it any more. The queue knows whose it is: if it still is ours, what was handled counts."""

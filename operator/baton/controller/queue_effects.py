@@ -14,7 +14,7 @@ from baton.queues.protocol import QueueAdapter
 
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
-REST = 4
+REST = 1
 """So many times as long as the last round of questions took: many partitions are asked more seldom."""
 AT_ONCE = 256
 """Partitions in hand. An adapter sends on together what is asked together."""
@@ -30,6 +30,8 @@ class QueueEffects:
         self._records = records
         self._clock = clock
         self._changed = changed
+        self._granting: set[Grant] = set()
+        """Under way."""
         self._busy = 0
         self._wanted_since = 0.0
         self._due = asyncio.Event()
@@ -45,22 +47,21 @@ class QueueEffects:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
         self.work.begin_again()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._ask_again(adapter))
+            tasks.create_task(self._ask_again(adapter, tasks))
             self._busy = 0
             while True:
                 self._due.clear()
                 for _ in range(min(self.work.due, AT_ONCE - self._busy)):
                     self._busy += 1
-                    tasks.create_task(self._some(adapter))
+                    tasks.create_task(self._some(adapter, tasks))
                 await self._due.wait()
 
-    async def _some(self, adapter: QueueAdapter) -> None:
+    async def _some(self, adapter: QueueAdapter, tasks: asyncio.TaskGroup) -> None:
         """One after the other, until nothing is due."""
         done = 0
         try:
             while (effect := self.work.take()) is not None:
-                with self._records.changing(effect.partition.number):
-                    await (self._grant(adapter, effect) if isinstance(effect, Grant) else self._pause(adapter, effect))
+                await (self._grant(adapter, effect) if isinstance(effect, Grant) else self._pause(adapter, effect, tasks))
                 done += 1
                 if done % TURN == 0:
                     await asyncio.sleep(0)
@@ -68,21 +69,30 @@ class QueueEffects:
             self._busy -= 1
 
     async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
+        if grant in self._granting:
+            return
         number = grant.partition.number
-        owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
-        if adapter.fenced:
-            self._records.granted(number, owner)
+        self._granting.add(grant)
+        try:
+            with self._records.changing(number):
+                owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
+                if adapter.fenced:
+                    self._records.granted(number, owner)
+        finally:
+            self._granting.discard(grant)
         if self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch))):
             self._changed()
 
-    async def _pause(self, adapter: QueueAdapter, pause: Pause) -> None:
+    async def _pause(self, adapter: QueueAdapter, pause: Pause, tasks: asyncio.TaskGroup) -> None:
         number = pause.partition.number
         within = max(0.0, pause.deadline - self._clock.now())
-        left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within))
-        self._records.paused(number, pause.epoch)
-        self._left(pause, left)
+        receiver = pause.then.uid if pause.then is not None else None
+        with self._records.changing(number):
+            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within, receiver))
+            self._records.paused(number, pause.epoch)
+        self._left(adapter, pause, left, tasks)
 
-    async def _ask_again(self, adapter: QueueAdapter) -> None:
+    async def _ask_again(self, adapter: QueueAdapter, granting: asyncio.TaskGroup) -> None:
         """From time to time, how much is outstanding of what is paused."""
         took = 0.0
         while True:
@@ -95,15 +105,18 @@ class QueueEffects:
             async with asyncio.TaskGroup() as tasks:
                 left = iter(pauses)
                 for _ in range(min(len(pauses), AT_ONCE)):
-                    tasks.create_task(self._outstanding(adapter, left))
+                    tasks.create_task(self._outstanding(adapter, left, granting))
             took = self._clock.ticks() - began
 
-    async def _outstanding(self, adapter: QueueAdapter, pauses: Iterator[Pause]) -> None:
+    async def _outstanding(self, adapter: QueueAdapter, pauses: Iterator[Pause], granting: asyncio.TaskGroup) -> None:
         for pause in pauses:
-            self._left(pause, await answer(pause.partition.queue, adapter.outstanding(pause.partition.number)))
+            left = await answer(pause.partition.queue, adapter.outstanding(pause.partition.number))
+            self._left(adapter, pause, left, granting)
 
-    def _left(self, pause: Pause, left: int | None) -> None:
-        if self.work.paused(pause, left):
+    def _left(self, adapter: QueueAdapter, pause: Pause, left: int | None, tasks: asyncio.TaskGroup) -> None:
+        if left == 0 and pause.then is not None and self.work.let_go(pause):
+            tasks.create_task(self._grant(adapter, pause.then))
+        elif self.work.paused(pause, left):
             self._changed()
         if left:
             self._drains.set()

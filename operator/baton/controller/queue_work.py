@@ -74,9 +74,12 @@ class QueueWork:
 
     def granted(self, grant: Grant, outcome: Outcome) -> bool:
         """Record the outcome of a grant. Returns False if the grant is not wanted any more."""
-        if self._wanted.get(grant.partition) != grant:
+        wanted = self._wanted.get(grant.partition)
+        if grant not in (wanted, wanted.then if isinstance(wanted, Pause) else None):
             return False
         self._outcomes[grant.partition] = outcome
+        if isinstance(wanted, Pause):
+            self._drained[grant.partition] = wanted.epoch
         return True
 
     def paused(self, pause: Pause, left: int | None) -> bool:
@@ -92,6 +95,14 @@ class QueueWork:
             self._draining.pop(partition, None)
             self._drained[partition] = pause.epoch
         return first or left == 0
+
+    def let_go(self, pause: Pause) -> bool:
+        """Nothing is outstanding, and what comes `then` is done now. Returns False if the pause is not wanted any more."""
+        if self._wanted.get(pause.partition) != pause:
+            return False
+        self._draining.pop(pause.partition, None)
+        self.unacknowledged[pause.partition] = 0
+        return True
 
     def _add(self, partitions: Iterable[Partition]) -> bool:
         """Make partitions due. Returns False if all of them were due already."""

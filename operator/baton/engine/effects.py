@@ -11,18 +11,6 @@ from typing import NamedTuple
 from baton.model.ids import Epoch, MemberId, Partition, Uid
 
 
-class Pause(NamedTuple):
-    """Stop delivery of this partition to its owner, who holds it at `epoch`; acknowledgements stay allowed.
-
-    The caller then reports `Observation.drained` as soon as nothing is outstanding.
-    """
-
-    partition: Partition
-    epoch: Epoch
-    deadline: float
-    """When the owner loses it: seconds since 1970, of the same clock as the observations'."""
-
-
 class Grant(NamedTuple):
     """Make this member the owner at the queue, which fences every earlier owner. The caller reports an Outcome.
 
@@ -33,6 +21,20 @@ class Grant(NamedTuple):
     member: MemberId | None
     uid: Uid | None
     epoch: Epoch
+
+
+class Pause(NamedTuple):
+    """Stop delivery of this partition to its owner, who holds it at `epoch`; acknowledgements stay allowed.
+
+    The caller then reports `Observation.drained` as soon as nothing is outstanding.
+    """
+
+    partition: Partition
+    epoch: Epoch
+    deadline: float
+    """When the owner loses it: seconds since 1970, of the same clock as the observations'."""
+    then: Grant | None = None
+    """To be carried out as soon as nothing is outstanding: the ledger has it already. None: another step says what comes next."""
 
 
 Effect = Pause | Grant

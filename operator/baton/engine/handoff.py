@@ -17,6 +17,9 @@ def take_outcomes(draft: Draft) -> None:
         if move is None or (move.receiver is None and not draft.withdrawn(partition)):
             continue  # no grant is due, or an earlier step took this outcome in
         if record == (move.uid, move.epoch):
+            drained = (partition, draft.records[partition].epoch) in draft.observation.drained
+            if drained and move.giver is not None and waits_for_giver(move):  # what comes then was done at once
+                draft.events.append(Released(partition, move.giver, ReleaseCause.CONSUMER))
             draft.record_grant(partition, record)
         elif record.epoch >= move.epoch:
             # The queue has a higher epoch. The next grant goes above it, after the ledger has it.
@@ -61,10 +64,12 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())
     wanted: list[Effect] = []
     for partition, move in sorted(draft.moves.items()):
+        grant = Grant(partition, move.receiver, move.uid, move.epoch)
         if waits_for_giver(move):
-            wanted.append(Pause(partition, draft.records[partition].epoch, move.deadline))
+            then = grant if move.receiver is not None and not barrier else None
+            wanted.append(Pause(partition, draft.records[partition].epoch, move.deadline, then))
         elif not barrier or move.quiet:
-            wanted.append(Grant(partition, move.receiver, move.uid, move.epoch))
+            wanted.append(grant)
     return tuple(wanted)
 
 

@@ -98,9 +98,10 @@ class QueueAdapter(Protocol):
         Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
         change that is under way is ended before another begins."""
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
         """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed. `within`:
-        seconds that the owner has to finish, for it to know.
+        seconds that the owner has to finish, for it to know. `receiver`: who is to be granted it, as it is planned now, and
+        may listen for that.
 
         Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
         acknowledged, and the answer is 0. None: this queue cannot say (External).

@@ -27,7 +27,7 @@ async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, 
 
 
 async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group)
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
     first, second = Partition(QUEUE, 0), Partition(QUEUE, 1)
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await queue.operator.grant(1, Uid("b"), Epoch(1))
@@ -44,7 +44,7 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
 
 
 async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group)
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
     await queue.another().grant(0, Uid("b"), Epoch(2))
@@ -53,7 +53,7 @@ async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> 
 
 
 async def test_who_waits_can_be_interrupted(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group)
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
     waiting = asyncio.create_task(asyncio.to_thread(announcements.wait, HOUR))
     announcements.interrupt()
     assert await waiting == {}

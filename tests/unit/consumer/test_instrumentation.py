@@ -1,6 +1,6 @@
 """What a consumer measures: where it meets its queues and its ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -51,7 +51,7 @@ class Answers:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self._answer(None)
 
-    def let_go(self, partition: int, epoch: Epoch) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None: ...
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         return {7}
@@ -147,8 +147,8 @@ def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> No
     world.ledger({0: FIRST, 1: FIRST})
     world.after(10).ledger({1: FIRST}, revoking={0: FIRST})
     world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
-    world.after(2).reader.let_go(0, FIRST)
-    world.reader.let_go(0, FIRST)
+    world.after(2).reader.let_go({0: FIRST}, 1.0)
+    world.reader.let_go({0: FIRST}, 1.0)
     assert world.book.lines == [("given_back", ORDERS, 3.0)]
 
 
@@ -158,7 +158,7 @@ def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: W
     with pytest.raises(PartitionPaused):
         world.reader.read(0, FIRST)
     world.after(1).ledger({}, revoking={0: FIRST})
-    world.after(1).reader.let_go(0, FIRST)
+    world.after(1).reader.let_go({0: FIRST}, 1.0)
     assert world.book.lines == [("given_back", ORDERS, 2.0)]
 
 
@@ -168,13 +168,13 @@ def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) ->
     world.answers.raises = StaleOwner(0, Uid("a"), FIRST, Owner(Uid("b"), SECOND, False))
     with pytest.raises(StaleOwner):
         ask(world.reader)
-    world.reader.let_go(0, FIRST)
+    world.reader.let_go({0: FIRST}, 1.0)
     assert world.book.lines == [("refused", ORDERS)]
 
 
 def test_a_partition_that_nobody_called_back_is_no_release(world: World) -> None:
     world.ledger({0: FIRST})
-    world.reader.let_go(0, FIRST)
+    world.reader.let_go({0: FIRST}, 1.0)
     assert world.book.lines == []
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class EmptyQueue:
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None: ...
     def verify(self, partition: int, epoch: Epoch) -> None: ...
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
-    def let_go(self, partition: int, epoch: Epoch) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None: ...
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         return True

@@ -48,6 +48,21 @@ def test_what_changed_is_due_and_what_is_not_wanted_any_more_is_not() -> None:
     assert taken(work) == [*grants(1).values(), *grants(2, epoch=2).values()]
 
 
+def test_a_grant_follows_only_upon_the_pause_that_is_wanted() -> None:
+    work = QueueWork()
+    (first,), (second,) = grants(0, epoch=2).values(), grants(0, epoch=3).values()
+    assert isinstance(first, Grant) and isinstance(second, Grant)
+    before, now = (Pause(partition(0), Epoch(1), 100.0, then) for then in (first, second))
+    work.want({partition(0): before})
+    work.want({partition(0): now})
+    assert (work.let_go(before), work.let_go(now)) == (False, True)
+    done(work, {partition(0): first})
+    assert not list(work.outcomes)
+    done(work, {partition(0): second})
+    assert len(list(work.outcomes)) == 1
+    assert list(work.drained) == [(partition(0), Epoch(1))]
+
+
 def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_still_is() -> None:
     work = QueueWork()
     work.want(grants(0, 1))

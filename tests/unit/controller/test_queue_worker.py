@@ -136,6 +136,40 @@ async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept:
     assert kept.drained == set()
 
 
+async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both(kept: Kept) -> None:
+    kept.queue.left[2] = 1
+    then = grant(2, "u", 4)
+    kept.want(Pause(partition(2), Epoch(3), 100.0, then))
+    await until(lambda: "outstanding" in kept.queue.calls)
+    assert kept.queue.records == {}, "its owner has not let go"
+    kept.queue.left[2] = 0
+    outcome = Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))
+    await until(lambda: kept.outcomes == {outcome})
+    assert kept.drained == {(partition(2), Epoch(3))}
+    kept.want(told={partition(2)})
+    assert (kept.outcomes, kept.drained) == (set(), set())
+
+
+async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
+    kept.queue.takes["grant"] = 0.05
+    then = grant(2, "u", 4)
+    kept.want(Pause(partition(2), Epoch(3), 100.0, then))
+    await until(lambda: "grant" in kept.queue.calls)
+    kept.want(then)  # the engine has heard of the release elsewhere
+    await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))})
+    assert kept.queue.calls.count("grant") == 1
+
+
+async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more(kept: Kept) -> None:
+    kept.queue.left[2] = 1
+    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "u", 4)))
+    await until(lambda: "outstanding" in kept.queue.calls)
+    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5)))
+    kept.queue.left[2] = 0
+    await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("v"), Epoch(5)))})
+    assert kept.queue.calls.count("grant") == 1
+
+
 async def test_what_a_hand_off_waits_for_is_known_from_the_first_answer_and_is_news_then(kept: Kept) -> None:
     kept.queue.left[2] = 2
     await until(lambda: kept.worker.facts.partitions is not None)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baton.api.enums import Protocol
-from baton.engine import Grant, State, step, summary
+from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.step_events import Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -27,6 +27,20 @@ def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
     assert pauses(done) == [2, 3]
     assert {effect.epoch for effect in done.effects} == {1}
     assert done.wake_at == 15
+
+
+def test_a_pause_says_what_comes_then_as_the_ledger_has_it() -> None:
+    group = handing_off()
+    (pause,) = group.step().effects
+    assert isinstance(pause, Pause) and pause.then == Grant(partition(1), MemberId("b"), Uid("uid-b"), Epoch(2))
+
+
+def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_granted() -> None:
+    group = handing_off()
+    group.drained.add((partition(1), Epoch(1)))
+    group.step(12.5, frozenset({Outcome(partition(1), OwnerRecord(Uid("uid-b"), Epoch(2)))}))
+    assert group.owners() == "ab"
+    assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
 
 def test_the_ledger_has_giver_receiver_epoch_and_deadline_before_anything_is_paused() -> None:
@@ -168,7 +182,8 @@ def test_eager_grants_nothing_before_everything_is_released() -> None:
     group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER)).start("a", "b")
     group.now = 10
     group.join("c").settle(10)
-    assert pauses(group.step()) == [0, 1, 2, 3]
+    assert pauses(done := group.step()) == [0, 1, 2, 3]
+    assert {effect.then for effect in done.effects if isinstance(effect, Pause)} == {None}
     for name, number in (("a", 0), ("b", 1), ("a", 2)):
         group.release(name, number)
     assert grants(group.step(11)) == []

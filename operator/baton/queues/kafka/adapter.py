@@ -65,12 +65,16 @@ class KafkaQueue:
         self._first: int | None = None
         """How many partitions the topic had when the group began."""
         self._paused: dict[int, Epoch] = {}
+        self._let_go: dict[int, Epoch] = {}
+        """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = self._topic = await describe(self._client, self._spec.topic)
         committed = await self._committed(topic)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
+        for number, owner in owners.items():
+            self._announcer.owned(number, owner.uid)
         ends, begins = await asyncio.gather(
             offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END)),
             offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
@@ -97,10 +101,10 @@ class KafkaQueue:
             self._first = min(known, default=topic.partitions)
         self._guard.start()
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None) -> int:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go."""
         self._paused[partition] = epoch
-        self._announcer.paused(partition, epoch, within)
+        self._announcer.paused(partition, epoch, within, receiver)
         return await self._unfinished(partition, epoch)
 
     async def outstanding(self, partition: int) -> int:
@@ -111,11 +115,12 @@ class KafkaQueue:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         for tries in range(_TRIES):
-            now = await self._now.of(partition)  # a commit that is under way is not waited for
-            record = now.record if now is not None else None
-            if record is not None and record.epoch >= epoch:
-                self._refuse_group(record)
-                return Owner(record.uid, record.epoch)
+            if self._let_go.pop(partition, epoch) >= epoch:
+                now = await self._now.of(partition)  # a commit that is under way is not waited for
+                record = now.record if now is not None else None
+                if record is not None and record.epoch >= epoch:
+                    self._refuse_group(record)
+                    return Owner(record.uid, record.epoch)
             try:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first
@@ -141,11 +146,11 @@ class KafkaQueue:
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
-        seen = await self._transactions.stable(partition)
+        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
         self._refuse_group(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
-        await self._transactions.commit(partition, offset, record)
-        self._announcer.granted(partition, record.epoch)
+        await self._transactions.end(partition, offset, record)
+        self._announcer.granted(partition, record.epoch, record.uid)
         return Owner(record.uid, record.epoch)
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
@@ -204,7 +209,11 @@ class KafkaQueue:
     async def _unfinished(self, partition: int, epoch: Epoch | None) -> int:
         """Who is just committing is asked about again: nobody waits for a commit here, and none is aborted."""
         now = await self._now.of(partition)
-        return int(now is None or (now.record is not None and now.record.epoch == epoch and not now.record.released))
+        if now is None or (now.record is not None and now.record.epoch == epoch and not now.record.released):
+            return 1
+        if now.record is not None and now.record.epoch == epoch:
+            self._let_go[partition] = now.record.epoch
+        return 0
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:

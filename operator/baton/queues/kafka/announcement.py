@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
@@ -22,6 +23,15 @@ def announcing_group(group: str) -> str:
     return f"{group}.announcements"
 
 
+ANYBODY = -1
+"""Everybody is to look."""
+
+
+def mark(uid: str | None) -> int:
+    """Of a pod; 0: of none. Two pods may have the same: they look without need."""
+    return 1 + crc32(uid.encode()) % 9999 if uid else 0
+
+
 class Said(NamedTuple):
     """That something has changed in a partition."""
 
@@ -31,6 +41,10 @@ class Said(NamedTuple):
     epoch: int
     within: int
     """Milliseconds that its owner has to let go of it; -1: it was granted."""
+    owner: int
+    """Who has it until then (`mark`),"""
+    receiver: int
+    """and who gets it."""
 
 
 @dataclass(frozen=True, slots=True)

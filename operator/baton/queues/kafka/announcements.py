@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from baton.model.ids import Epoch, Partition, QueueName
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcement import Announcement, announcing_group, read
+from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.messages import StableOffsets
@@ -14,10 +14,10 @@ from baton.queues.kafka.record import Record
 from baton.queues.kafka.transaction import committed
 from baton.queues.protocol import Heard
 
-_EVERY, _LIVELY = 0.2, 0.04
-"""Seconds between two questions: at rest, and while partitions are handed over."""
+_EVERY, _LIVELY = 0.2, 0.015
+"""Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's."""
 _LIVELY_FOR = 3.0
-"""Seconds after the last news: a pause is heard by all, and the grant that follows it is what a partition waits for."""
+"""Seconds after a pause was heard of: the grant that follows it is what the partition waits for."""
 _WITHIN = 8.0
 """Seconds for one, with what it takes to connect."""
 
@@ -25,8 +25,10 @@ _WITHIN = 8.0
 class KafkaAnnouncements:
     """Of one pod, for all queues of its group. One thread waits; any may look, or interrupt it. Raises QueueUnreachable."""
 
-    def __init__(self, address: KafkaAddress, group: str) -> None:
+    def __init__(self, address: KafkaAddress, group: str, uid: Uid) -> None:
         """`group`: the group id in Kafka."""
+        self._uid = uid
+        self._mark = mark(uid)
         self._loop = EventLoopThread("baton-kafka-announcements")
         self._announced = KafkaClient(address, announcing_group(group), "baton")
         self._records = KafkaClient(address, group, "baton")
@@ -37,22 +39,31 @@ class KafkaAnnouncements:
         """The last pause of each: its epoch, and milliseconds that the owner had."""
         self._due: set[Partition] = set()
         """To be looked at: their records are just being written."""
-        self._lively_until = time.monotonic() + _LIVELY_FOR
+        self._awaited: set[Partition] = set()
+        """That others let go of for this pod,"""
+        self._lively_until = float("-inf")
+        """and until when their records are looked at often (monotonic)."""
+        self._ask_at = 0.0
+        """When the next question for announcements is due (monotonic)."""
         self._interrupted = threading.Event()
 
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
         """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
         until = time.monotonic() + timeout
         while not self._interrupted.is_set():
-            self._due |= self._news()
-            found = self.look(self._due) if self._due else {}
-            if found:
+            if time.monotonic() >= self._ask_at:
+                self._due |= self._news()
+                self._ask_at = time.monotonic() + _EVERY
+            awaited = self._awaited if time.monotonic() < self._lively_until else set()
+            seen = self.look(self._due | awaited) if self._due or awaited else {}
+            if found := {one: heard for one, heard in seen.items() if one in self._due or heard.uid == self._uid}:
                 self._due -= found.keys()
+                self._awaited -= found.keys()
                 return found
             if time.monotonic() >= until:
                 self._due.clear()
                 break
-            self._interrupted.wait(_LIVELY if time.monotonic() < self._lively_until or self._due else _EVERY)
+            self._interrupted.wait(_LIVELY if self._due or awaited else _EVERY)
         self._interrupted.clear()
         return {}
 
@@ -88,7 +99,6 @@ class KafkaAnnouncements:
                 if announcement is not None:
                     found |= self._take_in(topic, number, announcement)
                     self._heard[topic] = number, text
-                    self._lively_until = time.monotonic() + _LIVELY_FOR
         return found
 
     def _take_in(self, topic: str, number: int, announcement: Announcement) -> set[Partition]:
@@ -96,11 +106,23 @@ class KafkaAnnouncements:
         self._topics[queue] = topic
         last, _ = self._heard.get(topic, (0, ""))
         after = last if last < number else 0  # else another operator counts
-        new = [one for one in announcement.said if one.number > after]
-        for one in new:
-            if one.within >= 0:
-                self._paused[Partition(queue, one.partition)] = one.epoch, one.within
-        return {Partition(queue, one.partition) for one in new}
+        concerned: set[Partition] = set()
+        for one in announcement.said:
+            partition = Partition(queue, one.partition)
+            if one.number > after:
+                self._awaited.discard(partition)
+            if one.number <= after or not {ANYBODY, self._mark} & {one.owner, one.receiver}:
+                continue
+            if one.within < 0:
+                concerned.add(partition)
+                continue
+            if one.receiver == self._mark:
+                self._awaited.add(partition)
+                self._lively_until = time.monotonic() + _LIVELY_FOR
+            if one.owner in (ANYBODY, self._mark):
+                self._paused[partition] = one.epoch, one.within
+                concerned.add(partition)
+        return concerned
 
     async def _ask(self) -> list[tuple[str, list[tuple[int, int, int, str, int, dict[int, bytes]]], dict[int, bytes]]]:
         answer = None

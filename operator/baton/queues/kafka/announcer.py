@@ -6,9 +6,10 @@ from collections import deque
 
 from aiokafka.protocol.commit import OffsetCommitRequest
 
+from baton.model.ids import Uid
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcement import PARTITION, Announcement, Said, announcing_group, read
+from baton.queues.kafka.announcement import ANYBODY, PARTITION, Announcement, Said, announcing_group, mark, read
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.messages import StableOffsets
 from baton.queues.protocol import QueueUnreachable
@@ -29,19 +30,26 @@ class KafkaAnnouncer:
         self._client = KafkaClient(address, announcing_group(group), client_id)
         self._topic = topic
         self._queue = queue
-        self._waiting: list[tuple[int, int, int]] = []
+        self._waiting: list[tuple[int, int, int, int, int]] = []
         self._kept: deque[Said] = deque(maxlen=_KEPT)
         self._number: int | None = None
         """Of the last one."""
         self._task: asyncio.Task[None] | None = None
         self._fails = False
+        self._owners: dict[int, int] = {}
+        """By partition, as far as it is known."""
 
-    def paused(self, partition: int, epoch: int, within: float | None) -> None:
-        """`within`: seconds that the owner has."""
-        self._say(partition, epoch, int(1000 * (within or 0.0)))
+    def owned(self, partition: int, uid: Uid | None) -> None:
+        """The record says so."""
+        self._owners[partition] = mark(uid)
 
-    def granted(self, partition: int, epoch: int) -> None:
-        self._say(partition, epoch, -1)
+    def paused(self, partition: int, epoch: int, within: float | None, receiver: Uid | None) -> None:
+        """`within`: seconds that the owner has. `receiver`: who is to be granted it."""
+        self._say(partition, epoch, int(1000 * (within or 0.0)), mark(receiver))
+
+    def granted(self, partition: int, epoch: int, uid: Uid | None) -> None:
+        self._say(partition, epoch, -1, mark(uid))
+        self.owned(partition, uid)
 
     async def close(self) -> None:
         """What is under way is given up."""
@@ -50,8 +58,8 @@ class KafkaAnnouncer:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._client.close()
 
-    def _say(self, partition: int, epoch: int, within: int) -> None:
-        self._waiting.append((partition, epoch, within))
+    def _say(self, partition: int, epoch: int, within: int, receiver: int) -> None:
+        self._waiting.append((partition, epoch, within, self._owners.get(partition, ANYBODY), receiver))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
@@ -70,7 +78,7 @@ class KafkaAnnouncer:
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[tuple[int, int, int]]) -> None:
+    async def _announce(self, waiting: list[tuple[int, int, int, int, int]]) -> None:
         if self._number is None:
             self._number = await self._last()
         number = self._number + 1

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
+from zlib import crc32
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
@@ -28,6 +29,14 @@ _NO_BROKER = "it names no broker"
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 
+_LANES = (ConnectionGroup.DEFAULT, 2, 3, 4)
+"""Connections to a broker: it answers one request of each at a time, and a hand-off has some for each of its partitions."""
+
+
+def _lane(transactional_id: str) -> int:
+    return int(_LANES[crc32(transactional_id.encode()) % len(_LANES)]) if transactional_id else int(ConnectionGroup.DEFAULT)
+
+
 class TooOld(QueueUnreachable):
     """The brokers do not know a request."""
 
@@ -43,14 +52,16 @@ class KafkaClient:
         self._connecting = asyncio.Lock()
         self._coordinators: dict[tuple[int, str], int] = {}
 
-    async def to_group(self, request: Any, *, patient: bool = False) -> Any:
-        """To the group's coordinator. `patient`: on a connection of its own, for an answer that may take long."""
-        lane = ConnectionGroup.COORDINATION if patient else ConnectionGroup.DEFAULT
+    async def to_group(self, request: Any, *, patient: bool = False, transactional_id: str = "") -> Any:
+        """To the group's coordinator. `patient`: on a connection of its own, for an answer that may take long.
+        `transactional_id`: it is part of this one's transaction."""
+        lane = ConnectionGroup.COORDINATION if patient else _lane(transactional_id)
         return await self._send(await self._coordinator(CoordinationType.GROUP, self.group), request, lane)
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
         """To the coordinator of this transactional id."""
-        return await self._send(await self._coordinator(CoordinationType.TRANSACTION, transactional_id), request)
+        coordinator = await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
+        return await self._send(coordinator, request, _lane(transactional_id))
 
     async def to_anybody(self, request: Any) -> Any:
         client = await self._connected()

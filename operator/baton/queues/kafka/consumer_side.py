@@ -24,4 +24,4 @@ class KafkaConsumerSide:
         return KafkaReader(self._address, self._group, queue, self._uid)
 
     def announcements(self) -> KafkaAnnouncements:
-        return KafkaAnnouncements(self._address, self._group)
+        return KafkaAnnouncements(self._address, self._group, self._uid)

@@ -64,9 +64,11 @@ class GroupOffsets:
         """Raises StaleToken where another token than the record's is in force."""
         self._loop.run(self._found().commit(partition, *wanted), within or _WITHIN)
 
-    def commit_several(self, wanted: Mapping[int, Commit]) -> Mapping[int, StaleToken | QueueUnreachable]:
+    def commit_several(
+        self, wanted: Mapping[int, Commit], within: float | None = None
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """By partition, all at the same time. The answer: which were refused, and why."""
-        return self._loop.run(self._commit_several(self._found(), wanted), _WITHIN) if wanted else {}
+        return self._loop.run(self._commit_several(self._found(), wanted), within or _WITHIN) if wanted else {}
 
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None

@@ -6,6 +6,7 @@ Every commit names the token of its grant, and is refused by the broker where an
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
+from functools import partial
 from secrets import token_hex
 
 from baton.model.ids import Epoch, QueueName, Uid
@@ -16,8 +17,8 @@ from baton.queues.kafka.read_position import ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Owner, QueueUnreachable
 
-_LAST_WORD_WITHIN = 1.0
-"""Seconds for the word that a partition is let go."""
+_SILENT_FOR = 1.0
+"""Seconds for which a broker that did not take a last word is not told another."""
 _SURE_FOR = 1.5
 """Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 _AGAIN_AFTER = 6 * 3600.0
@@ -44,6 +45,25 @@ class OwnerCommits:
         """When the broker did not take a last word (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
+
+    def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
+        """Those of these that are this pod's at these epochs, and that nobody has read yet."""
+        found, _ = self._offsets.now(tuple(partitions))
+        return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
+
+    def begin_together(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
+        """What `granted` has found: the records get the mark of this process, before it hands anything out. Without those of
+        which that was refused: see `begin`."""
+        now = time.monotonic()
+        marked = {
+            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._process))
+            for number, seen in found.items()
+            if seen.record is not None
+        }
+        wanted = {number: Commit(seen.offset, seen.record) for number, seen in marked.items() if seen.record is not None}
+        with self._asking:
+            refused = self._offsets.commit_several(wanted)
+        return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
@@ -107,19 +127,7 @@ class OwnerCommits:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:
             positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
-            due = {number: one for number, one in positions.items() if one.lost is None and one.behind}
-            refused = self._commit_together({number: one for number, one in due.items() if not one.token_is_spent})
-            problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
-            for number, position in due.items():
-                if position.token_is_spent or isinstance(refused.get(number), StaleToken):
-                    try:
-                        self.commit(number, position)
-                    except StaleOwner:
-                        continue  # whoever reads it next is told
-                    except QueueUnreachable as problem:
-                        problems.append(problem)
-        if problems:
-            raise problems[0]
+            self._commit_all({number: one for number, one in positions.items() if one.behind}, ReadPosition.next_record)
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -128,21 +136,39 @@ class OwnerCommits:
             if position.committed_at < due and position.lost is None:
                 self.commit(partition, position)
 
-    def last_word(self, partition: int, position: ReadPosition) -> None:
-        """It is let go of. Where the broker does not take that soon, the operator waits for the Lease, or the deadline."""
-        if position.lost is not None or time.monotonic() - self._silent_at < _LAST_WORD_WITHIN:
+    def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> None:
+        """They are let go of. What the broker does not take in so many seconds comes again; and the operator waits for the Lease,
+        or the deadline."""
+        until = time.monotonic() + within
+        if not positions or time.monotonic() - self._silent_at < _SILENT_FOR:
             return
-        if not self._asking.acquire(timeout=_LAST_WORD_WITHIN):  # a commit of several is under way, and hangs
+        if not self._asking.acquire(timeout=within):  # a commit of several is under way, and hangs
             self._silent_at = time.monotonic()
             return
         try:
-            self.commit(partition, position, position.left_record, within=_LAST_WORD_WITHIN)
-        except StaleOwner:
-            return
+            self._commit_all(positions, ReadPosition.left_record, max(0.0, until - time.monotonic()))
         except QueueUnreachable:
             self._silent_at = time.monotonic()
         finally:
             self._asking.release()
+
+    def _commit_all(
+        self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None = None
+    ) -> None:
+        """But for those that are lost. Raises QueueUnreachable only."""
+        due = {number: one for number, one in positions.items() if one.lost is None}
+        refused = self._commit_together({number: one for number, one in due.items() if not one.token_is_spent}, record, within)
+        problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
+        for number, position in due.items():
+            if position.token_is_spent or isinstance(refused.get(number), StaleToken):
+                try:
+                    self.commit(number, position, partial(record, position), within)
+                except StaleOwner:
+                    continue  # whoever reads it next is told
+                except QueueUnreachable as problem:
+                    problems.append(problem)
+        if problems:
+            raise problems[0]
 
     def _taken_up(self, partition: int, epoch: Epoch) -> Committed:
         """What is committed, with this process in the record if it is the pod's. Raises StaleToken."""
@@ -151,7 +177,7 @@ class OwnerCommits:
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
-            if seen is not None and seen.record is not None and not (seen.record.reader or seen.record.query):
+            if seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
                 record = taken_up(seen.record, seen.offset, 0, self._process)
                 self._offsets.commit(partition, Commit(seen.offset, record))
                 return seen._replace(record=record)
@@ -163,14 +189,16 @@ class OwnerCommits:
 
             return self._offsets.renewed(partition, change)
 
-    def _commit_together(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, StaleToken | QueueUnreachable]:
+    def _commit_together(
+        self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """Which were refused, and why."""
         asked_at = time.monotonic()
-        wanted = {number: _wanted(position) for number, position in positions.items()}
+        wanted = {number: _wanted(position, partial(record, position)) for number, position in positions.items()}
         before = {number: position.in_doubt for number, position in positions.items()}
         for position in positions.values():
             position.in_doubt = True
-        refused = self._offsets.commit_several(wanted)
+        refused = self._offsets.commit_several(wanted, within)
         for number, one in wanted.items():
             if number not in refused:
                 positions[number].in_doubt = before[number]
@@ -225,3 +253,8 @@ def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) 
 
 def _owner(record: Record | None) -> Owner:
     return _NOBODY if record is None else Owner(record.uid, record.epoch)
+
+
+def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
+    """It is this owner's, and nobody has read the partition since."""
+    return record is not None and names(record, uid, epoch) and not (record.reader or record.query)

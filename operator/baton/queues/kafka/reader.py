@@ -5,7 +5,7 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -26,6 +26,7 @@ from baton.queues.protocol import Owner
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
+_LAST_WORDS_WITHIN = 3.0
 _MOST_PENDING_BYTES = 4_000_000
 """Of outputs of a partition, before their commit is waited for."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
@@ -50,6 +51,8 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions)
         self._background = BackgroundCommits(self._commits.commit_several)
+        self._granted: dict[int, Epoch] = {}
+        """To be read for the first time, as it was asked whether they are ready."""
         self._interrupted = threading.Event()
 
     def read(
@@ -129,17 +132,19 @@ class KafkaReader:
             self._dead_letters.put(topic, message, why, self._group)
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partition: int, epoch: Epoch) -> None:
-        """Nothing more is done with what was read under this epoch. The record says how far that was, and where all of it is
-        finished it says so: the next owner need not wait, and gets nothing marked redelivered."""
-        position = self._positions.get(partition)
-        if position is None or position.epoch != epoch:
-            return
-        del self._positions[partition]
-        self._in_hand -= position.progress.unfinished
-        if self._fetcher is not None:
-            self._fetcher.end(partition)
-        self._commits.last_word(partition, position)
+    def let_go(self, partitions: Mapping[int, Epoch], within: float = _LAST_WORDS_WITHIN) -> None:
+        """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
+        finished they say so: the next owner need not wait, and gets nothing marked redelivered."""
+        left: dict[int, ReadPosition] = {}
+        for partition, epoch in partitions.items():
+            position = self._positions.get(partition)
+            if position is None or position.epoch != epoch:
+                continue
+            left[partition] = self._positions.pop(partition)
+            self._in_hand -= position.progress.unfinished
+            if self._fetcher is not None:
+                self._fetcher.end(partition)
+        self._commits.last_words(left, within)
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -148,8 +153,11 @@ class KafkaReader:
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         position = self._positions.get(partition)
-        if position is None or position.epoch != epoch:
-            return position is None or position.epoch < epoch
+        if position is None or position.epoch < epoch:
+            self._granted[partition] = epoch
+            return True
+        if position.epoch != epoch:
+            return False
         if position.hopeless:
             return True
         return self._fetcher is not None and self._fetcher.has(partition) and position.most(self._in_hand) != 0
@@ -187,21 +195,46 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
+            self._begin_together({**self._granted, partition: epoch})
+            position = self._positions.get(partition)
+        if position is None or position.epoch < epoch:
             position = self._begin(partition, epoch)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
         self._commits.refuse_lost(partition, position)
         return position
 
+    def _begin_together(self, partitions: Mapping[int, Epoch]) -> None:
+        """Those that nobody has read yet, at the same time. They are fetched while the records get the mark of this process."""
+        self._granted = {}
+        found = self._commits.granted(partitions)
+        for partition, seen in found.items():
+            self._fetching.begin(partition, seen.offset)
+        begun: Mapping[int, ReadPosition] = {}
+        try:
+            begun = self._commits.begin_together(found)
+        finally:
+            for partition in found.keys() - begun.keys():
+                self._fetching.end(partition)
+        for partition, position in begun.items():
+            self._began(partition, position)
+
     def _begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         position = self._commits.begin(partition, epoch)
-        if self._fetcher is None:
-            self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
-        self._fetcher.begin(partition, position.committed)
+        self._fetching.begin(partition, position.committed)
+        self._began(partition, position)
+        return position
+
+    def _began(self, partition: int, position: ReadPosition) -> None:
         if (former := self._positions.get(partition)) is not None:
             self._in_hand -= former.progress.unfinished
         self._positions[partition] = position
-        return position
+
+    @property
+    def _fetching(self) -> Fetcher:
+        if self._fetcher is None:
+            self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
+        return self._fetcher
 
     def _set_hopeless_aside(self, partition: int, position: ReadPosition) -> None:
         while position.hopeless:

@@ -62,25 +62,35 @@ class PartitionTransactions:
     async def commit(self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = ()) -> None:
         """Under the record's token: the offset, and what was sent of the entries before it. Raises StaleToken where another is in
         force. With outputs it may be repeated under another token only: with the same it may be two transactions."""
+        if outputs:
+            await self._outputs.send(self._name(partition), record.token, partition, outputs)
+        await self.begin(partition, record.token)
+        await self.end(partition, offset, record)
+
+    async def begin(self, partition: int, token: Token) -> None:
+        """The transaction is to have an offset of the group, for `end`."""
+        name = self._name(partition)
+
+        async def add() -> int:
+            answer = await self.client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, self.client.group))
+            return int(answer.error_code)
+
+        await self.client.until_taken("AddOffsetsToTxn", add, self.topic, name)
+
+    async def end(self, partition: int, offset: int, record: Record) -> None:
+        """Commit what was begun, with this offset."""
         name, group, token = self._name(partition), self.client.group, record.token
         text = record.to_text()
 
-        async def add() -> int:
-            answer = await self.client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, group))
-            return int(answer.error_code)
-
         async def put() -> int:
             offsets = [(self.topic, [(partition, offset, text)])]
-            answer = await self.client.to_group(TxnOffsetCommitRequest(name, group, *token, offsets))
+            answer = await self.client.to_group(TxnOffsetCommitRequest(name, group, *token, offsets), transactional_id=name)
             return int(answer.errors[0][1][0][1])
 
         async def end() -> int:
             answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, True))
             return int(answer.error_code)
 
-        if outputs:
-            await self._outputs.send(name, token, partition, outputs)
-        await self.client.until_taken("AddOffsetsToTxn", add, self.topic, name)
         await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
         await self.client.until_taken("EndTxn", end, self.topic, name)
 

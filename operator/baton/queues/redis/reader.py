@@ -4,7 +4,7 @@ Every request names its owner and epoch, and is refused by the server where that
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Self
 
@@ -111,11 +111,11 @@ class RedisReader:
         with explained(self._url, self._queue):
             return unfinished(self._client, map(self._keys.of, partitions))
 
-    def let_go(self, partition: int, epoch: Epoch) -> None:
-        """Nothing more is done with what was read under this epoch: it does not count for maxDeliveredUnacked any more, and comes
-        again should this reader be asked for it.
-        """
-        self._positions.let_go(partition, epoch)
+    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None:
+        """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
+        comes again should this reader be asked for it. Asks nobody."""
+        for partition, epoch in partitions.items():
+            self._positions.let_go(partition, epoch)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""

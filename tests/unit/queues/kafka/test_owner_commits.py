@@ -34,6 +34,8 @@ class Broker(GroupOffsets):
         self.sent: list[bytes | None] = []
         self.tokens: list[Token] = []
         """Of commits that were taken."""
+        self.within: float | None = None
+        """Seconds that the last of several commits were given."""
         self.loses: list[str] = []
         """What becomes of the next commits: "answer" or "request" is lost, or the "owner" is another by then, or another has
         "renewed" the token."""
@@ -64,7 +66,10 @@ class Broker(GroupOffsets):
             self.committed = Committed(wanted.offset, replace(record, uid=Uid("b"), epoch=Epoch(2)))
             raise StaleToken
 
-    def commit_several(self, wanted: Mapping[int, Commit]) -> Mapping[int, StaleToken | QueueUnreachable]:
+    def commit_several(
+        self, wanted: Mapping[int, Commit], within: float | None = None
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
+        self.within = within
         try:
             for partition, one in wanted.items():
                 self.commit(partition, one)
@@ -167,3 +172,29 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
     owner.finish(1)
     commit(owner)
     assert broker.tokens[-1] == Token(1, 1), "but nothing is sent under a token of which a commit may be under way"
+
+
+def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
+    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
+    found = commits.granted({0: Epoch(1)})
+    assert commits.begin_together(found)[0].offset == 0
+    record = broker.committed.record
+    assert record is not None and record.reader, "it is marked before anything is handed out"
+    assert not commits.granted({0: Epoch(1)}), "an earlier process may read it: it is shut out, and not taken for granted"
+    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}).granted({0: Epoch(1)})
+
+
+def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
+    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
+    found = commits.granted({0: Epoch(1)})
+    broker.in_force = Token(1, 7)
+    assert commits.begin_together(found) == {}
+
+
+def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> None:
+    owner = Owner(broker := Broker())
+    owner.finish(0, 1)
+    owner.commits.last_words({0: owner.position}, 2.5)
+    record = broker.committed.record
+    assert (broker.committed.offset, record and record.reserved) == (2, 10), "what it had in hand is not finished"
+    assert broker.within is not None and 0 < broker.within <= 2.5

@@ -1,7 +1,7 @@
 """Toy queues, as a pod of one group has them."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from baton.queues.toy.server import SERVERS
 
@@ -43,8 +43,9 @@ class ToyReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partition: int, epoch: Epoch) -> None:
-        self._read.pop((partition, epoch), None)
+    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None:
+        for partition, epoch in partitions.items():
+            self._read.pop((partition, epoch), None)
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         record = self._queue.owner(partition)

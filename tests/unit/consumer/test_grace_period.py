@@ -1,0 +1,22 @@
+"""What is left of the time that a consumer has from the moment when it is asked to stop."""
+
+import pytest
+
+from baton.consumer.grace_period import GracePeriod
+
+
+def test_queues_have_as_long_to_hear_of_a_hand_off_as_a_slow_one_may_take() -> None:
+    assert GracePeriod(30).for_answers == pytest.approx(3.0)
+
+
+def test_at_the_end_queues_have_all_the_time_that_handlers_have_left_them() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    clock[0] = grace.due
+    grace.leave()
+    assert grace.for_answers == pytest.approx(3.0), "nobody was at work"
+    clock[0] = grace.due
+    assert grace.for_answers == pytest.approx(0.7), "the handlers have used theirs"
+    clock[0] = grace.over_at
+    assert grace.for_answers == 0.0
