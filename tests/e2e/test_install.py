@@ -63,6 +63,8 @@ def leads_and_reconciles(cluster: Cluster, name: str) -> None:
             assert json.loads(ledger["reader"])["owned"] == {"numbers": "0-5@1"}
             members = "jsonpath={.status.members}"  # the status follows the ledger
             until(lambda: cluster.kubectl("--namespace", name, "get", "consumergroup/readers", "-o", members) == "1")
+            for pod in replicas(cluster):
+                assert "getpwuid" not in cluster.logs(pod, namespace=NAMESPACE)
         finally:  # while there is an operator that lets the group go
             cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=300s")
 

@@ -146,6 +146,8 @@ async def watch(kubeconfig: Path | None, scope: Scope, hear: Hear, began: Callab
                 registry=registry,
                 settings=settings(at_once),
                 standalone=True,
+                # kopf would ask for the name of its user, and one of a container often has none.
+                identity="baton",  # type: ignore[arg-type] # it is a str by a private name
                 clusterwide=scope is None,
                 namespaces=() if scope is None else (scope,),
                 ready_flag=flag,
