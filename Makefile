@@ -8,6 +8,9 @@ SIDE_BY_SIDE := --numprocesses $(shell cores=$$(nproc 2>/dev/null || getconf _NP
 unexport PYTHONDONTWRITEBYTECODE
 export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
 
+ENGINE ?= $(firstword $(notdir $(shell command -v docker podman buildah)))
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
+
 # Each has an app.py of its own, so each is checked by itself.
 EXAMPLES := $(sort $(dir $(wildcard manifests/examples/*/*.py)))
 
@@ -94,6 +97,12 @@ dist: setup ## Build what is released, sdists and wheels, into dist/; needs a JD
 		$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist $$name || exit; done
 	@ls -1 dist/*
 
+.PHONY: images
+images: ## Build the images of operator and Spark fleet with docker, podman or buildah (ENGINE=docker)
+	@test -n "$(ENGINE)" || { echo "images: install docker, podman or buildah" >&2; exit 1; }
+	$(ENGINE) build -f manifests/operator/Dockerfile -t baton-operator:$(VERSION) .
+	$(ENGINE) build -f manifests/examples/spark/Dockerfile -t baton-spark:$(VERSION) .
+
 .PHONY: bench-assignors
 bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.assignors
@@ -125,10 +134,16 @@ generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages 
 	$(BIN)/python -m charts.render
 	$(BIN)/python -m docs.generate
 
+LOCK := --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-package baton-consumer
+
 .PHONY: lock
-lock: setup ## Resolve the dependencies again and write requirements.lock
+lock: setup ## Resolve the dependencies again and write requirements.lock, and those of the images
 	$(BIN)/uv pip compile consumer/pyproject.toml operator/pyproject.toml --group dev --quiet --upgrade --all-extras \
-		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-package baton-consumer --output-file requirements.lock
+		$(LOCK) --output-file requirements.lock
+	$(BIN)/uv pip compile operator/pyproject.toml --extra kafka --extra redis --quiet --constraint requirements.lock \
+		$(LOCK) --output-file manifests/operator/requirements.lock
+	$(BIN)/uv pip compile consumer/pyproject.toml --extra metrics --extra redis --extra spark --quiet --constraint requirements.lock \
+		$(LOCK) --output-file manifests/examples/spark/requirements.lock
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays

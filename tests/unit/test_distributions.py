@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from pathspec import GitIgnoreSpec
 
@@ -12,6 +13,7 @@ import baton
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "operator" / "baton"
+DOCKERFILES = ("manifests/operator/Dockerfile", "manifests/examples/spark/Dockerfile")
 
 
 def project(folder: str) -> dict[str, Any]:
@@ -48,7 +50,15 @@ def test_there_is_one_version() -> None:
     chart = yaml.safe_load((ROOT / "charts" / "baton" / "Chart.yaml").read_text())
     versions = [project(folder)["project"]["version"] for folder in (".", "consumer", "operator")]
     assert len(pinned) == 3
+    labels = [re.findall(r'image\.version="(.*?)"', (ROOT / file).read_text()) for file in DOCKERFILES]
     assert {*versions, *pinned, chart["version"], chart["appVersion"]} == {baton.__version__}
+    assert labels == [[baton.__version__]] * len(DOCKERFILES)
+
+
+@pytest.mark.parametrize("file", [Path(file).with_name("requirements.lock") for file in DOCKERFILES], ids=str)
+def test_an_image_is_made_of_what_the_tests_run_with(file: Path) -> None:
+    pin = re.compile(r"^([\w.-]+==\S+)", re.MULTILINE)
+    assert set(pin.findall((ROOT / file).read_text())) <= set(pin.findall((ROOT / "requirements.lock").read_text()))
 
 
 def test_the_operators_folder_is_no_package() -> None:

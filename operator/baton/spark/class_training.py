@@ -5,6 +5,7 @@ an executor of this machine, and a query with a sink of files.
 """
 
 import json
+import os
 import sys
 import threading
 import uuid
@@ -38,6 +39,7 @@ def train(folder: Path, class_path: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         **steady(10.0),
     }
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # where an image is built, the machine's own name is often one that nobody knows
     with _api_server() as address:
         _session(java | _on_kubernetes(folder, address)).stop()
     spark = _session(java | {"spark.master": "local-cluster[1,1,1024]"})
