@@ -48,7 +48,7 @@ class Want:
     """A worker that waits for entries, or for a callback that it is to call."""
 
     batch: BatchSize | None = None
-    """None: a little of one partition or key."""
+    """None: a little of what there is."""
     answer: "Future[Delivery | Call | None]" = field(default_factory=Future)
     """None: the consumer has ended."""
     since: float | None = None

@@ -102,6 +102,8 @@ class Dispatcher:
 
     def _serve_slices(self, quiet: Callable[[], bool]) -> bool:
         """A turn for each partition."""
+        if self.workers == 1:
+            return self._serve_together(quiet)
         worked = False
         for holding, reader in self._having():
             if not self.wants:
@@ -109,6 +111,30 @@ class Dispatcher:
             worked |= self._serve(holding, reader)
             if not quiet():
                 return True
+        return worked
+
+    def _serve_together(self, quiet: Callable[[], bool]) -> bool:
+        """What a slice has room for, of all partitions, for the one worker: to be woken for each of them costs more than many
+        handlers."""
+        worked, left, entries = False, self._requests.slice(), list[HeldEntry]()
+        for holding, reader in self._having():
+            now = time.monotonic()
+            if now < self._requests.not_before(holding):
+                continue
+            if (room := min(self._room(holding), left)) > 0:
+                holding.served_at = now
+                worked |= self._requests.read(holding, reader, room)
+            for sequence in holding.ready(now):
+                holding.served_at = now
+                worked = True
+                if left > 0 and self._requests.may_begin(sequence, reader):
+                    entries += sequence.hand_out(left)
+                    left = self._requests.slice() - len(entries)
+            worked |= not quiet()
+            if left <= 0 or not quiet():
+                break
+        if entries := [entry for entry in entries if not entry.sequence.holding.over]:
+            self._deliver(self.wants.popleft(), entries)
         return worked
 
     def _serve(self, holding: HeldPartition, reader: Reader) -> bool:

@@ -100,7 +100,7 @@ class QueueEffects:
             if not self.work.draining:
                 await self._drains.wait()
             waited = self._clock.ticks() - self._wanted_since
-            await asyncio.sleep(max(REST * took, min(LONGEST_POLL, max(SHORTEST_POLL, waited / 10))))
+            await asyncio.sleep(max(REST * took, min(LONGEST_POLL, max(SHORTEST_POLL, waited / 40))))
             began, pauses = self._clock.ticks(), list(self.work.draining)
             async with asyncio.TaskGroup() as tasks:
                 left = iter(pauses)
