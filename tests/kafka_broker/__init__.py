@@ -22,10 +22,9 @@ from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until
 
 _STARTS_WITHIN = 4 * PATIENCE
-_CONFIGURATION = """process.roles=broker,controller
-node.id=1
+_CONFIGURATION = """node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual},CONTROLLER://127.0.0.1:{controller}
+listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual}{roles}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
@@ -60,14 +59,24 @@ class KafkaBroker(Freezable):
     """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
     `start`."""
 
-    def __init__(self, settings: Mapping[str, str] = {}) -> None:
-        """`settings`: further ones of the broker."""
+    def __init__(self, settings: Mapping[str, str] = {}, *, node: int = 1, joins: "KafkaBroker | None" = None) -> None:
+        """`settings`: further ones of the broker. `node`: its id. `joins`: the broker that is its controller, too; None: it is
+        its own, and its id is 1."""
         made = jars.place()
         self._lib = made / "lib"
+        self.node = node
         self.directory = Path(tempfile.mkdtemp(prefix=f"baton-kafka-{os.getpid()}-"))
-        shutil.copytree(made / "data", self.directory / "data")
+        self.data = self.directory / "data"
+        """Its logs."""
+        if joins is None:
+            shutil.copytree(made / "data", self.data)
+        else:
+            self.data.mkdir()
+            (self.data / "meta.properties").write_text(f"version=1\ncluster.id={jars.CLUSTER_ID}\nnode.id={node}\n")
         ports = free_ports("127.0.0.1")
-        self.port, self.sasl_port, self.tls_port, self.mutual_port, controller = (next(ports) for _ in range(5))
+        self.port, self.sasl_port, self.tls_port, self.mutual_port, own_controller = (next(ports) for _ in range(5))
+        self.controller_port: int = own_controller if joins is None else joins.controller_port
+        controls = f",CONTROLLER://127.0.0.1:{self.controller_port}\nprocess.roles=broker,controller"
         keys = self_signed(self.directory, "127.0.0.1")
         self.keys = keys
         """What the broker shows; it also trusts it, so a client may show it, too."""
@@ -78,13 +87,15 @@ class KafkaBroker(Freezable):
         self._configuration = self.directory / "server.properties"
         self._configuration.write_text(
             _CONFIGURATION.format(
+                node=node,
+                roles=controls if joins is None else "\nprocess.roles=broker",
                 plain=self.port,
                 sasl=self.sasl_port,
                 tls=self.tls_port,
                 mutual=self.mutual_port,
                 ca=self.ca,
-                controller=controller,
-                data=self.directory / "data",
+                controller=self.controller_port,
+                data=self.data,
                 keys=keys,
             )
             + "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,6 +1,6 @@
 """The engine's observation of a group, made of the operator's views of its objects and queues. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
@@ -12,6 +12,7 @@ from baton.engine.specs import engine_spec, observed_queue
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
+from baton.model.ranges import Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class QueueSight:
     def enforced(self) -> bool:
         """The queue refuses earlier owners."""
         return self.facts.fenced and (self.spec is None or self.spec.source.kind.fenced)
+
+    @property
+    def tells_zones(self) -> bool:
+        """The queue itself may say where its partitions are."""
+        return self.spec is not None and self.spec.source.kind.tells_zones
 
     @property
     def partitions(self) -> int | None:
@@ -113,9 +119,23 @@ def _queues(sights: list[QueueSight], group: ConsumerGroupSpec) -> dict[QueueNam
     return {one.name: _queue(one, count, group) for one in sights if (count := counts[one.name]) is not None}
 
 
+def _zones(seen: Mapping[int, str]) -> Spans[frozenset[str]]:
+    """Those that a queue tells of by itself."""
+    made: list[tuple[int, int, frozenset[str]]] = []
+    for number, zone in sorted(seen.items()):
+        if made and made[-1][1:] == (number - 1, frozenset({zone})):
+            made[-1] = (made[-1][0], number, made[-1][2])
+        else:
+            made.append((number, number, frozenset({zone})))
+    return tuple(made)
+
+
 def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> ObservedQueue:
+    by_spec = observed_queue(sight.spec, group, partitions)
     return replace(
-        observed_queue(sight.spec, group, partitions),
+        by_spec,
+        zones=by_spec.zones or _zones(sight.facts.zones),
+        zones_known=bool(by_spec.zones) or not sight.tells_zones or sight.facts.partitions is not None,
         fenced=sight.enforced,
         given_up=not sight.wanted,
         incarnation=sight.facts.incarnation,

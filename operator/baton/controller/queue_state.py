@@ -33,11 +33,13 @@ class QueueFacts:
     dead_letters: Mapping[int, int] = field(default_factory=dict)
     warnings: tuple[str, ...] | None = None
     """What the server's configuration puts at risk; None: it was not asked yet."""
+    zones: Mapping[int, str] = field(default_factory=dict)
+    """Where the server of each partition is, where the queue knows it."""
 
     @property
     def telling(self) -> tuple[object, ...]:
         """What makes a difference to the group."""
-        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings)
+        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
 
 
 def problem_of(queue: QueueName, error: Exception) -> Problem:

@@ -193,6 +193,7 @@ class QueueWorker:
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,
             warnings=seen.warnings,
+            zones=seen.zones,
         )
         self.backlog.saw(Look(asked, seen.lag, seen.finished))
         if surprised or self.facts.telling != known.telling:

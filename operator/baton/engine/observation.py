@@ -76,7 +76,9 @@ class ObservedQueue:
     """Identifies the server's run; when it changes, owners are asserted again at new epochs, for a restart may have
     rolled them back. None: unknown or does not apply, which is no change."""
     zones: Spans[frozenset[str]] = ()
-    """The zones of the partitions' replicas, where spec.partitionAttributes has them."""
+    """The zones of the partitions' replicas, where spec.partitionAttributes has them, or the queue itself knows them."""
+    zones_known: bool = True
+    """False: the queue may tell of some, and has not answered yet in this run of the operator."""
     weights: Spans[Fraction] = ()
     """The weights of partitions as shares of the load; 1 where spec.partitionAttributes has none."""
     owners: Mapping[int, OwnerRecord] = field(default_factory=dict)

@@ -14,7 +14,8 @@ def follow_facts(draft: Draft) -> None:
     assignor = assignor_in_use(draft)
     if before is not None and (assignor is None or not draft.eligible):
         assignor = before.assignor or assignor
-    inputs = fingerprint(draft.observation)
+    known = all(queue.zones_known for queue in draft.observation.queues.values())
+    inputs = fingerprint(draft.observation) if known or before is None else before.inputs
     if before is None:
         draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, inputs)
         return

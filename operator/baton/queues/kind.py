@@ -32,6 +32,8 @@ class QueueKind:
     """None: as many as any queue."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
+    tells_zones: bool = False
+    """Its servers say where they are, for assignors that look at zones."""
     transactions: bool = False
     """Its readers send a consumer's outputs in the transaction that finishes entries: they are `TransactionalReader`s
     (baton.queues.consumer_side)."""

@@ -78,6 +78,8 @@ class QueueCheck(NamedTuple):
     """How many entries of each partition were set aside since it was made."""
     warnings: tuple[str, ...] = ()
     """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
+    zones: Mapping[int, str] = MappingProxyType({})
+    """Where the server of each partition is, for assignors that look at zones."""
 
 
 class QueueAdapter(Protocol):

@@ -18,7 +18,7 @@ from baton.controller.group_observation import QueueSight, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.observation import ObservedMember, OwnerRecord
+from baton.engine.observation import ObservedMember, ObservedQueue, OwnerRecord
 from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
@@ -218,6 +218,22 @@ def test_zones_weights_and_options_are_shown_to_the_engine() -> None:
     made = seen.queues[ORDERS]
     assert (made.zones, made.weights) == (((0, 1, frozenset({"east"})),), ((0, 1, Fraction(2)),))
     assert seen.spec.options == {"rooms": frozenset({"east"})}
+
+
+def test_zones_that_a_queue_tells_of_are_shown_unless_the_spec_has_some() -> None:
+    east, west = frozenset({"east"}), frozenset({"west"})
+    facts = QueueFacts(partitions=4, zones={0: "east", 1: "east", 3: "west"})
+
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": "broker:9092", "topic": "orders"}}
+
+    def made(seen: QueueFacts, **spec: Any) -> ObservedQueue:
+        sights = [sight(view=queue(source=source, partitions=None, **spec), facts=seen)]
+        return observation(GROUP, SPEC, sights, GroupMembers()).queues[ORDERS]
+
+    assert made(facts).zones == ((0, 1, east), (3, 3, west)) and made(facts).zones_known
+    assert not made(AWAY).zones_known
+    by_spec = made(AWAY, partitionAttributes=[{"partitions": "0-3", "zones": ["west"]}])
+    assert by_spec.zones == ((0, 3, west),) and by_spec.zones_known
 
 
 def test_attributes_beyond_the_queue_are_told() -> None:

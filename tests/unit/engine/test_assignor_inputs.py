@@ -67,6 +67,16 @@ def test_another_one_is_a_trigger_once(facts: dict[str, Any], spec: dict[str, An
     assert load(dump(group.state)) == group.state
 
 
+def test_zones_of_a_queue_that_has_not_answered_yet_are_no_trigger_until_it_has() -> None:
+    group = Group(4, GroupSpec(assignors=("minimal",)), zones=HALVES).start("a", "b")
+    tune(group, zones=(), zones_known=False).step(10)
+    assert group.state.holddown is None
+    tune(group, zones=HALVES, zones_known=True).step(11)
+    assert group.state.holddown is None
+    tune(group, zones=((0, 3, EAST),)).step(12)
+    assert group.state.holddown is not None
+
+
 def test_another_capacity_is_a_trigger() -> None:
     group = Group(6, GroupSpec(assignors=("minimal",))).start("a", "b")
     group.members[MemberId("b")] = replace(group.members[MemberId("b")], capacity=Fraction(1, 2))

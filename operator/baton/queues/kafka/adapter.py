@@ -87,6 +87,7 @@ class KafkaQueue:
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
             warnings=self._told_of(lost),
+            zones=topic.racks,
         )
 
     async def ensure(self, count: int | None) -> None:
@@ -199,6 +200,9 @@ class KafkaQueue:
         if before.query or before.released or not before.reader:
             return before.again
         found = await offsets(self._client, topic, {partition: LogEnd.END})
+        if partition not in found:  # another broker leads it since the last look
+            topic = self._topic = await describe(self._client, topic.name)
+            found = await offsets(self._client, topic, {partition: LogEnd.END})
         return before.handed_over(found.get(partition, before.reserved))
 
     # -- what is there

@@ -37,6 +37,7 @@ class Code(IntEnum):
     CONCURRENT_TRANSACTIONS = 51
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
 
@@ -85,6 +86,18 @@ def refused(
             why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}."
         case Code.CLUSTER_AUTHORIZATION_FAILED:
             why = f"{who} may not do it: {said(code)}"
+        case Code.COORDINATOR_NOT_AVAILABLE | Code.NOT_COORDINATOR:
+            why = (
+                f"{what} was answered by {said(code)}: the broker that keeps the place of the group {group} is away, or fewer "
+                "replicas of __consumer_offsets or __transaction_state are in sync than min.insync.replicas: see whether all "
+                "brokers run"
+            )
+        case Code.COORDINATOR_LOAD_IN_PROGRESS:
+            why = f"the broker that keeps the place of the group {group} still reads it: wait, and see whether it has enough disk"
+        case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_OR_FOLLOWER:
+            why = f"a partition of {topic} has no leader: see whether all brokers run"
+        case Code.KAFKA_STORAGE_ERROR:
+            why = f"{what} was answered by {said(code)}: a broker's disk is full or broken: see to it, and start the broker again"
         case _:
             why = f"{what} was answered by {said(code)}"
     return QueueUnreachable(f"{place}: {why}")

@@ -4,28 +4,34 @@ aiokafka brings connections, TLS and SASL.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
-from aiokafka.conn import create_conn
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, refused
+from baton.queues.kafka.connecting import connected
 from baton.queues.protocol import QueueUnreachable
 
 ANSWERS_WITHIN = 4.0
 """Seconds for one request, and"""
 PASSES_WITHIN = 5.0
-"""for which one is asked again that is refused for a moment."""
+"""for which one is asked again that is refused for a moment,"""
+LOADS_WITHIN = 20.0
+"""or by a coordinator that still reads what the one before it has written."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _NO_BROKER = "it names no broker"
 """That has just begun, or is about to end, it may tell of none, not even itself."""
+_SLOW = "see whether it has come to a stop, and whether as many replicas are in sync as min.insync.replicas says"
+"""A coordinator answers after five seconds only where its log takes nothing."""
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -41,8 +47,13 @@ class TooOld(QueueUnreachable):
     """The brokers do not know a request."""
 
 
+class BrokerLost(QueueUnreachable):
+    """One broker of several takes no connection, or has ended one: another may have its part in a moment."""
+
+
 class KafkaClient:
-    """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects again."""
+    """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects again, and does not ask
+    a broker for what another can tell while that one is away."""
 
     def __init__(self, address: KafkaAddress, group: str, client_id: str) -> None:
         self.address = address
@@ -51,6 +62,8 @@ class KafkaClient:
         self._client: Any = None
         self._connecting = asyncio.Lock()
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._away: set[int] = set()
+        """Brokers that did not answer when they were last asked."""
 
     async def to_group(self, request: Any, *, patient: bool = False, transactional_id: str = "") -> Any:
         """To the group's coordinator. `patient`: on a connection of its own, for an answer that may take long.
@@ -64,22 +77,36 @@ class KafkaClient:
         return await self._send(coordinator, request, _lane(transactional_id))
 
     async def to_anybody(self, request: Any) -> Any:
+        """To the brokers in turn, until one takes it."""
         client = await self._connected()
-        node = client.get_random_node()
-        if node is None:
-            raise await self._lost(client, ConnectionError(_NO_BROKER))
-        return await self._send(node, request)
+        nodes = [broker.nodeId for broker in client.cluster.brokers()]
+        if not nodes:
+            raise await self._lost(client, None, ConnectionError(_NO_BROKER))
+        random.shuffle(nodes)
+        *first, last = sorted(nodes, key=self._away.__contains__)
+        for node in first:
+            with suppress(BrokerLost):
+                return await self._send(node, request)
+        return await self._send(last, request)
 
     async def to_broker(self, node: int, request: Any) -> Any:
         return await self._send(node, request)
 
     async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
-        """Ask until it is taken: `ask` answers the error code. Raises StaleToken and QueueUnreachable."""
-        until, pause = time.monotonic() + PASSES_WITHIN, _FIRST_PAUSE
-        while (code := await ask()) != Code.NONE:
+        """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable."""
+        begun, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            try:
+                code = await ask()
+            except BrokerLost:
+                if time.monotonic() - begun >= PASSES_WITHIN:
+                    raise
+                code = Code.COORDINATOR_NOT_AVAILABLE
+            if code == Code.NONE:
+                return
             if code in STALE:
                 raise StaleToken(what)
-            if code not in PASSING or time.monotonic() >= until:
+            if not _passes(code, time.monotonic() - begun):
                 raise self.refused(what, code, topic, transactional_id)
             if code in _SETTLES_ELSEWHERE:
                 self._coordinators.clear()
@@ -97,85 +124,61 @@ class KafkaClient:
         """It may be used again."""
         client, self._client = self._client, None
         self._coordinators.clear()
+        self._away.clear()
         if client is not None:
             with suppress(KafkaError, OSError, TimeoutError):
                 await client.close()
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        found = self._coordinators.get((kind, key))
-        if found is None:
-            client = await self._connected()
-            until, pause = time.monotonic() + PASSES_WITHIN, _FIRST_PAUSE
-            while found is None:
-                if client.get_random_node() is None:
-                    raise await self._lost(client, ConnectionError(_NO_BROKER))
-                try:
-                    found = await client.coordinator_lookup(kind, key)
-                except (KafkaError, OSError, TimeoutError) as error:
-                    code = getattr(error, "errno", None)
-                    if code in PASSING and time.monotonic() < until:  # its topic is being made, or read
-                        await asyncio.sleep(pause)
-                        pause = min(2 * pause, _LONGEST_PAUSE)
-                        continue
-                    if isinstance(code, int) and code > 0:
-                        raise self.refused("the question for a coordinator", code, "", key) from None
-                    raise await self._lost(client, error) from None
-            self._coordinators[kind, key] = found
+        begun, pause = time.monotonic(), _FIRST_PAUSE
+        while (found := self._coordinators.get((kind, key))) is None:
+            answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
+            code = int(answer.error_code)
+            if code == Code.NONE:
+                self._coordinators[kind, key] = found = int(answer.coordinator_id)
+                break
+            if not _passes(code, time.monotonic() - begun):
+                raise self.refused("the question for a coordinator", code, "", key)
+            await asyncio.sleep(pause)  # its topic is being made, or read
+            pause = min(2 * pause, _LONGEST_PAUSE)
         return found
 
     async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:
         client = await self._connected()
         try:
-            return await client.send(node, request, group=lane)
+            if client.cluster.broker_metadata(node) is None:
+                raise KafkaError(f"the others do not know broker {node} yet")
+            answer = await client.send(node, request, group=lane)
         except IncompatibleBrokerVersion:
             raise TooOld(f"{self.address.place} is too old: take Kafka 2.8, or a later one") from None
         except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise await self._lost(client, error) from None
+            raise await self._lost(client, node, error) from None
+        self._away.discard(node)
+        return answer
 
     async def _connected(self) -> Any:
         async with self._connecting:
             if self._client is None:
-                client = AIOKafkaClient(
-                    client_id=self._client_id,
-                    request_timeout_ms=int(ANSWERS_WITHIN * 1000),
-                    **self.address.for_aiokafka(),
-                )
-                try:
-                    async with asyncio.timeout(ANSWERS_WITHIN):
-                        await client.bootstrap()
-                except (KafkaError, OSError, TimeoutError) as error:
-                    with suppress(KafkaError, OSError, TimeoutError):
-                        await client.close()
-                    raise QueueUnreachable(f"{self.address.place} {await self._why(error)}") from None
-                self._client = client
+                self._client = await connected(self.address, self._client_id, ANSWERS_WITHIN)
             return self._client
 
-    async def _lost(self, client: Any, error: Exception) -> QueueUnreachable:
-        """Connect again with the next request, unless another request has done so since."""
+    async def _lost(self, client: Any, node: int | None, error: Exception) -> QueueUnreachable:
+        """Where other brokers are left, they are asked where to go now. Else the next request connects again."""
+        others = {broker.nodeId for broker in client.cluster.brokers()} - self._away - {node}
         if self._client is client:
-            await self.close()
-        if isinstance(error, TimeoutError) or "Timeout" in type(error).__name__:
-            return QueueUnreachable(f"{self.address.place} did not answer within {ANSWERS_WITHIN:g} s")
-        return QueueUnreachable(f"{self.address.place} does not answer ({quoted(str(error), 200)}): see whether its brokers run")
+            if others and node is not None:
+                self._away.add(node)
+                self._coordinators = {key: one for key, one in self._coordinators.items() if one != node}
+                client.force_metadata_update()
+            else:
+                await self.close()
+        place = f"{self.address.place}: its broker {node}" if others else self.address.place
+        if isinstance(error, TimeoutError | RequestTimedOutError):
+            return QueueUnreachable(f"{place} did not answer within {ANSWERS_WITHIN:g} s: {_SLOW}")
+        lost = BrokerLost if others else QueueUnreachable
+        return lost(f"{place} does not answer ({quoted(str(error), 200)}): see whether its brokers run")
 
-    async def _why(self, error: Exception) -> str:
-        """Why no broker could be reached: aiokafka keeps that to itself."""
-        host, _, port = self.address.servers[0].rpartition(":")
-        parts = self.address.for_aiokafka()
-        parts.pop("bootstrap_servers")
-        try:
-            async with asyncio.timeout(ANSWERS_WITHIN):
-                connection = await create_conn(
-                    host.strip("[]"), int(port), request_timeout_ms=int(ANSWERS_WITHIN * 1000), **parts
-                )
-            connection.close()
-        except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as known:
-            error = known
-        if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
-            return f"refuses the user {self.address.user}: correct the user, the password or the mechanism in the Secret"
-        if self.address.tls and not self.address.certificate and "closed" in str(error):  # TLS 1.3 says no more
-            return "closes the connection: give a client certificate and its key, if it asks for one"
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return "shows a certificate that is not trusted: give the CA that has signed it"
-        seen = quoted(str(error) or type(error).__name__, 200)
-        return f"does not answer ({seen}): see whether its brokers run, and on these ports"
+
+def _passes(code: int, waited: float) -> bool:
+    """It is to be asked again, after it has been for so many seconds."""
+    return code in PASSING and waited < (LOADS_WITHIN if code == Code.COORDINATOR_LOAD_IN_PROGRESS else PASSES_WITHIN)

@@ -282,7 +282,11 @@ def _consumer(address: KafkaAddress, made: dict[str, Any]) -> Consumer:
     try:
         return Consumer({**made, "log_level": 0})
     except (KafkaException, ValueError, TypeError) as error:
-        raise QueueUnreachable(f"{address.place} cannot be read with these settings: {error}") from None
+        why = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise QueueUnreachable(
+            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
+            "values"
+        ) from None
 
 
 def _size(message: Message) -> int:

@@ -12,6 +12,7 @@ KIND = QueueKind(
     session_required=True,
     partitions_are_changed="the topic's partitions in Kafka",
     limits_unacknowledged=True,
+    tells_zones=True,
     transactions=True,
     operator="baton.queues.kafka.operator_side:open_queue",
     variable="BATON_KAFKA_URL",

@@ -3,13 +3,13 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from aiokafka.protocol.offset import OffsetRequest
 
 from baton.queues.kafka.answers import PASSING, Code
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import BrokerLost, KafkaClient
 from baton.queues.kafka.messages import TopicMetadata
 
 _FIRST_LEADER = 0
@@ -32,6 +32,9 @@ class Topic:
     topic_id: str
     leaders: Mapping[int, int]
     """The broker that leads each partition; -1: none does."""
+    racks: Mapping[int, str] = field(default_factory=dict)
+    """Of each partition whose preferred leader has a rack: that one. It is the first of the replicas, and leads unless it is
+    away; then it is the rack of the broker that leads."""
 
     @property
     def partitions(self) -> int:
@@ -44,12 +47,17 @@ async def describe(client: KafkaClient, name: str) -> Topic:
     code, _, topic_id, _, partitions, *_ = answer.topics[0]
     if code:
         raise client.refused("the question for the topic", code, name)
-    return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions})
+    racks = {node: rack for node, _, _, rack, _ in answer.brokers if rack}
+    near: dict[int, str] = {}
+    for _, number, leader, _, replicas, *_ in partitions:
+        if rack := racks.get(replicas[0] if replicas else leader) or racks.get(leader):
+            near[number] = rack
+    return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions}, near)
 
 
 async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd]) -> dict[int, int]:
     """The offset at a place of each partition, as a reader of committed messages sees it. Partitions without a leader, or whose
-    leader has just changed, are left out."""
+    leader has just changed or is away, are left out."""
     by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, place in places.items():
         if (leader := topic.leaders.get(number, -1)) >= _FIRST_LEADER:
@@ -59,8 +67,11 @@ async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd
 
 
 async def _offsets(client: KafkaClient, topic: str, leader: int, places: Collection[tuple[int, int]]) -> dict[int, int]:
-    answer = await client.to_broker(leader, OffsetRequest(_NO_REPLICA, _READ_COMMITTED, [(topic, list(places))]))
     found: dict[int, int] = {}
+    try:
+        answer = await client.to_broker(leader, OffsetRequest(_NO_REPLICA, _READ_COMMITTED, [(topic, list(places))]))
+    except BrokerLost:
+        return found
     for _, partitions in answer.topics:
         for number, code, _, offset, *_ in partitions:
             if code == Code.NONE:

@@ -136,5 +136,9 @@ def _why(topic: str, code: int, who: str) -> str:
             return f"{who} may not WRITE it: allow it by an ACL"
         case Code.MESSAGE_TOO_LARGE | Code.RECORD_LIST_TOO_LARGE:
             return "one of them is larger than it takes: raise its max.message.bytes, or send less in one"
+        case Code.NOT_ENOUGH_REPLICAS | Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            return "fewer of its replicas are in sync than its min.insync.replicas: see whether all brokers run"
+        case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_OR_FOLLOWER:
+            return "one of its partitions has no leader: see whether all brokers run"
         case _:
             return f"Produce was answered by {said(code)}"

@@ -100,7 +100,7 @@ class Fleet:
         partition, uid = await self._somebody_at_work()
         self._processes[uid].send_signal(signal.SIGSTOP)
         await self.grant(partition, without=uid, race=race)
-        await self._works(partition)
+        await self.works(partition)
         self._processes[uid].send_signal(signal.SIGCONT)
 
     async def killed(self) -> None:
@@ -112,7 +112,7 @@ class Fleet:
         for partition, (owner, _) in list(self.owners.items()):
             if owner == uid:
                 await self.grant(partition)
-                await self._works(partition)
+                await self.works(partition)
         self._start()
 
     async def restarted(self) -> None:
@@ -125,16 +125,16 @@ class Fleet:
         for number, (owner, _) in self.owners.items():
             if owner == uid:
                 self._tell(uid, number)
-        await self._works(partition)
+        await self.works(partition)
 
     async def _somebody_at_work(self) -> tuple[int, str]:
         """At any moment of its work."""
         partition = self.chance.choice(list(self.owners))
-        await self._works(partition)
+        await self.works(partition)
         await asyncio.sleep(self.chance.random() * 0.03)
         return partition, self.owners[partition][0]
 
-    async def _works(self, partition: int) -> None:
+    async def works(self, partition: int) -> None:
         """Until its owner has finished something."""
         _, epoch = self.owners[partition]
         begun = self._output.stat().st_size

@@ -53,9 +53,17 @@ def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
     assert said in str(problem.value)
 
 
-def test_a_setting_that_librdkafka_does_not_have_is_said_before_the_consumer_begins() -> None:
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("fetch.max.byte=1", 'No such configuration property: "fetch.max.byte"'),
+        ("compression.codec=brotli", 'Invalid value "brotli" for configuration property "compression.codec"'),
+    ],
+)
+def test_a_setting_that_librdkafka_does_not_have_is_said_before_the_consumer_begins(setting: str, said: str) -> None:
     from baton.model.ids import Uid
     from baton.queues.kafka.consumer_side import KafkaConsumerSide
 
-    with pytest.raises(QueueUnreachable, match="cannot be read with these settings"):
-        KafkaConsumerSide("kafka://broker:9092/?fetch.max.byte=1", "shop/orders", Uid("a"))
+    with pytest.raises(QueueUnreachable, match="cannot be read with these settings") as problem:
+        KafkaConsumerSide(f"kafka://broker:9092/?{setting}", "shop/orders", Uid("a"))
+    assert f"{said}: correct it in the address" in str(problem.value)

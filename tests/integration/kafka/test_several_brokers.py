@@ -1,0 +1,112 @@
+"""Three brokers of which two come to harm: what was committed stays, and what is wrong is said."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.conftest import GROUP
+from tests.integration.kafka.reading import read
+from tests.kafka_broker.cluster import RACKS, KafkaCluster
+from tests.waiting import PATIENCE, eventually
+
+MORTAL = (2, 3)
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster() as running:
+        yield running
+
+
+MakeOperator = Callable[[str, str], KafkaQueue]
+
+
+@pytest.fixture
+async def operator(cluster: KafkaCluster) -> AsyncIterator[MakeOperator]:
+    """`operator(topic, group)`: the operator's side, that is closed after the test."""
+    made: list[KafkaQueue] = []
+
+    def one(topic: str, group: str) -> KafkaQueue:
+        spec = TopicToOpen(topic=topic, queue="orders")
+        made.append(KafkaQueue(KafkaAddress(cluster.servers), group, spec, GROUP))
+        return made[-1]
+
+    yield one
+    for queue in made:
+        await queue.close()
+
+
+async def coordinated_by(operator: MakeOperator, topic: str, nodes: tuple[int, ...]) -> tuple[KafkaQueue, str, int]:
+    """A group whose place one of these brokers keeps: the operator's side, the group's id, and which broker it is."""
+    while True:
+        group = f"shop.{topic}-{next(_names)}"
+        made = operator(topic, group)
+        await made.ensure(None)
+        node = await made._client._coordinator(0, group)
+        if node in nodes:
+            return made, group, node
+
+
+async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_why(
+    cluster: KafkaCluster, operator: MakeOperator
+) -> None:
+    cluster.make_topic("few", [[1, 2, 3]])
+    queue, group, _ = await coordinated_by(operator, "few", (1,))
+    assert await queue.grant(0, Uid("a"), Epoch(1)) == ("a", 1, False)
+    for node in MORTAL:
+        cluster.broker(node).freeze()
+    try:
+
+        async def said() -> bool:
+            try:
+                await queue.grant(0, Uid("b"), Epoch(2))
+            except QueueUnreachable as problem:
+                return "min.insync.replicas" in str(problem)
+            return False
+
+        await eventually(said, "the cure is said", PATIENCE)
+    finally:
+        for node in MORTAL:
+            cluster.broker(node).thaw()
+
+    async def taken() -> bool:
+        try:
+            return await queue.grant(0, Uid("c"), Epoch(3)) == ("c", 3, False)
+        except QueueUnreachable:
+            return False
+
+    await eventually(taken, "a grant is taken when they are back", PATIENCE)
+    reader = KafkaReader(KafkaAddress(cluster.servers), group, QueueName("orders"), Uid("c"))
+    try:
+        assert await asyncio.to_thread(read, reader, 0, 3, 0) == []
+    finally:
+        await asyncio.to_thread(reader.close)
+
+
+async def test_partitions_are_in_the_racks_of_their_preferred_leaders(cluster: KafkaCluster, operator: MakeOperator) -> None:
+    cluster.make_topic("racks", [[1, 2], [2, 1], [3, 1], [1, 3]])
+    queue = operator("racks", "shop.racks")
+    await queue.ensure(None)
+    near = [RACKS[0], RACKS[1], RACKS[2], RACKS[0]]
+    assert (await queue.check()).zones == dict(enumerate(near))
+
+
+async def test_whoever_of_the_servers_answers_is_enough_to_begin_with(cluster: KafkaCluster, operator: MakeOperator) -> None:
+    cluster.make_topic("begun", [[1, 2, 3]])
+    cluster.broker(2).freeze()
+    try:
+        for server in (cluster.broker(2).servers, "127.0.0.1:1"):
+            made = KafkaClient(KafkaAddress((server, cluster.broker(1).servers)), "shop.begun", "test")
+            assert await made._connected()
+            await made.close()
+    finally:
+        cluster.broker(2).thaw()
