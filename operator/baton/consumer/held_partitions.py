@@ -1,6 +1,7 @@
 """All that a consumer holds, as its ledger says, and the queues that it has open for it."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from baton.consumer.assignment_source import Assignments
@@ -78,12 +79,14 @@ class HeldPartitions:
         return dropped
 
     def let_go(self, holdings: Iterable[HeldPartition], within: float) -> None:
-        """Nothing of these is worked on any more. Each queue hears of all of its own at once, and has so many seconds for it."""
+        """Nothing of these is worked on any more. Each queue hears of all of its own at once, in so many seconds for all."""
+        until = time.monotonic() + within
         by_queue: dict[QueueName, list[HeldPartition]] = {}
         for holding in holdings:
             by_queue.setdefault(holding.partition.queue, []).append(holding)
         for those in by_queue.values():
-            self.reader(those[0]).let_go({holding.partition.number: holding.epoch for holding in those}, within)
+            left = max(0.0, until - time.monotonic())
+            self.reader(those[0]).let_go({holding.partition.number: holding.epoch for holding in those}, left)
             for holding in those:
                 holding.forget(Phase.RELEASED)
 

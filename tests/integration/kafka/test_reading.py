@@ -403,3 +403,17 @@ async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is
     await asyncio.to_thread(until, lambda: read_to(9_000))
     fetcher.close()
     assert found == list(range(9_000))
+
+
+async def test_what_is_taken_away_before_it_was_read_is_not_taken_up_with_another(queue: Queue) -> None:
+    await queue.operator.ensure(None)
+    for number in (0, 1):
+        await queue.operator.grant(number, Uid("a"), Epoch(1))
+    reader = queue.reader("a")
+    queue.send("0")
+    assert reader.ready(0, Epoch(1)) and reader.ready(1, Epoch(1))
+    await asyncio.to_thread(reader.let_go, {1: Epoch(1)})
+    assert await asyncio.to_thread(read, reader, 0, 1, 1)
+    taken, left = [(await queue.seen(number)).record for number in (0, 1)]
+    assert taken is not None and left is not None
+    assert (bool(taken.reader), left.reader, left.reserved) == (True, "", 0)

@@ -62,13 +62,15 @@ class GroupOffsets:
 
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""
-        self._loop.run(self._found().commit(partition, *wanted), within or _WITHIN)
+        self._loop.run(self._found().commit(partition, *wanted), _WITHIN if within is None else within)
 
     def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """By partition, all at the same time. The answer: which were refused, and why."""
-        return self._loop.run(self._commit_several(self._found(), wanted), within or _WITHIN) if wanted else {}
+        return (
+            self._loop.run(self._commit_several(self._found(), wanted), _WITHIN if within is None else within) if wanted else {}
+        )
 
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
@@ -76,7 +78,7 @@ class GroupOffsets:
         """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
         StaleToken where another has one since."""
         self._found()
-        return self._loop.run(self._renewed(partition, change), within or _WITHIN)
+        return self._loop.run(self._renewed(partition, change), _WITHIN if within is None else within)
 
     def close(self) -> None:
         self._loop.close()

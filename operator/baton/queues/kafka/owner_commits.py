@@ -140,29 +140,31 @@ class OwnerCommits:
         """They are let go of. What the broker does not take in so many seconds comes again; and the operator waits for the Lease,
         or the deadline."""
         until = time.monotonic() + within
-        if not positions or time.monotonic() - self._silent_at < _SILENT_FOR:
+        if not positions or within <= 0 or time.monotonic() - self._silent_at < _SILENT_FOR:
             return
         if not self._asking.acquire(timeout=within):  # a commit of several is under way, and hangs
             self._silent_at = time.monotonic()
             return
         try:
-            self._commit_all(positions, ReadPosition.left_record, max(0.0, until - time.monotonic()))
+            self._commit_all(positions, ReadPosition.left_record, until)
         except QueueUnreachable:
             self._silent_at = time.monotonic()
         finally:
             self._asking.release()
 
     def _commit_all(
-        self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None = None
+        self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], until: float | None = None
     ) -> None:
-        """But for those that are lost. Raises QueueUnreachable only."""
+        """But for those that are lost. `until`: when that has to be over (monotonic). Raises QueueUnreachable only."""
         due = {number: one for number, one in positions.items() if one.lost is None}
-        refused = self._commit_together({number: one for number, one in due.items() if not one.token_is_spent}, record, within)
+        refused = self._commit_together(
+            {number: one for number, one in due.items() if not one.token_is_spent}, record, _left(until)
+        )
         problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
         for number, position in due.items():
             if position.token_is_spent or isinstance(refused.get(number), StaleToken):
                 try:
-                    self.commit(number, position, partial(record, position), within)
+                    self.commit(number, position, partial(record, position), _left(until))
                 except StaleOwner:
                     continue  # whoever reads it next is told
                 except QueueUnreachable as problem:
@@ -258,3 +260,8 @@ def _owner(record: Record | None) -> Owner:
 def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
     """It is this owner's, and nobody has read the partition since."""
     return record is not None and names(record, uid, epoch) and not (record.reader or record.query)
+
+
+def _left(until: float | None) -> float | None:
+    """Seconds."""
+    return None if until is None else max(0.0, until - time.monotonic())

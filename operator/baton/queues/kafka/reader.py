@@ -137,6 +137,8 @@ class KafkaReader:
         finished they say so: the next owner need not wait, and gets nothing marked redelivered."""
         left: dict[int, ReadPosition] = {}
         for partition, epoch in partitions.items():
+            if self._granted.get(partition, 0) <= epoch:
+                self._granted.pop(partition, None)  # it was not read, and is not to be
             position = self._positions.get(partition)
             if position is None or position.epoch != epoch:
                 continue

@@ -1,6 +1,7 @@
 """What an owner sends comes once, whatever becomes of the commit that it is sent with."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,12 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import Output
 from baton.queues.protocol import QueueUnreachable
 
@@ -198,3 +201,27 @@ def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> N
     record = broker.committed.record
     assert (broker.committed.offset, record and record.reserved) == (2, 10), "what it had in hand is not finished"
     assert broker.within is not None and 0 < broker.within <= 2.5
+
+
+def test_where_no_time_is_left_nobody_is_asked() -> None:
+    owner = Owner(broker := Broker())
+    owner.finish(0)
+    owner.commits.last_words({0: owner.position}, 0.0)
+    assert broker.committed.offset == 0
+
+
+def test_a_commit_has_no_more_than_the_seconds_that_it_is_given() -> None:
+    class Hanging(PartitionTransactions):
+        async def commit(self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = ()) -> None:
+            await asyncio.Event().wait()
+
+    offsets = Broker()
+    record = offsets.committed.record
+    assert record is not None
+    offsets._transactions = Hanging(KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton"), "orders")
+    wanted = Commit(0, record)
+    with pytest.raises(QueueUnreachable, match="within 0 s"):
+        GroupOffsets.commit(offsets, 0, wanted, 0.0)
+    with pytest.raises(QueueUnreachable, match="within 0 s"):
+        GroupOffsets.commit_several(offsets, {0: wanted}, 0.0)
+    offsets.close()
