@@ -195,7 +195,8 @@ class Fleet:
         self._stop_meanwhile()
 
     def _stop_meanwhile(self, grace: float = GRACE) -> None:
-        threading.Thread(target=self.stop, args=(grace,), name="baton-stop", daemon=True).start()
+        """No daemon: a program that has nothing more to do ends behind it."""
+        threading.Thread(target=self.stop, args=(grace,), name="baton-stop").start()
 
 
 def _failed(error: Exception) -> str:

@@ -24,10 +24,11 @@ class Case(NamedTuple):
 
 CASES: dict[str, tuple[Case, ...]] = {
     "BatonHasNoLeader": (
-        Case({f"baton_leader{{{RELEASE}}}": "0x10"}, 2, True),
-        Case({f'baton_leader{{{RELEASE}, pod="a"}}': "1x10", f'baton_leader{{{RELEASE}, pod="b"}}': "1x10"}, 2, True),
+        Case({f'baton_leader{{{RELEASE}, instance="a"}}': "0x10"}, 2, True),
+        Case({f'baton_leader{{{RELEASE}, instance="a"}}': "1x10", f'baton_leader{{{RELEASE}, instance="b"}}': "1x10"}, 2, True),
         Case({}, 2, True),
-        Case({f'baton_leader{{{RELEASE}, pod="a"}}': "1x10", f'baton_leader{{{RELEASE}, pod="b"}}': "0x10"}, 2, False),
+        Case({f'baton_leader{{{RELEASE}, instance="a"}}': "1x10", f'baton_leader{{{RELEASE}, instance="b"}}': "0x10"}, 2, False),
+        Case({f'baton_leader{{{RELEASE}, instance="a", job="{job}"}}': "1x10" for job in ("pods", "service")}, 2, False),
     ),
     "BatonReleaseVanished": (
         Case({f"baton_leader{{{RELEASE}}}": "1x10", 'baton_leader{release="b"}': "1x60"}, 40, True),
@@ -73,8 +74,16 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "BatonWorkStandsStill": (
-        Case({f"baton_group_lag_seconds{{{OF}}}": "Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf Inf"}, 11, True),
-        Case({f"baton_group_lag_seconds{{{OF}}}": "800x20"}, 11, False),
+        Case({f"baton_group_lag_seconds{{{OF}}}": "Inf " * 33}, 31, True),
+        Case({f"baton_group_lag_seconds{{{OF}}}": "800x40"}, 31, False),
+        Case(
+            {
+                f"baton_group_lag_seconds{{{OF}}}": "Inf " * 33,
+                f'baton_group_ready{{{OF}, reason="ScaledToZero"}}': "1x40",
+            },
+            31,
+            False,
+        ),
     ),
     "BatonDeadlinesMissed": (
         Case({f"baton_deadline_misses_total{{{OF}}}": "0+1x30"}, 15, True),

@@ -106,7 +106,7 @@ def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, An
     labels = set.union(*(known[name] for name in used))
     summed = re.findall(r"by \(([^)]*)\)", said)
     kept = {name.strip() for names in summed for name in names.split(",")} if summed else labels
-    assert kept | set(re.findall(r"(\w+)=~?\"", said)) <= labels
+    assert kept | set(re.findall(r"(\w+)=~?\"", said)) <= labels | {"instance"}  # which Prometheus adds
     assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= kept
 
 
