@@ -117,7 +117,7 @@ bench-consumer: setup ## Time consumer and producer beside redis-py alone on a R
 	@$(BIN)/python -m tests.bench.consumer
 
 .PHONY: bench-spark
-bench-spark: setup ## Time the Spark source beside the same reader without ownership, a Python source and the rate source; the last line is JSON
+bench-spark: setup ## Time the Spark source beside the same reader without ownership, a Python source, the rate source, and on Kafka Spark's own; the last line is JSON
 	@$(BIN)/python -m tests.bench.spark
 
 .PHONY: bench-handoff

@@ -1,1 +1,1 @@
-"""`make bench-spark`: the Spark source beside the same reader without ownership, a source in Python, and Spark's rate source."""
+"""`make bench-spark`: the Spark source beside the same reader without ownership, a source in Python, and Spark's own sources."""

@@ -5,15 +5,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
+from pyspark.sql import SparkSession
 
 from tests.bench.comparison import Case, compared, report, tell
 from tests.bench.spark import bookkeeping, measuring
+from tests.bench.spark.kafka import KafkaBench, KafkaExtent, connector_jars
 from tests.bench.spark.session import Processes, session
 from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowned
 from tests.bench.spark.streams import Streams
+from tests.bench.spark.topics import Topics
+from tests.kafka_broker import KafkaBroker
 from tests.redis_server import RedisServer
 
 
@@ -38,10 +43,24 @@ class Extent:
     settle: float
     bookkeeping: tuple[int, int, int]
     """Partitions, executors, batches."""
+    kafka: KafkaExtent
 
 
-WHOLE = Extent({8: 3, 64: 1, 512: 1}, {20_000: 4, 250_000: 2}, 1_000_000, 1, 64, 1000, 10.0, 3.0, (1000, 100, 15))
-QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 2, 200, 1.0, 0.5, (20, 4, 2))
+_KAFKA = KafkaExtent(8, 3, {20_000: 8, 250_000: 4}, 2_000_000)
+_LITTLE_OF_KAFKA = KafkaExtent(2, 1, {200: 1}, 1000)
+WHOLE = Extent(
+    {8: 3, 64: 1, 512: 1},
+    {20_000: 4, 250_000: 2},
+    1_000_000,
+    1,
+    64,
+    1000,
+    10.0,
+    3.0,
+    (1000, 100, 15),
+    KafkaExtent(8, 3, {20_000: 8, 250_000: 4}, 2_000_000),
+)
+QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 2, 200, 1.0, 0.5, (20, 4, 2), _LITTLE_OF_KAFKA)
 
 Measured = dict[str, list[float]]
 """By side, a figure of each round."""
@@ -166,14 +185,28 @@ class Bench:
 
 @click.command()
 @click.option("--quick", is_flag=True, help="A few rows only, to see that it works: the figures say nothing.")
-def main(quick: bool) -> None:
+@click.option("--kafka", "only_kafka", is_flag=True, help="Only the topic, beside Spark's own source of Kafka.")
+def main(quick: bool, only_kafka: bool) -> None:
     """Print a table, then one line of JSON."""
+    extent = QUICK if quick else WHOLE
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
-        streams = Streams(stack.enter_context(RedisServer()).url)
-        spark = stack.enter_context(session(folder))
+        spark = stack.enter_context(session(folder, connector_jars()))
+        processes = Processes(spark)
+        redis = () if only_kafka else _over_redis(spark, processes, folder, extent)
+        report(chain(redis, _over_kafka(spark, processes, folder, extent)), 100)
+
+
+def _over_redis(spark: SparkSession, processes: Processes, folder: Path, extent: Extent) -> Iterator[Case]:
+    with RedisServer() as server:
+        streams = Streams(server.url)
         sides: list[Side] = [side(spark, streams, folder) for side in (Ours, Unowned, PythonSource, Rate)]
-        report(Bench(streams, Processes(spark), folder, sides, QUICK if quick else WHOLE).cases(), 96)
+        yield from Bench(streams, processes, folder, sides, extent).cases()
+
+
+def _over_kafka(spark: SparkSession, processes: Processes, folder: Path, extent: Extent) -> Iterator[Case]:
+    with KafkaBroker() as broker:
+        yield from KafkaBench(spark, Topics(broker), processes.executors, folder, extent.kafka).cases()
 
 
 if __name__ == "__main__":

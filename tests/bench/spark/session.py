@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from baton.spark import jar_file
 from tests.local_spark import local_spark
 
 _ROOT = Path(__file__).parents[3]
@@ -17,11 +18,12 @@ _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
 
 
 @contextmanager
-def session(folder: Path) -> Iterator[SparkSession]:
-    """`folder` is for what the JVMs unpack."""
+def session(folder: Path, jars: Sequence[Path]) -> Iterator[SparkSession]:
+    """`folder` is for what the JVMs unpack; `jars` are what it has besides ours."""
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
     # A query that is stopped in a batch says so at ERROR.
-    spark = local_spark(folder, "1g", "FATAL", {"spark.sql.streaming.numRecentProgressUpdates": "10000"})
+    more = {"spark.sql.streaming.numRecentProgressUpdates": "10000", "spark.jars": ",".join(map(str, (jar_file.path(), *jars)))}
+    spark = local_spark(folder, "1g", "FATAL", more)
     try:
         yield spark
     finally:

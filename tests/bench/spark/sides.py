@@ -1,6 +1,6 @@
 """What is compared, each as a DataFrame that streams the rows of one queue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,16 @@ MOST = 250_000
 """Rows of a batch, where nothing else is said."""
 
 
+class Owned(Protocol):
+    """Queues whose partitions can be granted."""
+
+    @property
+    def url(self) -> str: ...
+
+    def grant(self, name: str, numbers: Sequence[int], uid: Uid) -> None:
+        """These partitions, under the first epoch."""
+
+
 class Side(Protocol):
     """One way to read."""
 
@@ -39,7 +49,7 @@ class Ours:
 
     name = "ours"
 
-    def __init__(self, spark: SparkSession, streams: Streams, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, streams: Owned, folder: Path) -> None:
         self._spark, self._streams, self._folder = spark, streams, folder
         self._executors = SparkExecutors(spark)
         until(lambda: len(self._executors.registered()) == EXECUTORS, "the executors are registered")

@@ -33,7 +33,7 @@ class Unowned:
         begun, ended = self._positions(start), self._positions(end)
         ranges = [self._range(number, begun[number], last) for number, last in ended.items() if last > begun[number]]
         keys = partition_keys(f"bench/{self._queue}", ANY_PARTITION)
-        queue: dict[str, Any] = {"server": self._server, "keys": keys, "stream": keys.stream}
+        queue: dict[str, Any] = {"kind": "redis", "server": self._server, "keys": keys, "stream": keys.stream}
         queue["query"] = 0  # nothing is checked
         return json.dumps({"ranges": ranges, "queues": {self._queue: queue}})
 
