@@ -43,6 +43,10 @@ class KafkaWorld(World):
         spec = TopicToOpen(topic=self.topic, queue=self.topic)
         return KafkaQueue(KafkaAddress((self.broker.servers,)), self.group, spec, CLAIMANT)
 
+    def read_by(self, url: str) -> None:
+        """Later fleets have this URL."""
+        self._url = url
+
     def send(self, *values: str, codec: str = "none") -> None:
         """Over the partitions in turn."""
         producer = Producer({**ORDERED, "bootstrap.servers": self.broker.servers, "compression.type": codec, "linger.ms": 50})

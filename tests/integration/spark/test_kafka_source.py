@@ -4,17 +4,23 @@ say what is done."""
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._resource import ResourceType
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from baton.queues.kafka.ranges import KafkaRanges
+from tests.integration.kafka.test_security import Acls
 from tests.integration.spark.kafka_world import KafkaWorld
 from tests.integration.spark.world import wait_for
 from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker.jars import USERS
 from tests.waiting import PATIENCE
 
 
@@ -199,8 +205,32 @@ def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_
         assert left <= set(read), "it may be compacted further meanwhile"
         assert any(value is None for *_, value in left)
         wait_for(orders.committed, "the group stands at the end")
+        assert orders.statistics.ranges_lent == 0
     finally:
         orders.stop()
+
+
+def test_executors_show_a_password_or_a_certificate_whose_key_is_in_any_form(
+    orders: KafkaWorld, broker: KafkaBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    acls = Acls(broker)
+    for user in ("pod", "CN=nobody"):
+        acls.allow(user, ResourceType.TOPIC, orders.topic, AclOperation.READ)
+        acls.allow(user, ResourceType.GROUP, orders.group, AclOperation.READ)
+        acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{orders.group}.", AclOperation.WRITE, prefixed=True)
+    pem = broker.keys.read_bytes()
+    key = load_pem_private_key(pem, None).private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(key)
+    by_password = f"kafkas://pod:{quote(USERS['pod'])}@127.0.0.1:{broker.tls_port}/?ca={broker.ca}"
+    by_key = f"kafkas://127.0.0.1:{broker.mutual_port}/?ca={broker.ca}&cert={broker.keys}&key={tmp_path / 'key.pem'}"
+    for nth, url in enumerate((by_password, by_key)):
+        orders.send(*numbers(40, 40 * nth))
+        orders.read_by(f"{url}&group={orders.group}")
+        orders.fleet_here()
+        query = orders.to_files(tmp_path / "table", now=True)
+        assert query.awaitTermination(240)
+        orders.stop()
+    assert sorted(row.value for row in spark.read.parquet(str(tmp_path / "table")).collect()) == numbers(80)
 
 
 def test_a_limit_of_bytes_is_kept_by_the_sizes_of_what_was_read(orders: KafkaWorld) -> None:

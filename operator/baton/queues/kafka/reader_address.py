@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.private_key import pkcs8
 
 
 def reader_address(address: KafkaAddress, topic: str, topic_id: str, group: str) -> Mapping[str, object]:
@@ -18,5 +19,5 @@ def reader_address(address: KafkaAddress, topic: str, topic_id: str, group: str)
         "mechanism": address.mechanism,
         "ca": address.ca,
         "certificate": address.certificate,
-        "key": address.key,
+        "key": pkcs8(address.key),
     }

@@ -21,6 +21,7 @@ final class KafkaCheck {
   private final Reader reader;
   private long looked;
   private boolean never = true;
+  /** Without a look, as where a range has no message, nobody has said otherwise. */
   private boolean owner;
 
   /** <code>topic</code>: the id of the one that the range is of. */
@@ -29,6 +30,7 @@ final class KafkaCheck {
     this.topic = topic;
     this.query = range.planned().value().query();
     this.reader = reader;
+    this.owner = !reader.uid().isEmpty();
   }
 
   /** Whether to look. */

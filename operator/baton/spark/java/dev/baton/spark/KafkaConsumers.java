@@ -27,6 +27,8 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * This process' consumers of one topic, as long as it is that and none that was made in its place: each is kept for the next range of
@@ -35,7 +37,10 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 final class KafkaConsumers implements Patience.Server {
   /** A position that no range begins at. */
   static final long NOWHERE = -1;
+  private static final Logger LOG = LoggerFactory.getLogger(KafkaConsumers.class);
   private static final long KEPT = 60;
+  /** Each has a page that was fetched ahead. */
+  private static final int MOST_FREE = 32;
   private static final int MOST_BYTES = 4 << 20;
   private static final int MOST_MESSAGES = 5000;
   private static final Map<String, KafkaConsumers> OPEN = new HashMap<>();
@@ -80,9 +85,21 @@ final class KafkaConsumers implements Patience.Server {
   /** The caller has read it up to this position. */
   void giveBack(One one, long position) {
     one.stopAt(position);
+    List<One> tooMany = new ArrayList<>();
     synchronized (OPEN) {
       free.add(one);
+      while (OPEN.values().stream().mapToInt(topic -> topic.free.size()).sum() > MOST_FREE) tooMany.add(longestFree());
     }
+    close(tooMany);
+  }
+
+  /** Taken from its topic's. There is one. */
+  private static One longestFree() {
+    KafkaConsumers of = null;
+    for (KafkaConsumers topic : OPEN.values()) { // each list is in the order of time
+      if (!topic.free.isEmpty() && (of == null || topic.free.get(0).freeSince - of.free.get(0).freeSince < 0)) of = topic;
+    }
+    return of.free.remove(0);
   }
 
   /** The id that the topic's brokers know it by. */
@@ -135,7 +152,17 @@ final class KafkaConsumers implements Patience.Server {
         topic.free.removeAll(idle);
       }
     }
-    idle.forEach(One::close);
+    close(idle);
+  }
+
+  private static void close(List<One> those) {
+    for (One one : those) {
+      try {
+        one.close();
+      } catch (RuntimeException failed) { // it would end the timer
+        LOG.warn("A consumer of {} was not closed: {}", one.partition, failed.toString());
+      }
+    }
   }
 
   private Map<String, Object> settings() {
@@ -208,16 +235,15 @@ final class KafkaConsumers implements Patience.Server {
       while (before > 0 && found.get(before - 1).offset() >= end) before--;
       left = new ArrayList<>(found.subList(before, found.size()));
       if (!left.isEmpty()) position = end;
-      else if (before > 0) position = found.get(before - 1).offset() + 1;
-      else position = Math.max(position, passed(within));
+      else position = Math.max(before > 0 ? found.get(before - 1).offset() + 1 : position, passed());
       return new ArrayList<>(found.subList(0, before));
     }
 
     /** Over marks of transactions, and what compaction has left out. */
-    private long passed(Duration within) {
+    private long passed() {
       try {
-        return consumer.position(partition, within);
-      } catch (TimeoutException away) {
+        return consumer.position(partition, Duration.ZERO);
+      } catch (TimeoutException unknown) {
         return NOWHERE;
       }
     }
