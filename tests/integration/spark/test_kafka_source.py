@@ -184,7 +184,9 @@ def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_
     for nth in range(12):
         producer.begin_transaction()
         for number in range(30):
-            producer.produce(orders.topic, str(100 * nth + number) if number else None, f"key-{number % 7}-{nth // 4}", nth % 2)
+            producer.produce(
+                orders.topic, str(100 * nth + number) if number < 28 else None, f"key-{number % 7}-{nth // 4}", nth % 2
+            )
         producer.flush(PATIENCE)
         producer.abort_transaction(PATIENCE) if nth % 3 == 2 else producer.commit_transaction(PATIENCE)
 
@@ -205,7 +207,6 @@ def test_offsets_that_compaction_and_given_up_transactions_have_left_out_are_no_
         assert left <= set(read), "it may be compacted further meanwhile"
         assert any(value is None for *_, value in left)
         wait_for(orders.committed, "the group stands at the end")
-        assert orders.statistics.ranges_lent == 0
     finally:
         orders.stop()
 
