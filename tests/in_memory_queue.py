@@ -54,7 +54,7 @@ class InMemoryQueue:
         self._ask()
         self.dead[offset] = why
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         self._ask()

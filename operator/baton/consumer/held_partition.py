@@ -13,6 +13,9 @@ from baton.queues.consumer_side import Reader
 from baton.queues.entry import Entry
 from baton.queues.output import FinishedTogether
 
+_LOST_WITHIN = 3.0
+"""Seconds for the queue to hear what was acknowledged of a partition that somebody else has."""
+
 
 class Phase(Enum):
     """Where a holding is in its life."""
@@ -142,7 +145,7 @@ class HeldPartition:
 
     def lose(self, reader: Reader) -> None:
         """Somebody else has it. What was not acknowledged is his."""
-        reader.let_go({self.partition.number: self.epoch})
+        reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN)
         self.forget()
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:

@@ -23,7 +23,7 @@ class Reader(Protocol):
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool: ...
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = ...) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
         """Nothing more is done with what was read of these under these epochs; the queue has what was acknowledged. It is given
         so many seconds for that: whoever owns them next gets the rest again."""
 

@@ -1,6 +1,10 @@
-"""Our reader without ownership: its driver's side knows no ledger, no epoch and no loan, and records nothing at the queue."""
+"""Our reader without ownership: its driver's side knows no ledger, no epoch and no loan, and records nothing at the queue.
+
+What is done it removes, as every consumer of a queue has to.
+"""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from baton.queues.redis.keys import ANY_PARTITION, partition_keys
@@ -15,6 +19,7 @@ class Unowned:
     def __init__(self, streams: Streams, queue: str, partitions: int, limit: int) -> None:
         self._streams, self._queue, self._partitions = streams, queue, partitions
         self._each = -(-limit // partitions)
+        self._removing = ThreadPoolExecutor(1)
         host, _, port = streams.url.rpartition("/")[0].rpartition("//")[2].rpartition(":")
         self._server = {"mode": "single", "nodes": [f"{host}:{port}"], "db": 0, "tls": None, "unix": None, "timeoutSeconds": 5}
 
@@ -38,6 +43,7 @@ class Unowned:
         return json.dumps({"ranges": ranges, "queues": {self._queue: queue}})
 
     def commit(self, stream: str, end: str) -> str:
+        self._removing.submit(self._remove, self._positions(end))  # beside the next batch, as ours does
         return "{}"
 
     def metrics(self, stream: str, consumed: str) -> str:
@@ -47,10 +53,17 @@ class Unowned:
         return "{}"
 
     def stop(self, stream: str) -> str:
+        self._removing.shutdown()
         return "{}"
 
     def batch(self, options: str) -> str:
         return json.dumps({"error": "the benchmark reads streams"})
+
+    def _remove(self, done: dict[int, int]) -> None:
+        with self._streams.client.pipeline(transaction=False) as pipe:
+            for number, end in done.items():
+                pipe.xtrim(partition_keys(f"bench/{self._queue}", number).stream, minid=f"{end + 1}-0", approximate=False)
+            pipe.execute()
 
     def _offset(self, positions: dict[int, int]) -> str:
         return json.dumps({self._queue: {str(number): position for number, position in positions.items()}})

@@ -220,7 +220,7 @@ async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -
     assert await queue.operator.pause(0, Epoch(1)) == 1
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
     await queue.let_go()
 
 

@@ -70,7 +70,7 @@ async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the
     await eventually(committed, "both are committed")
     for number, entries in read_of.items():
         await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[1].offset], soon=True)
-        await asyncio.to_thread(reader.let_go, {number: Epoch(1)})
+        await asyncio.to_thread(reader.let_go, {number: Epoch(1)}, 3.0)
         assert await queue.committed(number) == 2
         assert await queue.operator.pause(number, Epoch(1)) == 1, "one was not finished"
 
@@ -89,7 +89,7 @@ async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(q
         return False
 
     await asyncio.to_thread(until, refused, "it is refused")
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
     assert await queue.committed() == 0
 
 
@@ -104,7 +104,7 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", False)]
     await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
     assert await queue.operator.pause(0, Epoch(2)) == 1
-    await asyncio.to_thread(second.let_go, {0: Epoch(2)})
+    await asyncio.to_thread(second.let_go, {0: Epoch(2)}, 3.0)
     await queue.let_go()
     queue.send("5")
     third = await queue.granted("c", 3)
@@ -116,7 +116,7 @@ async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_w
     queue.send("1", "2")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
     assert await queue.operator.pause(0, Epoch(1)) == 1
 
 
@@ -125,7 +125,7 @@ async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is
     reader = await queue.granted("a", 1)
     entries = await asyncio.to_thread(read, reader, 0, 1, 3)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
     again = queue.reader("a")
     queue.send("4")
     (entry,) = await asyncio.to_thread(read, again, 0, 1, 1)
@@ -253,7 +253,7 @@ async def test_who_lets_go_with_work_undone_says_how_far_it_had_read(queue: Queu
     queue.send("1", "2", "3", "4")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
     entries = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 4)
     assert [entry.redelivered for entry in entries] == [True, True, False, False]
 
@@ -412,7 +412,7 @@ async def test_what_is_taken_away_before_it_was_read_is_not_taken_up_with_anothe
     reader = queue.reader("a")
     queue.send("0")
     assert reader.ready(0, Epoch(1)) and reader.ready(1, Epoch(1))
-    await asyncio.to_thread(reader.let_go, {1: Epoch(1)})
+    await asyncio.to_thread(reader.let_go, {1: Epoch(1)}, 3.0)
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
     taken, left = [(await queue.seen(number)).record for number in (0, 1)]
     assert taken is not None and left is not None

@@ -84,7 +84,7 @@ async def test_what_was_let_go_or_lost_does_not_count(queue: Queue) -> None:
         owner = await queue.granted("a", ONE, partition)
     assert len(owner.read(0, ONE)) == 1
     assert owner.read(1, ONE) == []
-    owner.let_go({0: ONE})
+    owner.let_go({0: ONE}, 0)
     assert len(owner.read(1, ONE)) == 1
     await queue.operator.grant(1, Uid("b"), TWO)
     with pytest.raises(StaleOwner):

@@ -1,12 +1,13 @@
 """What a consumer measures: where it meets its queues and its ledger."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
+from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.instrumentation import HeldTimes, MeasuredAssignments, MeasuredReader
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
@@ -51,7 +52,7 @@ class Answers:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self._answer(None)
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         return {7}
@@ -170,6 +171,13 @@ def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) ->
         ask(world.reader)
     world.reader.let_go({0: FIRST}, 1.0)
     assert world.book.lines == [("refused", ORDERS)]
+
+
+def test_a_partition_that_was_lost_is_let_go_of_as_one_that_was_not_measured(world: World) -> None:
+    world.ledger({0: FIRST})
+    lost = HeldPartition(Partition(ORDERS, 0), FIRST, cast(Any, None), by_key=False)
+    lost.lose(world.reader)
+    assert lost.phase is Phase.FENCED
 
 
 def test_a_partition_that_nobody_called_back_is_no_release(world: World) -> None:

@@ -26,7 +26,6 @@ from baton.queues.protocol import Owner
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_LAST_WORDS_WITHIN = 3.0
 _MOST_PENDING_BYTES = 4_000_000
 """Of outputs of a partition, before their commit is waited for."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
@@ -132,7 +131,7 @@ class KafkaReader:
             self._dead_letters.put(topic, message, why, self._group)
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = _LAST_WORDS_WITHIN) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
         """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
         finished they say so: the next owner need not wait, and gets nothing marked redelivered."""
         left: dict[int, ReadPosition] = {}

@@ -111,7 +111,7 @@ class RedisReader:
         with explained(self._url, self._queue):
             return unfinished(self._client, map(self._keys.of, partitions))
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
         """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
         comes again should this reader be asked for it. Asks nobody."""
         for partition, epoch in partitions.items():

@@ -41,7 +41,7 @@ class Owner:
                     self._turn(partition, epoch)
                 except StaleOwner as refusal:
                     print(refusal, file=sys.stderr, flush=True)
-                    self._reader.let_go({partition: epoch})
+                    self._reader.let_go({partition: epoch}, 3)
                     del self._owned[partition]
                 except QueueUnreachable as problem:
                     print(partition, epoch, problem, file=sys.stderr, flush=True)

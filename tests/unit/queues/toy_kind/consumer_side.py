@@ -43,7 +43,7 @@ class ToyReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float = 0.0) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
         for partition, epoch in partitions.items():
             self._read.pop((partition, epoch), None)
 
