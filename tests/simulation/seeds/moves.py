@@ -45,6 +45,12 @@ class Moves:
 
     def written(self, made: Step) -> None:
         """Raises InvariantError."""
+        running = None if made.state.rebalance is None else made.state.rebalance.origins
+        reads = {member: known.subscribed for member, known in made.state.known.items()}
+        facts = (made.state.queues, reads, {(slot.member, slot.uid, slot.vacated is None) for slot in made.state.member_slots})
+        if self._facts is not None and facts != self._facts and (self._origins, running) != (None, None):
+            self._spent = self._grants + len(self._aims)  # also where the change ends the rebalance: a queue is deleted
+        self._facts = facts
         for event in made.events:
             if isinstance(event, Granted):
                 self._grants += 1
@@ -55,7 +61,6 @@ class Moves:
                         self.least += 1
                         self._here += 1
                 self._last[event.partition] = owner
-        running = None if made.state.rebalance is None else made.state.rebalance.origins
         lower = made.state.totals.lower_bound
         if self._origins is not None and (running is None or self._another(self._origins, running)):
             least = lower - self._lower
@@ -72,11 +77,6 @@ class Moves:
                 self._last.setdefault(partition, record.last)  # a queue that was made again may know its owners
         aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
         aims |= made.state.waiting
-        reads = {member: known.subscribed for member, known in made.state.known.items()}
-        facts = (made.state.queues, reads, {(slot.member, slot.uid, slot.vacated is None) for slot in made.state.member_slots})
-        if self._facts is not None and facts != self._facts and running is not None:
-            self._spent = self._grants + len(self._aims)
-        self._facts = facts
         self._aims = aims
 
     def total(self, counted: int) -> None:

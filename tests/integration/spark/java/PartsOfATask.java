@@ -37,7 +37,7 @@ public final class PartsOfATask {
   }
 
   private static void anEarlierAnswerMakesNoLaterOneOld() throws Exception {
-    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue(7, "{}", "", ""));
+    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue("redis", 7, "{}", "", ""));
     Range range = new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
     Check check = new Check(range, new Reader("uid", 1, "0.0", 1, "app/1", null));
     Object passed = List.of("OK".getBytes(), "owner".getBytes());
