@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.printing import console, refuse, say, say_json, table
+from baton.cli.output_form import Form, output_option, say_object
+from baton.cli.printing import console, refuse, say, table
 from baton.model.wording import counted
 from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced
 
@@ -48,8 +49,8 @@ class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument 
 @click.option(
     "--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="How many cases of each kind to show, at most."
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, as_json: bool) -> None:
+@output_option()
+def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, examples: int, form: Form) -> None:
     """Check records of what was processed. For each key: what is missing, out of order, or done twice, by which member and when.
 
     Reads lines of JSON from each FILE, or from standard input: {"key": "a", "sequence": 1}, with partition, member, epoch,
@@ -73,8 +74,8 @@ def check_order(files: tuple[Path, ...], sent: Path | None, first: str | int, ex
             refuse(f"{error.filename or 'the input'} cannot be read: {error.strerror}", 2)
     if not report.records and not known:
         refuse("there is no record in what was given: nothing was checked", 2)
-    if as_json:
-        say_json(report.to_json())
+    if form.for_programs:
+        say_object(report.to_json(), form)
     else:
         _tell(report, counted_to_the_end=known is not None)
     if not report.clean:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.names import shown
-from baton.cli.printing import console, need_redis, refuse, say, say_json
+from baton.cli.output_form import Form, output_option, say_object
+from baton.cli.printing import console, need_redis, refuse, say
 from baton.cli.queue_server import QueueServer, queue_options
 from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
@@ -53,8 +54,8 @@ def dead_letters() -> None:
 @_partition
 @click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
-@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, as_json: bool) -> None:
+@output_option()
+def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, form: Form) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
     from baton.cli.letter_view import letter_table, line_json
 
@@ -64,8 +65,8 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
     following = str(found[limit - 1].letter) if len(found) > limit else None
     found = found[:limit]
     total = sum(counts.values())
-    if as_json:
-        say_json({"queue": server.queue, "count": total, "letters": [line_json(one) for one in found], "next": following})
+    if form.for_programs:
+        say_object({"queue": server.queue, "count": total, "letters": [line_json(one) for one in found], "next": following}, form)
         return
     of = f" of partition {partition}" if partition is not None else ""
     say(f"{server.queue} has {counted(total, 'dead letter')}{of}.")
@@ -80,10 +81,14 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
 @click.argument("letter", type=_LETTER)
 @click.option("--hex", "as_hex", is_flag=True, help="Show the value in hexadecimal, even if it is text.")
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write the value, byte for byte, into this file."
+    "--save",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the value, byte for byte, into this file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
-def show(server: QueueServer, letter: "LetterId", as_hex: bool, output: Path | None, as_json: bool) -> None:
+@output_option()
+def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | None, form: Form) -> None:
     """Show a dead letter, with its value."""
     from baton.cli.letter_view import letter_json, lines
 
@@ -93,13 +98,13 @@ def show(server: QueueServer, letter: "LetterId", as_hex: bool, output: Path | N
         refuse(
             f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are"
         )
-    if output is not None:
+    if file is not None:
         try:
-            output.write_bytes(found.value)
+            file.write_bytes(found.value)
         except OSError as error:
-            refuse(f"{output}: {error.strerror}")
-    if as_json:
-        say_json(letter_json(found))
+            refuse(f"{file}: {error.strerror}")
+    if form.for_programs:
+        say_object(letter_json(found), form)
         return
     for line in lines(found, as_hex=as_hex):
         say(line)

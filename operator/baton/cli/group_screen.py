@@ -46,18 +46,29 @@ def partition_table(rows: Iterable[PartitionRow]) -> Table:
     return table(("QUEUE", "PARTITION", "STATE", "OWNER", "EPOCH", "TO", "UNTIL", "WHY"), rows)
 
 
-def group_table(looks: Iterable[GroupLook]) -> Table:
+def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
     """A line for each group."""
     rows = []
+    head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN")
     for look in looks:
         ready, looked, status = look.condition("Ready"), look.looked_at, look.status
         shown = [getattr(status, name) if name in status.model_fields_set else None for name in _NUMBERS]
         seen = "" if looked is None else f"{_ago(looked, look.now)} ago"
-        rows.append((look.group.namespace, look.group.name, look.shown_state, *shown, ready and ready.reason, seen))
-    return table(("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN"), rows)
+        more = _more(look) if wide else ()
+        rows.append((look.group.namespace, look.group.name, look.shown_state, *shown, ready and ready.reason, seen, *more))
+    return table((*head, *(_WIDE if wide else ())), rows)
 
 
 _NUMBERS = ("partitions", "unowned", "members", "moving")
+_WIDE = ("ASSIGNOR", "APPROVAL", "STANDBYS", "MOVES", "LEAST", "MISSED", "WHY")
+
+
+def _more(look: GroupLook) -> Iterator[object]:
+    """The further cells of a wide line."""
+    status, ready, rebalancing = look.status, look.condition("Ready"), look.condition("Rebalancing")
+    yield from (status.assignor, look.approval.value, status.standbys, status.moves, status.lower_bound, status.deadline_misses)
+    said = ready if ready is not None and ready.status is not ConditionStatus.TRUE else rebalancing
+    yield said and said.message
 
 
 def _head(look: GroupLook) -> Iterator[Text]:
@@ -170,7 +181,7 @@ def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | 
     if rest:
         counts = [entry.count if isinstance(entry, MemberEntry) else 0 for _, entry in rest]
         yield _line(
-            f"and {len(rest):,} more, with {min(counts):,} to {counted(max(counts), 'partition')} each (--members shows all)"
+            f"and {len(rest):,} more, with {min(counts):,} to {counted(max(counts), 'partition')} each (-o wide shows all)"
         )
     if standbys:
         names, others = _cut(standbys, 5)

@@ -69,7 +69,7 @@ def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
     yield f"value       {counted(len(one.value), 'byte')}, {'in hexadecimal' if text is None else 'text'}"
     yield from _dump(one.value[:MOST_SHOWN]) if text is None else text[:MOST_SHOWN].split("\n")
     if len(one.value if text is None else text) > MOST_SHOWN:
-        yield "… the rest is left out: --output FILE writes all of it"
+        yield "… the rest is left out: --save FILE writes all of it"
 
 
 def letter_json(one: Letter) -> dict[str, object]:

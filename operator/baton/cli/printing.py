@@ -57,6 +57,12 @@ def say_json(value: Any, **options: Any) -> None:
     click.echo(json.dumps(value, **options))
 
 
+def say_text(text: str) -> None:
+    """Lines for programs, whose control characters are escaped already."""
+    _tolerant(sys.stdout)
+    click.echo(text)
+
+
 def console(**options: Any) -> "Console":
     """A console on standard output, on which nothing is drawn that is not printable. It is as wide as the terminal; what is piped
     is never cut."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,12 +15,10 @@ from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, look, partitions
 from baton.cli.live_group import look_at
 from baton.cli.names import GROUP
-from baton.cli.printing import console, printable, say, say_json
+from baton.cli.output_form import Form, output_option, say_object
+from baton.cli.printing import console, printable, say
 from baton.kube.api import UnavailableError
 from baton.kube.objects import groups_path
-
-if TYPE_CHECKING:
-    pass
 
 EVERY = 1.0
 """Seconds between two looks with --watch."""
@@ -37,49 +35,46 @@ LINES = 24
 @cluster_options
 @click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
 @click.option("--partitions", "each", is_flag=True, help="Show each partition: its state, owner, epoch and next owner.")
-@click.option("--members", "everybody", is_flag=True, help="Show all members, even if they do not fit on one screen.")
 @click.option("--watch", "-w", is_flag=True, help="Refresh every second, until Ctrl-C.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="For programs: one JSON object (a list without GROUP, or with --partitions)."
+@output_option(
+    wide="all of it, even if it does not fit on one screen", programs="one object (a list without GROUP, or with --partitions)"
 )
-def status(
-    group: str | None, all_namespaces: bool, each: bool, everybody: bool, watch: bool, as_json: bool, target: ClusterTarget
-) -> None:
+def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, form: Form, target: ClusterTarget) -> None:
     """Show a ConsumerGroup: its state, who owns what, and what changes hands. Without GROUP: one line for each group.
 
     Ends with 3 if no operator looks after GROUP.
     """
     if group is not None and all_namespaces:
         raise click.UsageError("give GROUP or --all-namespaces, not both")
-    if group is None and (each or everybody or watch):
-        raise click.UsageError("--partitions, --members and --watch show one GROUP: give its name")
-    if watch and as_json:
-        raise click.UsageError("--watch is for people and --json for programs: give one of them")
+    if group is None and (each or watch):
+        raise click.UsageError("--partitions and --watch show one GROUP: give its name")
+    if watch and form.for_programs:
+        raise click.UsageError(f"--watch is for people and -o {form} for programs: give one of them")
     if watch and not sys.stdout.isatty():
         raise click.UsageError("--watch draws on a terminal, and this output is none: leave it away")
     if group is None:
-        ask(_list(target, all_namespaces, as_json))
+        ask(_list(target, all_namespaces, form))
         return
     name, target = target.within(group)
-    shown = _Shown(each, everybody)
+    shown = _Shown(each, form)
     if watch:
         with suppress(KeyboardInterrupt):
             ask(_watch(name, target, shown))
-    elif ask(_show(name, target, shown, as_json)) == UNKNOWN:
+    elif ask(_show(name, target, shown)) == UNKNOWN:
         sys.exit(UNSEEN)
 
 
-async def _list(target: ClusterTarget, everywhere: bool, as_json: bool) -> None:
+async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
     from baton.cli.group_screen import group_table
 
     async with cluster(target) as (api, where):
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
     now = time.time()
     looks = [look(one, {}, now=now) for one in found]
-    if as_json:
-        say_json([{key: value for key, value in one.to_json().items() if key not in _OF_LEDGER} for one in looks])
+    if form.for_programs:
+        say_object([{key: value for key, value in one.to_json().items() if key not in _OF_LEDGER} for one in looks], form)
     elif looks:
-        _print([group_table(looks)])
+        _print([group_table(looks, wide=form.wide)])
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
@@ -94,7 +89,7 @@ class _Shown:
     """What of a group is shown, and how."""
 
     each: bool
-    everybody: bool
+    form: Form
 
     def json(self, group: GroupLook) -> object:
         """For programs."""
@@ -107,7 +102,7 @@ class _Shown:
         if self.each:
             return [partition_table(_rows(group))]
         on = console()
-        lines = None if self.everybody else on.height if sys.stdout.isatty() else LINES
+        lines = None if self.form.wide else on.height if sys.stdout.isatty() else LINES
         return screen(group, on, lines)
 
 
@@ -117,12 +112,12 @@ def _rows(group: GroupLook) -> list[PartitionRow]:
     return partitions(group.state)
 
 
-async def _show(group: str, target: ClusterTarget, shown: _Shown, as_json: bool) -> str | None:
+async def _show(group: str, target: ClusterTarget, shown: _Shown) -> str | None:
     """The group's state, where it is shown."""
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
-    if as_json:
-        say_json(shown.json(seen))
+    if shown.form.for_programs:
+        say_object(shown.json(seen), shown.form)
     else:
         _print(shown.drawn(seen))
     return None if shown.each else seen.shown_state

@@ -118,7 +118,7 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[in
     kill(second.pid, number)
     until(lambda: second.poll() is not None, "the second has ended")
     sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
-    checked = CliRunner().invoke(main, ["check-order", "--json", *map(str, records), "--produced", str(sent)])
+    checked = CliRunner().invoke(main, ["check-order", "-o", "json", *map(str, records), "--produced", str(sent)])
     assert checked.exit_code == 0, checked.output
     assert all(file.exists() for file in records)
 

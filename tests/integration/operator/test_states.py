@@ -164,13 +164,13 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     await empty.external("orders")
     await empty.group("orders")
     await empty.pod("a", "orders")
-    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
+    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")).stdout)
     assert told["state"] == "Unknown"
     began = time.time()
     operator = start(empty)
     await state_is(empty, "orders", "Ready", 40)
     assert began - 1 <= to_seconds((await empty.status("orders"))["lastLookTime"]) <= time.time() + 1
-    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "--json")).stdout)
+    told = json.loads((await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")).stdout)
     assert told["state"] == "Ready"
     operator.stop()
     path = groups_path(empty.namespace, "orders") + "/status"
@@ -203,7 +203,7 @@ async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_la
     assert re.match(r"No operator has looked since \S+Z \(\d+ s ago\): all this is as of then \(Ready\)\. Nothing is moved", line)
     leader = f"The Lease of its leader, operator in namespace {empty.namespace}, was given up, and last renewed "
     assert re.match(rf"{leader}\d+ s ago\. Does one run", more)
-    done = await status(kubeconfig, "orders", "-n", empty.namespace, "--json")
+    done = await status(kubeconfig, "orders", "-n", empty.namespace, "-o", "json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["state"], told["lastState"]) == (3, "Unknown", "Ready")
     assert (told["leader"]["lease"], told["leader"]["holder"]) == (f"{empty.namespace}/operator", None)

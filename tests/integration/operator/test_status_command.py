@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
 from tests.integration.operator.world import World
 
 BATON = Path(sys.executable).parent / "baton"
@@ -24,9 +26,13 @@ async def test_a_group_is_shown_on_one_screen_and_as_json(shop: World, kubeconfi
     await shop.told("shown", "Ready")
     screen = (await status(kubeconfig, "shown", "-n", "shop")).stdout
     assert "shop/shown: " in screen and "shown-a" in screen and "Fenced is False" in screen
-    told = json.loads((await status(kubeconfig, "shown", "-n", "shop", "--json")).stdout)
+    told = json.loads((await status(kubeconfig, "shown", "-n", "shop", "-o", "json")).stdout)
     assert {name: entry["count"] for name, entry in told["owners"].items()} == {"shown-a": 2, "shown-b": 2}
-    listed = json.loads((await status(kubeconfig, "-n", "shop", "--json")).stdout)
+    as_yaml = yaml.safe_load((await status(kubeconfig, "shown", "-n", "shop", "-o", "yaml")).stdout)
+    assert as_yaml.keys() == told.keys() and as_yaml["owners"] == told["owners"]
+    assert "shown-b" in (await status(kubeconfig, "shown", "-n", "shop", "-o", "wide")).stdout
+    assert "ASSIGNOR" in (await status(kubeconfig, "-n", "shop", "-o", "wide")).stdout
+    listed = json.loads((await status(kubeconfig, "-n", "shop", "-o", "json")).stdout)
     assert "shown" in {one["group"] for one in listed}
 
 

@@ -36,7 +36,7 @@ def recorder(file: Path, member: str) -> Callable[[Entry], None]:
 
 
 def check(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["check-order", "--json", *map(str, arguments)])
+    return CliRunner().invoke(main, ["check-order", "-o", "json", *map(str, arguments)])
 
 
 async def test_a_hand_off_is_clean_and_a_lost_record_names_its_neighbours(queue: Queue, tmp_path: Path) -> None:

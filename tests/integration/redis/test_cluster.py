@@ -208,7 +208,7 @@ async def test_the_rights_of_the_guide_are_enough_in_a_cluster(cluster: Clustere
     with RedisDeadLetters(url["producer"], "shop/orders") as letters:
         assert letters.counts() == {0: 1}
     listed = await asyncio.to_thread(
-        CliRunner().invoke, main, ["dead-letters", "list", "--json", "--redis-url", url["producer"], "shop/orders"]
+        CliRunner().invoke, main, ["dead-letters", "list", "-o", "json", "--redis-url", url["producer"], "shop/orders"]
     )
     assert [letter["why"] for letter in json.loads(listed.output)["letters"]] == ["no"]
     announcements.close()

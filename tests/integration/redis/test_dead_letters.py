@@ -44,7 +44,7 @@ class Letters(TypedDict):
 
 
 def listed(queue: Queue, *arguments: object) -> Letters:
-    found: Letters = json.loads(call(queue, "list", "--json", *arguments).output)
+    found: Letters = json.loads(call(queue, "list", "-o", "json", *arguments).output)
     return found
 
 
@@ -103,7 +103,7 @@ async def test_one_is_shown_and_nothing_of_it_that_a_terminal_obeys(queue: Queue
     shown = call(queue, "show", letter)
     assert shown.exit_code == 0 and seen in shown.output
     assert not {"\x1b", "\u202e"} & set(shown.output)
-    assert json.loads(call(queue, "show", letter, "--json").output)["value"] == value
+    assert json.loads(call(queue, "show", letter, "-o", "json").output)["value"] == value
     assert value.encode()[:4].hex(" ") in call(queue, "show", letter, "--hex").output
 
 
@@ -113,7 +113,7 @@ async def test_nothing_of_headers_is_lost_for_programs(queue: Queue) -> None:
     owner = await queue.granted("a", 1)
     [entry] = owner.read(0, ONE)
     owner.set_aside(0, ONE, entry.offset, "no")
-    shown = json.loads(call(queue, "show", *ids(queue), "--json").output)
+    shown = json.loads(call(queue, "show", *ids(queue), "-o", "json").output)
     assert {name: b64decode(text) for name, text in shown["headersBase64"].items()} == headers
     assert shown["headers"] == {"text": "ä", "bytes": None, "nothing": ""}
 
@@ -121,7 +121,7 @@ async def test_nothing_of_headers_is_lost_for_programs(queue: Queue) -> None:
 async def test_a_large_value_is_cut_on_the_screen_and_written_whole_into_a_file(queue: Queue, tmp_path: Path) -> None:
     await died(queue, "x" * 200_000)
     [letter] = ids(queue)
-    shown = call(queue, "show", letter, "--output", tmp_path / "value")
+    shown = call(queue, "show", letter, "--save", tmp_path / "value")
     assert "200,000 bytes" in shown.output and "the rest is left out" in shown.output and len(shown.output) < 10_000
     assert (tmp_path / "value").read_text() == "x" * 200_000
 

@@ -90,7 +90,7 @@ async def test_a_sentinel_that_is_away_or_hangs_costs_nothing_but_time(watched: 
     queue.send("1")
     assert [entry.value for entry in owner.read(0, Epoch(1))] == [b"1"]
     listed = await asyncio.to_thread(
-        CliRunner().invoke, main, ["dead-letters", "list", "--json", "--redis-url", watched.url(), queue.name]
+        CliRunner().invoke, main, ["dead-letters", "list", "-o", "json", "--redis-url", watched.url(), queue.name]
     )
     assert listed.exit_code == 0 and json.loads(listed.output)["letters"] == []
     await queue.close()

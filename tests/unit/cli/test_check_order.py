@@ -30,14 +30,14 @@ def test_what_is_lost_out_of_order_or_done_twice_ends_with_1(sequences: tuple[in
 
 
 def test_redelivered_alone_ends_with_0() -> None:
-    result = call("--json", given=lines(1, 2) + lines(2, redelivered=True))
+    result = call("-o", "json", given=lines(1, 2) + lines(2, redelivered=True))
     assert result.exit_code == 0
     assert json.loads(result.output)["redelivered"] == 1
 
 
 def test_for_programs_it_says_who_and_when() -> None:
     given = lines(1, member="a", epoch=1, time=1.5) + lines(3, member="b", epoch=2, time="2026-11-22T09:00:00Z", partition=4)
-    result = call("--json", "-", given=given)
+    result = call("-o", "json", "-", given=given)
     report = json.loads(result.output)
     gap, early = report["findings"]
     assert (report["gaps"], report["out_of_order"], report["keys_at_fault"]) == (1, 1, 1)

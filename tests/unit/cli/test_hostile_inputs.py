@@ -144,7 +144,7 @@ def shown(manifest: Mapping[str, Any], ledger: Mapping[str, str], queues: Sequen
     on = console(width=100, file=io.StringIO())
     one = look(manifest, ledger, queues, now=5.0)
     json.dumps(one.to_json())
-    for part in (*screen(one, on, 24), group_table([one]), partition_table(partitions(one.state))):
+    for part in (*screen(one, on, 24), group_table([one], wide=True), partition_table(partitions(one.state))):
         on.print(part)
     assert isinstance(on.file, io.StringIO)
     return on.file.getvalue().split("\n")
