@@ -27,7 +27,7 @@ MOST_HANDOFFS, MOST_QUEUES, MOST_PROPOSED, LEAST_MEMBERS = 5, 5, 4, 3
 
 def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[RenderableType]:
     """`lines`: how many there are on the console; None: as many as it takes."""
-    top = [*_head(look), *_problems(look)]
+    top = [*_head(look), *problems(look)]
     queues = _queues(look.queues, None if lines is None else MOST_QUEUES)
     bottom = [*_slots(look), *_handoffs(look, None if lines is None else MOST_HANDOFFS), *_proposal(look, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
@@ -53,7 +53,7 @@ def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
     for look in looks:
         ready, looked, status = look.condition("Ready"), look.looked_at, look.status
         shown = [getattr(status, name) if name in status.model_fields_set else None for name in _NUMBERS]
-        seen = "" if looked is None else f"{_ago(looked, look.now)} ago"
+        seen = "" if looked is None else f"{ago(looked, look.now)} ago"
         more = _more(look) if wide else ()
         rows.append((look.group.namespace, look.group.name, look.shown_state, *shown, ready and ready.reason, seen, *more))
     return table((*head, *(_WIDE if wide else ())), rows)
@@ -88,13 +88,14 @@ def _head(look: GroupLook) -> Iterator[Text]:
     )
 
 
-def _problems(look: GroupLook) -> Iterator[Text]:
+def problems(look: GroupLook) -> Iterator[Text]:
+    """What is wrong with the group, its queues and its operator, a line each."""
     group, status = look.group, look.status
     if group.deleted_at:
         yield _line(("Deleted", "yellow"), f" at {group.deleted_at}; it goes when its partitions are taken back")
     if look.shown_state == UNKNOWN:
         looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
-        since = " yet" if looked is None else f" since {status.last_look_time} ({_ago(looked, look.now)} ago): {as_of}"
+        since = " yet" if looked is None else f" since {status.last_look_time} ({ago(looked, look.now)} ago): {as_of}"
         yield _line(("No operator has looked", "red"), f"{since}. Nothing is moved meanwhile.")
         yield _line(
             f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? "
@@ -140,9 +141,9 @@ def _leader(one: Leader | None, now: float) -> str:
     if one.renewed is None:
         how = "does not exist any more"
     elif one.holder is None:
-        how = f"was given up, and last renewed {_ago(one.renewed, now)} ago"
+        how = f"was given up, and last renewed {ago(one.renewed, now)} ago"
     else:
-        how = f"was last renewed {_ago(one.renewed, now)} ago, by {one.holder}"
+        how = f"was last renewed {ago(one.renewed, now)} ago, by {one.holder}"
     return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
 
 
@@ -238,7 +239,7 @@ def _for(look: GroupLook, until: str) -> str:
     return "" if end is None else f" for {max(0.0, end - look.now):.0f} s more"
 
 
-def _ago(then: float, now: float) -> str:
+def ago(then: float, now: float) -> str:
     """`12 s`, `7 min`, `3 h`, `5 d`"""
     seconds = max(0.0, now - then)
     for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.kube.api import Api, ApiError, NotFoundError
+from baton.kube.api import Api, ApiError, Json, NotFoundError
+from baton.kube.elector import ADDRESS_ANNOTATION
 from baton.kube.leases import leases_path
 from baton.kube.releases import release_of
 from baton.model.lease import holder_of, spec_of
@@ -28,6 +29,8 @@ class Leader:
     """The replica that leads; None: none does."""
     renewed: float | None = None
     """Unix seconds; None: there is no such Lease, or it does not say."""
+    port: int | None = None
+    """Of its pages of metrics; None: it does not say."""
 
     def gone(self, now: float) -> bool:
         """None leads, and none has for a while."""
@@ -54,4 +57,11 @@ async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | N
         return Leader(release)
     except ApiError:
         return Leader(release, readable=False)
-    return Leader(release, holder=holder_of(lease) or None, renewed=read_seconds(spec_of(lease).get("renewTime"), None))
+    renewed = read_seconds(spec_of(lease).get("renewTime"), None)
+    return Leader(release, holder=holder_of(lease) or None, renewed=renewed, port=_port(lease))
+
+
+def _port(lease: Json) -> int | None:
+    """Of the address that its holder tells: HOST:PORT."""
+    told = str((lease["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION) or "")[-6:].rpartition(":")[2]
+    return int(told) if told.isascii() and told.isdigit() and 0 < int(told) < 65_536 else None

@@ -37,9 +37,14 @@ async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
 
 async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
     """What the ledger knows, and what its operator would see. Raises what `Api` raises, and UnreadableError."""
+    return await observation_of(api, await look_at(api, namespace, name))
+
+
+async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observation]:
+    """The same of a group that was looked at."""
+    namespace, name = seen.group.namespace, seen.group.name
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
-    seen, found, sessions = await asyncio.gather(
-        look_at(api, namespace, name),
+    found, sessions = await asyncio.gather(
         api.get(core_path(namespace, "pods"), **selected),
         api.get(leases_path(namespace), **selected),
     )

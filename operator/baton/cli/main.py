@@ -15,6 +15,9 @@ _COMMANDS = {
     "completion": "baton.cli.completion",
     "dead-letters": "baton.cli.dead_letters",
     "dev": "baton.cli.dev",
+    "doctor": "baton.cli.doctor",
+    "explain": "baton.cli.explain",
+    "lag": "baton.cli.lag",
     "operator": "baton.cli.operator",
     "pause": "baton.cli.pause",
     "plan": "baton.cli.plan",
@@ -22,6 +25,7 @@ _COMMANDS = {
     "resume": "baton.cli.pause",
     "simulate": "baton.cli.simulate",
     "status": "baton.cli.status",
+    "top": "baton.cli.top",
 }
 
 

@@ -7,6 +7,7 @@ from re import ASCII, fullmatch
 
 import click
 
+from baton.model.ids import Partition, QueueName
 from baton.queues.redis.url_forms import SCHEMES, SOCKET
 
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -45,6 +46,23 @@ WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without bl
 DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 
 
+class _Partition(click.ParamType):  # type: ignore[type-arg] # likewise
+    """A queue and the number of a partition: `orders/5`."""
+
+    name = "partition"
+
+    def convert(self, value: str | Partition, param: click.Parameter | None, ctx: click.Context | None) -> Partition:
+        if isinstance(value, Partition):
+            return value
+        queue, _, number = value.rpartition("/")
+        if len(queue) > 253 or not fullmatch(_OBJECT, queue, ASCII) or not fullmatch(r"[0-9]{1,7}", number, ASCII):
+            self.fail(f"{shown(value)} names no partition: give QUEUE/NUMBER, such as orders/5.", param, ctx)
+        return Partition(QueueName(queue), int(number))
+
+
+PARTITION = _Partition()
+
+
 class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
     """What is no URL is not shown: a password may stand in it."""
 
@@ -59,3 +77,17 @@ class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
 
 _LONGEST_URL = 2048
 REDIS_URL = _RedisUrl()
+
+
+class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+    """Where a program answers, without a path."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > _LONGEST_URL or not fullmatch(r"https?://[\w.:\[\]-]{1,255}/?", value, ASCII):
+            self.fail(f"{shown(value)} is no URL such as http://127.0.0.1:8080.", param, ctx)
+        return value.rstrip("/")
+
+
+HTTP_URL = _HttpUrl()

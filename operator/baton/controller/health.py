@@ -26,7 +26,7 @@ _TAKEN_AT_ONCE = 64
 _LONGEST = 16 * 1024
 """Bytes of a request."""
 
-_PATHS = b"/metrics, /healthz, /readyz, /groups/NAMESPACE/NAME/lag\n"
+_PATHS = b"/metrics, /healthz, /readyz, /groups/lag, /groups/NAMESPACE/NAME/lag, /groups/NAMESPACE/NAME/lag/partitions\n"
 
 Check = Callable[[], str | None]
 """None: fine; else what is wrong."""

@@ -1,4 +1,6 @@
 """What a group has to do, as JSON at `/groups/NAMESPACE/NAME/lag`: for an autoscaler where there is no Prometheus.
+For `baton lag` and `baton top`, `/groups/NAMESPACE/NAME/lag/partitions` has the same of each partition, and `/groups/lag` of all
+groups: null where it is not known.
 
 Only the leader knows. Another replica sends who asks to the leader's address, which stands on its Lease."""
 
@@ -8,10 +10,12 @@ from collections.abc import Callable
 from http import HTTPStatus
 from math import isfinite
 
+from baton.controller.backlog import Work
 from baton.controller.health import WebPage
 from baton.controller.metrics import Metrics
 
-_PATH = re.compile(r"/groups/([a-z0-9.-]{1,253})/([a-z0-9.-]{1,253})/lag")
+_PATH = re.compile(r"/groups/([a-z0-9.-]{1,253})/([a-z0-9.-]{1,253})/lag(/partitions)?")
+_ALL = "/groups/lag"
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[a-zA-Z0-9.-]{1,253}):[0-9]{1,5}")
 _JSON = "application/json"
 
@@ -26,24 +30,35 @@ class LagPage:
     def __call__(self, path: str) -> WebPage | None:
         """None: this is another page."""
         found = _PATH.fullmatch(path)
-        if found is None:
+        if found is None and path != _ALL:
             return None
-        namespace, name = found.groups()
         if not self._leads():
             leader = self._leader()
             if not _ADDRESS.fullmatch(leader):
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "this replica does not lead, and does not know who does")
             there = f"http://{leader}{path}"
             return WebPage(HTTPStatus.TEMPORARY_REDIRECT, f"{there}\n".encode(), location=there)
+        if found is None:
+            told = [_told(*key, work) for key, work in self._metrics.works().items()]
+            return WebPage(HTTPStatus.OK, f"{json.dumps({'groups': told})}\n".encode(), _JSON)
+        return self._of_group(*found.groups())
+
+    def _of_group(self, namespace: str, name: str, each: str | None) -> WebPage:
         try:
             work = self._metrics.work((namespace, name))
         except KeyError:
             return _refused(HTTPStatus.NOT_FOUND, f"there is no ConsumerGroup {namespace}/{name} that this operator serves")
+        if each:
+            lags = {queue: lag and dict(lag) for queue, lag in sorted(self._metrics.lags((namespace, name)).items())}
+            return WebPage(HTTPStatus.OK, f"{json.dumps(_told(namespace, name, work) | {'queues': lags})}\n".encode(), _JSON)
         if work is None:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the lag of {namespace}/{name} is not known: look at its queues")
-        seconds = work.seconds if work.seconds is not None and isfinite(work.seconds) else None
-        told = {"namespace": namespace, "group": name, "lag": work.lag, "lagSeconds": seconds}
-        return WebPage(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
+        return WebPage(HTTPStatus.OK, f"{json.dumps(_told(namespace, name, work))}\n".encode(), _JSON)
+
+
+def _told(namespace: str, name: str, work: Work | None) -> dict[str, object]:
+    seconds = work.seconds if work is not None and work.seconds is not None and isfinite(work.seconds) else None
+    return {"namespace": namespace, "group": name, "lag": None if work is None else work.lag, "lagSeconds": seconds}
 
 
 def _refused(status: HTTPStatus, why: str) -> WebPage:

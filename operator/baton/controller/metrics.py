@@ -103,6 +103,17 @@ class Metrics(Collector):
         """What this group has to do; None: it is not known. Raises KeyError for a group that this replica does not serve."""
         return self._groups[key].work(self._clock.ticks())
 
+    def works(self) -> dict[Key, Work | None]:
+        """What every group has to do that this replica serves."""
+        now = self._clock.ticks()
+        return {key: one.work(now) for key, one in sorted(self._groups.copy().items())}
+
+    def lags(self, key: Key) -> dict[str, Mapping[int, int] | None]:
+        """The lag of each of its queues, by partition; None: not known. Raises KeyError as `work` does."""
+        now = self._clock.ticks()
+        known = {name: one.backlog.fresh(now) for name, one in self._groups[key].queues.items() if one.named}
+        return {name: None if one is None else one.last.lag for name, one in known.items()}
+
     def without_group(self, pods: Mapping[Key, int]) -> None:
         """Pods whose label names no group, by namespace and label."""
         self._strays = dict(pods)

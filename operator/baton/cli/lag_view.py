@@ -1,0 +1,117 @@
+"""The lag of groups as their operator tells it, for `baton lag` and `baton top`. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from rich.table import Table
+
+from baton.cli.printing import table
+from baton.engine import GroupState
+from baton.model.ids import Partition, QueueName
+from baton.model.wording import counted
+
+
+class NotTheOperatorError(ValueError):
+    """It is nothing that an operator of this release tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """What a group has to do."""
+
+    namespace: str
+    group: str
+    lag: int | None = None
+    """Entries; None: of one of its queues it is not known."""
+    seconds: float | None = None
+    """How long that takes at the present pace; None: nothing is done, or it is not known yet."""
+    queues: Mapping[str, Mapping[int, int] | None] = field(default_factory=dict)
+    """By queue and partition, where that was asked for; None: not known."""
+    problem: str | None = None
+    """Why nothing is known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        queues = {name: None if of is None else {"lag": sum(of.values())} for name, of in self.queues.items()}
+        told = {"namespace": self.namespace, "group": self.group, "lag": self.lag, "lagSeconds": self.seconds}
+        return {**told, "queues": queues, "problem": self.problem}
+
+    def of(self, partition: Partition) -> int | None:
+        """None: not known."""
+        return (self.queues.get(partition.queue) or {}).get(partition.number)
+
+    @property
+    def text(self) -> str:
+        """`412 entries, 8 s of work at the present pace`"""
+        if self.lag is None:
+            return f"not known{f' ({self.problem})' if self.problem else ': one of its queues does not tell'}"
+        pace = f", {self.seconds:.0f} s of work at the present pace" if self.seconds is not None and self.lag else ""
+        return f"{counted(self.lag, 'entry', 'entries')}{pace}"
+
+
+def read_group(raw: object) -> GroupLag:
+    """One group as the operator tells it. Raises NotTheOperatorError."""
+    if not isinstance(raw, dict):
+        raise NotTheOperatorError
+    lag, seconds, queues = _number(raw.get("lag")), raw.get("lagSeconds"), raw.get("queues", {})
+    if not isinstance(queues, dict) or not isinstance(seconds, int | float | None) or isinstance(seconds, bool):
+        raise NotTheOperatorError
+    if seconds is not None and not isfinite(seconds):
+        seconds = None
+    by_queue = {str(name): None if of is None else _partitions(of) for name, of in queues.items()}
+    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, by_queue)
+
+
+def read_groups(raw: object) -> list[GroupLag]:
+    """All groups of an operator. Raises NotTheOperatorError."""
+    groups = raw.get("groups") if isinstance(raw, dict) else None
+    if not isinstance(groups, list):
+        raise NotTheOperatorError
+    return [read_group(one) for one in groups]
+
+
+def _partitions(raw: object) -> dict[int, int]:
+    if not isinstance(raw, dict):
+        raise NotTheOperatorError
+    found = {int(name): _number(lag) for name, lag in raw.items() if name.isascii() and name.isdigit() and len(name) < 10}
+    return {number: lag for number, lag in sorted(found.items()) if lag is not None}
+
+
+def _number(raw: object) -> int | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw < 2**63:
+        raise NotTheOperatorError
+    return raw
+
+
+def lag_table(lags: Iterable[GroupLag]) -> Table:
+    """A line for each group, and beneath it one for each of its queues."""
+    rows: list[tuple[object, ...]] = []
+    for one in lags:
+        pace = None if one.seconds is None else f"{one.seconds:.0f} s"
+        rows.append((one.namespace, one.group, None, _shown(one.lag), pace, one.problem))
+        if len(one.queues) > 1:
+            rows += [
+                (None, None, name, _shown(None if of is None else sum(of.values())), None) for name, of in one.queues.items()
+            ]
+    return table(("NAMESPACE", "GROUP", "QUEUE", "LAG", "WORK", "NOTE"), rows, right=("LAG", "WORK"))
+
+
+def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str, object]]:
+    """Each partition whose lag is known, the longest first."""
+    known = [(lag, queue, number) for queue, of in one.queues.items() if of is not None for number, lag in of.items()]
+    for lag, queue, number in sorted(known, key=lambda row: (-row[0], row[1], row[2])):
+        record = None if state is None else state.records.get(Partition(QueueName(queue), number))
+        yield {"queue": queue, "partition": number, "owner": None if record is None else record.owner, "lag": lag}
+
+
+def partition_table(rows: Iterable[Mapping[str, object]]) -> Table:
+    """The same for people."""
+    return table(("QUEUE", "PARTITION", "OWNER", "LAG"), [list(row.values()) for row in rows], right=("LAG",))
+
+
+def _shown(lag: int | None) -> str:
+    return "?" if lag is None else f"{lag:,}"

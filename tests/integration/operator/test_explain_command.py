@@ -1,0 +1,77 @@
+"""`baton explain` of partitions in a real group: moving, at rest, paused, and of ones that are not there."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from baton.model.session import Release
+from tests.integration.operator.world import World
+from tests.waiting import eventually
+
+BATON = Path(sys.executable).parent / "baton"
+
+
+async def explain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), "explain", "--kubeconfig", str(kubeconfig), *arguments]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kubeconfig: Path) -> None:
+    await shop.external("told", partitions=2, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 600})
+    await shop.group("told")
+    first = await shop.pod("told-a", "told", session=True)
+    await shop.spread("told", 2)
+    await shop.pod("told-b", "told", session=True)
+
+    async def begun() -> bool:
+        return any(entry.revoking for entry in (await shop.entries("told")).values())
+
+    await eventually(begun, "a hand-off has begun")
+    ((queue, grants),) = (await shop.entries("told"))["told-a"].revoking.items()
+    ((number, epoch),) = grants.items()
+    moving = (await explain(kubeconfig, "shop/told", f"{queue}/{number}")).stdout
+    assert moving.startswith(f"shop/told, partition {number} of told: Paused\ntold-a owns it at epoch {epoch}, since ")
+    assert f"partition {number} of told goes from told-a to told-b: told-b joined; " in moving and " s left" in moving
+    assert "A plan made now would move it from told-a to told-b." in moving
+    await shop.session("told-a", first, "told", [Release(first, queue, number, epoch)])
+    await shop.spread("told", 1, 1)
+
+    async def known() -> bool:
+        said = json.loads((await explain(kubeconfig, "shop/told", f"{queue}/{number}", "-o", "json")).stdout)
+        return (said["owner"], said["before"], said["why"]) == ("told-b", "told-a", "told-b joined") and said["since"] is not None
+
+    await eventually(known, "events tell who had it, and why it moved")
+    await shop.change("consumergroups", "told", {"spec": {"paused": True}})
+    assert (
+        "The group is paused, so that no hand-off begins: baton resume told -n shop"
+        in (await explain(kubeconfig, "shop/told", f"{queue}/{number}")).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        ("missing/0", 1, "shop/few has no queue missing: it has few"),
+        ("few/2", 1, "shop/few has no partition 2 of few: it has 0 to 1"),
+        ("few/9999999", 1, "has no partition 9999999 of few"),
+        ("few", 2, "names no partition"),
+        ("few/-1", 2, "names no partition"),
+        ("../0", 2, "names no partition"),
+        ("few/\x1b[31m", 2, "names no partition"),
+        ("", 2, "names no partition"),
+    ],
+)
+async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path, what: str, code: int, said: str) -> None:
+    if await shop.get_group("few") is None:
+        await shop.external("few", partitions=2)
+        await shop.group("few")
+    await shop.told("few", "NoMembers")
+    done = await explain(kubeconfig, "shop/few", what)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert said in done.stderr
+    nobodys = (await explain(kubeconfig, "shop/few", "few/1")).stdout
+    assert "Nobody owns it. Nobody ever had it." in nobodys and "NoMembers" in nobodys

@@ -1,0 +1,99 @@
+"""`baton lag` and `baton top`: what the operator knows, by its leader's pod through the API server, or at a URL."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from baton.kube.api import core_path
+from baton.queues.redis import RedisProducer
+from tests.integration.operator.world import Operator, World
+from tests.redis_server import RedisServer
+
+BATON = Path(sys.executable).parent / "baton"
+
+
+async def baton(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig)]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+def own_address() -> str | None:
+    """Of this machine, and not the loopback's, to which the API server sends nobody. Nothing is sent for it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        return str(asked.getsockname()[0])
+
+
+async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
+    empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
+    here = f"{empty.namespace}/work"
+    await empty.redis("work", redis_server.url, partitions=3)
+    await empty.external("silent", partitions=2)
+    await empty.group("work")
+    await empty.group("silent")
+    await empty.pod("work-a", "work")
+    await empty.spread("work", 3)
+    with RedisProducer(redis_server.url, here) as producer:
+        producer.send_many([("key", str(number)) for number in range(7)])
+    labels = {"namespace": empty.namespace, "group": "work"}
+    await operator.measures("baton_group_lag", lambda lag: lag == 7, **labels)
+    at = ("--operator", f"http://127.0.0.1:{operator.port}")
+
+    shown = await baton(kubeconfig, "lag", here, *at)
+    assert (shown.returncode, "7" in shown.stdout.splitlines()[1].split()) == (0, True), shown
+    rows = json.loads((await baton(kubeconfig, "lag", here, "--partitions", "-o", "json", *at)).stdout)
+    assert [row["lag"] for row in rows] == [7, 0, 0] and {row["owner"] for row in rows} == {"work-a"}
+    listed = json.loads((await baton(kubeconfig, "lag", "-n", empty.namespace, "-o", "json", *at)).stdout)
+    assert {one["group"]: one["lag"] for one in listed} == {"work": 7, "silent": None}
+
+    unknown = await baton(kubeconfig, "lag", f"{empty.namespace}/silent", *at)
+    assert (unknown.returncode, unknown.stderr) == (
+        1,
+        "baton lag: the lag of silent is not known: its server does not answer, or cannot say\n",
+    )
+
+    screen = await baton(kubeconfig, "top", "-n", empty.namespace, *at)
+    assert screen.returncode == 0 and screen.stdout.startswith("2 groups: ")
+    assert any(line.split()[1:2] == ["work"] and "7" in line.split() for line in screen.stdout.splitlines())
+
+    refused = await baton(kubeconfig, "lag", here)
+    assert refused.returncode == 1 and "there is no pod leader" in refused.stderr and len(refused.stderr.splitlines()) == 1
+    if (address := own_address()) is None:
+        pytest.skip("this machine has no address besides the loopback's")
+    pods = core_path(empty.namespace, "pods")
+    spec = {"containers": [{"name": "operator", "image": "none"}]}
+    await empty.api.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "leader"}, "spec": spec})
+    await empty.api.merge(f"{pods}/leader/status", {"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+    proxied = await baton(kubeconfig, "lag", here, "-o", "json")
+    assert json.loads(proxied.stdout)["queues"] == {"work": {"lag": 7}}, proxied.stderr
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"nonsense", b'{"lag": -1}', b'{"queues": {"a": {"\\u001b": 1}}}', b"[" * 10_000])
+async def test_what_answers_and_is_no_operator_is_one_line(shop: World, kubeconfig: Path, answer: bytes) -> None:
+    if await shop.get_group("odd") is None:
+        await shop.external("odd", partitions=1)
+        await shop.group("odd")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(answer) + answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        one = await baton(kubeconfig, "lag", "shop/odd", "--operator", url)
+        every = await baton(kubeconfig, "top", "-n", "shop", "--operator", url)
+    assert len(one.stderr.splitlines()) <= 1 and "Traceback" not in one.stderr + every.stderr
+    assert every.returncode == 0 and "odd" in every.stdout

@@ -1,0 +1,67 @@
+"""What the operator's events say of one partition."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.cli.partition_history import REPORTED_BY, history, mentions
+from baton.controller.event_messages import granted, named, released, revoked
+from baton.engine.step_events import Granted, ReleaseCause, Released, Revoked
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
+
+FIVE = Partition(QueueName("orders"), 5)
+A, B = MemberId("exec-a"), MemberId("exec-b")
+
+
+def event(second: int, reason: str, note: str, by: str = REPORTED_BY) -> dict[str, Any]:
+    return {"eventTime": f"1970-01-01T00:00:{second:02}.000000Z", "reason": reason, "message": note, "reportingComponent": by}
+
+
+def hand_off(how: ReleaseCause = ReleaseCause.CONSUMER) -> list[dict[str, Any]]:
+    """As the operator words it."""
+    began = revoked([Revoked(FIVE, A, Epoch(1), 8.0, "exec-b joined", B)], {FIVE: 2}, 10)
+    ended = released([Released(FIVE, A, how)], 10)
+    came = granted([Granted(FIVE, B, Epoch(2), A, 0.4, "exec-b joined")], 10)
+    return [event(second, one.reason, one.note) for second, one in enumerate([*began, *ended, *came], 1)]
+
+
+@pytest.mark.parametrize("how", ReleaseCause)
+def test_since_when_who_before_and_why(how: ReleaseCause) -> None:
+    told = history(FIVE, B, hand_off(how))
+    assert (told.since, told.before, told.why, len(told.events)) == (3.0, "exec-a", "exec-b joined", 3)
+
+
+def test_a_grant_without_a_hand_off_says_why_itself() -> None:
+    ((_, note, _),) = granted([Granted(FIVE, B, Epoch(2), None, None, "exec-b joined")], 10)
+    told = history(FIVE, B, [event(1, "Granted", note)])
+    assert (told.since, told.before, told.why) == (1.0, None, "exec-b joined")
+
+
+def test_what_others_report_and_grants_to_others_do_not_count() -> None:
+    assert history(FIVE, B, [{**one, "reportingComponent": "somebody"} for one in hand_off()]).events == ()
+    assert history(FIVE, MemberId("exec-c"), hand_off()).since is None
+
+
+def test_of_a_partition_that_nobody_owns_the_last_owner_is_told() -> None:
+    assert history(FIVE, None, hand_off(ReleaseCause.GONE)[:2]).before == "exec-a"
+
+
+@given(numbers=st.sets(st.integers(0, 60), min_size=1), asked=st.integers(0, 60))
+def test_a_range_names_what_is_in_it(numbers: set[int], asked: int) -> None:
+    those = [
+        Released(Partition(QueueName(queue), number), A, ReleaseCause.GONE) for number in numbers for queue in ("mail", "orders")
+    ]
+    assert mentions(named(those), Partition(QueueName("orders"), asked)) == (asked in numbers)
+    assert not mentions(named(those), Partition(QueueName("ord"), asked))
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={name: st.none() | st.text() | st.integers() for name in event(1, "", "")})))
+def test_odd_events_harm_nobody(events: list[dict[str, Any]]) -> None:
+    history(FIVE, B, [*events, *({**one, "reportingComponent": REPORTED_BY} for one in events)])
+
+
+@pytest.mark.parametrize("note", ["0-999999999999 of orders", "5-,--,5-5-5 of orders", "٥ of orders", "9" * 5000 + " of orders"])
+def test_odd_ranges_are_no_work(note: str) -> None:
+    mentions(note * 20, FIVE)
