@@ -133,7 +133,7 @@ class Dispatcher:
             worked |= not quiet()
             if left <= 0 or not quiet():
                 break
-        if entries := [entry for entry in entries if not entry.sequence.holding.over]:
+        if entries := _still_held(entries):
             self._deliver(self.wants.popleft(), entries)
         return worked
 
@@ -233,7 +233,7 @@ class Dispatcher:
                         return found or entries
                     left -= sum(entry.size for entry in found) if left < inf else 0
                     entries += found
-        return [entry for entry in entries if not entry.sequence.holding.over]
+        return _still_held(entries)
 
     def _deliver(self, want: Want, entries: Sequence[HeldEntry]) -> None:
         delivery = Delivery(entries)
@@ -250,3 +250,9 @@ class Dispatcher:
             return False
         want.answer.set_result(answer)
         return True
+
+
+def _still_held(entries: list[HeldEntry]) -> list[HeldEntry]:
+    """But for those of partitions that were lost meanwhile."""
+    lost = {sequence for sequence in {entry.sequence for entry in entries} if sequence.holding.over}
+    return [entry for entry in entries if entry.sequence not in lost] if lost else entries

@@ -73,7 +73,7 @@ class HeldEntry(Entry):
             entry.timestamp,
             entry.epoch,
             entry.redelivered,
-            dict(entry.headers),
+            dict(entry.headers) if entry.headers else {},
             sequence,
             entry,
             nth,

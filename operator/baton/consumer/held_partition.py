@@ -1,9 +1,10 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import count, repeat
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.entry_sequence import EntrySequence
@@ -105,15 +106,22 @@ class HeldPartition:
         """Those from which entries may be handed out."""
         return (sequence for sequence in list(self.sequences.values()) if sequence.ready(now, shared=shared))
 
-    def take_in(self, entries: Iterable[Entry], nth: int) -> None:
+    def take_in(self, entries: Sequence[Entry], nth: int) -> None:
         """Entries that were read; the first is the nth of all."""
+        if not self.by_key:
+            if entries and not (sequence := self._sequence(None)).dropped:
+                sequence.waiting.extend(map(HeldEntry.of, entries, repeat(sequence), count(nth)))
+            return
         for number, entry in enumerate(entries, nth):
-            key = entry.key if self.by_key else None
-            sequence = self.sequences.get(key)
-            if sequence is None:
-                sequence = self.sequences[key] = EntrySequence(self)
+            sequence = self._sequence(entry.key)
             if not sequence.dropped:
                 sequence.waiting.append(HeldEntry.of(entry, sequence, number))
+
+    def _sequence(self, key: bytes | None) -> EntrySequence:
+        sequence = self.sequences.get(key)
+        if sequence is None:
+            sequence = self.sequences[key] = EntrySequence(self)
+        return sequence
 
     def tidy(self) -> None:
         """Forget sequences of which nothing is in hand."""

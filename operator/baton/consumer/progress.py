@@ -3,12 +3,14 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Self
 
 from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.held_entry import HeldEntry
+from baton.consumer.held_partition import HeldPartition
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Reject, Retry, outcome_of, then
 from baton.consumer.queue_requests import SURE_FOR
@@ -41,21 +43,20 @@ class Progress:
     def entries(self) -> Iterator[HeldEntry]:
         """One by one, until one fails or is to come again, or the ledger or the end calls."""
         for entry in self._entries:
-            if self._failed or self._delivery.recalled or self._delivery.held_up or not _sure(entry):
+            if self._failed or self._delivery.recalled or self._delivery.held_up or not _is_sure(entry.sequence.holding):
                 return
             yield entry
 
     def batch(self) -> Batch | None:
         """All of it, or nothing if the ledger or the end has called."""
-        if self._delivery.recalled or not self._entries or not all(map(_sure, self._entries)):
+        if self._delivery.recalled or not self._entries or not all(map(_is_sure, _holdings(self._entries))):
             return None
         return Batch(self._entries, self._loop)
 
     def handled(self, *entries: HeldEntry) -> None:
         """The handler has returned."""
         outcome: Outcome = KEPT if self._options.manual_ack else ACK
-        for entry in entries:
-            self._outcomes.append((entry, outcome))
+        self._outcomes.extend(zip(entries, repeat(outcome)))
         self._count += len(entries)
         if (now := time.monotonic()) - self._told_at > _TELL_EVERY:
             self._loop.tell(self._outcomes)
@@ -88,7 +89,10 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
         log.error("the handler failed on %s: %s; %s", what, why, comes, exc_info=error)
 
 
-def _sure(entry: HeldEntry) -> bool:
+def _holdings(entries: Sequence[HeldEntry]) -> set[HeldPartition]:
+    return {sequence.holding for sequence in {entry.sequence for entry in entries}}
+
+
+def _is_sure(holding: HeldPartition) -> bool:
     """The partition is ours, as far as the queue has said lately."""
-    holding = entry.sequence.holding
     return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR

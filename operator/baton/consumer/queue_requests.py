@@ -73,7 +73,7 @@ class QueueRequests:
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
                 if entries:
-                    self._measure(sum(len(entry.key or b"") + len(entry.value or b"") for entry in entries) / len(entries))
+                    self._measure(sum([len(entry.key or b"") + len(entry.value or b"") for entry in entries]) / len(entries))
                 found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).

@@ -386,7 +386,7 @@ async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Q
 
 
 async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is_read_on(queue: Queue) -> None:
-    queue.send(*map(str, range(9_000)))
+    queue.send(*("." * 4_000 for _ in range(12_000)))
     fetcher = Fetcher(queue.address, queue.group, queue.topic)
     found: list[int | None] = []
 
@@ -400,9 +400,9 @@ async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is
         await asyncio.to_thread(until, lambda turn=turn: read_to(500 * (turn + 1)))
         fetcher.end(0)
     fetcher.begin(0, len(found))
-    await asyncio.to_thread(until, lambda: read_to(9_000))
+    await asyncio.to_thread(until, lambda: read_to(12_000))
     fetcher.close()
-    assert found == list(range(9_000))
+    assert found == list(range(12_000))
 
 
 async def test_what_is_taken_away_before_it_was_read_is_not_taken_up_with_another(queue: Queue) -> None:

@@ -6,7 +6,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from itertools import groupby
+from operator import ge
+from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -17,11 +19,14 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.02
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
-_AT_ONCE = 500
+_AT_ONCE = 5_000
+"""Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _AHEAD = 2_000
-"""Messages of a partition beyond which it is not fetched for a while;"""
+"""Messages of a partition beyond which it is not fetched for a while,"""
+_AHEAD_OF_ALL = 40_000
+"""where all partitions together have so many: what librdkafka has fetched of a partition by then is fetched again;"""
 _AHEAD_BYTES = 32_000_000
-"""or bytes."""
+"""or bytes of a partition."""
 _TELL_EVERY = 30.0
 """Seconds."""
 _LOST_AFTER = 10.0
@@ -123,7 +128,7 @@ class Fetcher:
             fetched = self._fetched.get(partition)
             if fetched is None:
                 return []
-            taken: list[Message] = []
+            taken = _all_of(fetched, count, most_bytes, before)
             while fetched.messages and len(taken) < count:
                 size = _size(fetched.messages[0])
                 if (taken and size > most_bytes) or (fetched.messages[0].offset() or 0) >= before:
@@ -219,24 +224,37 @@ class Fetcher:
     def _take_in(self, messages: Iterable[Message]) -> None:
         full: list[int] = []
         with self._news:
-            for message in messages:
-                error, number = message.error(), message.partition()
+            for number, run in groupby(messages, Message.partition):
                 fetched = self._fetched.get(-1 if number is None else number)
                 if fetched is not None and self._assigned.get(number or 0) is not fetched:
                     continue
-                if error is not None:
-                    self._failed(error, fetched, message)
-                elif fetched is not None and (offset := message.offset() or 0) >= fetched.next:
-                    fetched.next, self._trouble = offset + 1, None
-                    fetched.failure, fetched.end = None, None
-                    fetched.messages.append(message)
-                    fetched.size += _size(message)
-                    if _plenty(fetched) and not fetched.resting:
-                        fetched.resting = True
-                        full.append(number or 0)
+                for failed, those in groupby(run, lambda message: message.error() is not None):
+                    if failed:
+                        for message in those:
+                            self._failed(cast("KafkaError", message.error()), fetched, message)
+                    elif fetched is not None:
+                        self._fetched_more(fetched, list(those))
+            total = sum(len(fetched.messages) for fetched in self._fetched.values())
+            for partition, fetched in self._fetched.items():
+                if _plenty(fetched) and not fetched.resting and (total >= _AHEAD_OF_ALL or fetched.size >= _AHEAD_BYTES):
+                    fetched.resting = True
+                    full.append(partition)
             self._news.notify_all()
         for partition in full:
             self._release(partition)
+
+    def _fetched_more(self, fetched: _Fetched, run: list[Message]) -> None:
+        """Without an error, of one partition."""
+        offsets = [message.offset() or 0 for message in run]
+        if offsets[0] < fetched.next or any(map(ge, offsets, offsets[1:])):
+            for message, offset in zip(run, offsets, strict=True):
+                if offset >= fetched.next:
+                    self._fetched_more(fetched, [message])
+            return
+        fetched.next, self._trouble = offsets[-1] + 1, None
+        fetched.failure, fetched.end = None, None
+        fetched.messages.extend(run)
+        fetched.size += sum(map(_size, run))
 
     def _failed(self, error: KafkaError, fetched: _Fetched | None, message: Message) -> None:
         if fetched is None:
@@ -289,8 +307,19 @@ def _consumer(address: KafkaAddress, made: dict[str, Any]) -> Consumer:
         ) from None
 
 
-def _size(message: Message) -> int:
-    return len(message)
+_size = len
+"""Of a message: bytes of its value and its key."""
+
+
+def _all_of(fetched: _Fetched, count: int, most_bytes: int, before: int) -> list[Message]:
+    """All that is there, taken out, if it is within these limits; else nothing."""
+    messages = fetched.messages
+    if not messages or len(messages) > count or fetched.size > most_bytes or (messages[-1].offset() or 0) >= before:
+        return []
+    taken = list(messages)
+    messages.clear()
+    fetched.size = 0
+    return taken
 
 
 def _plenty(fetched: _Fetched, share: int = 1) -> bool:

@@ -6,7 +6,7 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from confluent_kafka import Message
 
@@ -68,10 +68,13 @@ class KafkaReader:
         if most == 0:
             return []
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
-        entries = [self._entry(partition, position, message) for message in messages]
-        position.progress.handed_out(int(entry.offset) for entry in entries)
-        position.read.update((message.offset() or 0, message) for message in messages)
+        offsets = [message.offset() or 0 for message in messages]
+        entries = self._entries(partition, position, offsets, messages)
+        position.progress.handed_out(offsets)
+        position.read.update(zip(offsets, messages, strict=True))
         self._in_hand += len(entries)
+        if not position.record.tries:
+            return entries
         hopeless = [entry.offset for entry in entries if position.too_often(int(entry.offset))]
         position.hopeless.extend(hopeless)
         self._set_hopeless_aside(partition, position)
@@ -263,16 +266,21 @@ class KafkaReader:
         position.progress.nothing_before(end)
         return position.behind
 
-    def _entry(self, partition: int, position: ReadPosition, message: Message) -> Entry:
-        offset = message.offset() or 0
-        return Entry(
-            self._queue,
-            partition,
-            str(offset),
-            cast("bytes", message.key()),
-            cast("bytes", message.value()),
-            message.timestamp()[1],
-            position.epoch,
-            redelivered=offset < position.record.again,
-            headers=cast("dict[str, bytes]", dict(message.headers() or ())),
-        )
+    def _entries(
+        self, partition: int, position: ReadPosition, offsets: Sequence[int], messages: Sequence[Message]
+    ) -> list[Entry]:
+        queue, epoch, again = self._queue, position.epoch, position.record.again
+        return [
+            Entry(
+                queue,
+                partition,
+                str(offset),
+                message.key(),
+                message.value(),
+                message.timestamp()[1],
+                epoch,
+                offset < again,
+                {} if (headers := message.headers()) is None else dict(headers),
+            )
+            for offset, message in zip(offsets, cast("Sequence[Any]", messages), strict=True)
+        ]
