@@ -36,9 +36,9 @@ class Heard:
 def holding(*values: str, by_key: bool = False) -> HeldPartition:
     """With entries in hand, whose keys are their first letters."""
     made = HeldPartition(Partition(ORDERS, 0), Epoch(1), Heard(), by_key)
-    entries = (
+    entries = [
         Entry(ORDERS, 0, f"{n}-0", value[:1].encode(), value.encode(), 0, Epoch(1), False) for n, value in enumerate(values)
-    )
+    ]
     made.take_in(entries, 0)
     return made
 
