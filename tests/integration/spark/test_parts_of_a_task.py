@@ -9,7 +9,7 @@ from baton.spark import jar_file
 SOURCE = Path(__file__).parent / "java" / "PartsOfATask.java"
 
 
-def test_a_server_that_has_answered_stays_known_and_the_latest_check_counts(tmp_path: Path) -> None:
+def test_a_server_that_has_answered_stays_known_the_latest_check_counts_and_few_consumers_are_kept(tmp_path: Path) -> None:
     jdk, spark = jar_file.jdk(), jar_file.spark_jars()
     assert jdk is not None and spark is not None
     class_path = os.pathsep.join([str(tmp_path), str(jar_file.path()), f"{spark}/*"])
@@ -21,4 +21,5 @@ def test_a_server_that_has_answered_stays_known_and_the_latest_check_counts(tmp_
     assert ran.stdout.splitlines() == [
         "a server that has answered is known when its connections were idle and closed",
         "the latest check counts",
+        "an executor keeps 32 consumers at most",
     ]

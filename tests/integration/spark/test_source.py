@@ -69,6 +69,7 @@ def test_available_now_reads_what_is_there_and_ends(world: Worlds, spark: SparkS
     assert values(spark, tmp_path / "table") == numbers(300)
     assert len([one for one in query.recentProgress if one.numInputRows]) >= 3
     wait_for(orders.committed, "all is committed")
+    assert orders.statistics.ranges_lent == 0
 
 
 def test_available_now_waits_for_the_owner_of_what_has_none(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:

@@ -1,20 +1,27 @@
 package dev.baton.spark;
 
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import javax.management.JMException;
+import javax.management.ObjectName;
 import org.apache.spark.broadcast.Broadcast;
 import scala.reflect.ClassTag$;
 
 /** What no query shows in a test's time: prints a line for each part that does as it should. */
 public final class PartsOfATask {
   private static final String SERVER = "{\"mode\": \"single\", \"nodes\": [\"127.0.0.1:1\"], \"password\": \"%s\"}";
+  private static final String TOPIC =
+      "{\"topic\": \"%s\", \"topicId\": \"id\", \"group\": \"group\", \"servers\": \"127.0.0.1:1\", \"protocol\": \"PLAINTEXT\"}";
 
   public static void main(String[] arguments) throws Exception {
     answeredOutlivesIdleConnections();
     anEarlierAnswerMakesNoLaterOneOld();
+    fewConsumersAreKept();
   }
 
   private static void answeredOutlivesIdleConnections() throws Exception {
@@ -48,6 +55,24 @@ public final class PartsOfATask {
     check.passed(passed, now - TimeUnit.MINUTES.toNanos(1));
     require(!check.old(), "the page's check, which was asked before, does not count instead");
     System.out.println("the latest check counts");
+  }
+
+  private static void fewConsumersAreKept() throws Exception {
+    int most = 32, taken = 40;
+    List<KafkaConsumers> topics = List.of(KafkaConsumers.to(TOPIC.formatted("orders")), KafkaConsumers.to(TOPIC.formatted("bills")));
+    List<KafkaConsumers.One> used = new ArrayList<>();
+    for (int nth = 0; nth < taken; nth++) used.add(topics.get(nth % 2).take(nth, 0)); // a partition each
+    require(consumers() == taken, "tasks have as many as they read partitions");
+    for (int nth = 0; nth < taken; nth++) topics.get(nth % 2).giveBack(used.get(nth), nth);
+    require(consumers() == most, "of those that nobody uses, 32 are open, of all topics together");
+    require(topics.get(1).take(taken - 1, taken - 1) == used.get(taken - 1), "the last one that was given back is among them");
+    require(topics.get(0).take(0, 0) != used.get(0), "the one that was free longest is not");
+    System.out.println("an executor keeps 32 consumers at most");
+  }
+
+  /** That are open in this process: Kafka's client registers each. */
+  private static int consumers() throws JMException {
+    return ManagementFactory.getPlatformMBeanServer().queryNames(new ObjectName("kafka.consumer:type=app-info,*"), null).size();
   }
 
   private static void require(boolean holds, String what) {
