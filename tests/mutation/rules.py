@@ -121,7 +121,7 @@ ENGINE = (
     Mutation("5", "who is not Ready keeps what a queue can fence", "engine/departures.py", "unit/engine/test_away.py",
              "    for partition in sorted(fenced):\n        draft.owner_is_gone(partition)\n", ""),
     # 6: static members
-    Mutation("6", "keep no slot for a static member", "engine/departures.py", "unit/engine/test_static_members.py", "if slot.instance is None or length <= 0:", "if True:"),
+    Mutation("6", "keep no slot for a static member", "engine/departures.py", "unit/engine/test_static_members.py", "if slot.instance is None or length <= 0 or draft.draining(slot.member, slot.uid):", "if True:"),
     Mutation("6", "keep it for ever", "engine/member_slots.py", "unit/engine/test_away.py", "elif over or (slot.late and not others):", "elif False:"),
     Mutation("6", "an expiry ends everybody's holddown", "engine/member_slots.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[an-expiry-waits-for-somebody-elses-holddown]", "if over and others and held is not None:", "if False:"),
     Mutation("6", "a term that is over waits on when nobody else is away", "engine/member_slots.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[an-expiry-waits-for-somebody-elses-holddown]", "elif over or (slot.late and not others):",
@@ -155,6 +155,10 @@ ENGINE = (
              "return owner is not None and owner not in draft.eligible and draft.at_rest(partition)", "return False"),
     Mutation("7", "pods above the desired size take part", "engine/member_limit.py", "unit/engine/test_member_slots.py",
              "if self._size is not None and self._members >= self._size:", "if False:"),
+    Mutation("7", "who drains keeps what it has", "engine/membership.py", "unit/engine/test_draining.py",
+             "if not member.leaving and", "if not member.terminating and"),
+    Mutation("7", "wait for a static member that drains", "engine/departures.py", "unit/engine/test_draining.py",
+             " or draft.draining(slot.member, slot.uid):", ":"),
     # 8: exclusive queues
     Mutation("8", "an exclusive queue has room for many", "engine/member_limit.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[an-exclusive-queue-does-not-wait-for-its-static-member]", "min(facts.partitions, 1) if facts.exclusive else", "facts.partitions if facts.exclusive else"),
     Mutation("8", "who takes a slot is active beside another", "engine/rules.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-standby-does-not-become-active-beside-another]",

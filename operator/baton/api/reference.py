@@ -41,6 +41,7 @@ The members of the group are the pods of its namespace with the label `baton.dev
 | annotation `baton.dev/subscribed: orders,returns` | pod | It reads only these of the group's queues. Without it: all. |
 | annotation `baton.dev/assignors: range,solace` | pod | The assignors that it supports. Without it: all. |
 | annotation `baton.dev/capacity: "2"` | pod | It can carry twice as much as others, for assignors that look at it. |
+| annotation `baton.dev/drain: "true"` | pod | It gives its partitions away and gets none, until this is gone (`baton drain`). |
 | annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value asks for a rebalance, as `baton rebalance` does. |
 | annotation `baton.dev/take-over: "6f1c…"` | ConsumerGroup | Uids of groups that are gone: it takes its queues from these. |
 | annotation `baton.dev/approve: <id>` | ConsumerGroup | Approves the proposal in `status.proposal`, as `baton approve` does. |

@@ -16,6 +16,7 @@ _COMMANDS = {
     "dead-letters": "baton.cli.dead_letters",
     "dev": "baton.cli.dev",
     "doctor": "baton.cli.doctor",
+    "drain": "baton.cli.drain",
     "explain": "baton.cli.explain",
     "lag": "baton.cli.lag",
     "operator": "baton.cli.operator",

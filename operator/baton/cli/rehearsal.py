@@ -117,7 +117,7 @@ def _members(after: GroupState, seen: Observation) -> dict[MemberId, Member]:
     return {
         name: member_input(member, queues)
         for name, member in seen.members.items()
-        if not member.terminating and name not in gone and (name, member.uid) not in after.fenced
+        if not member.leaving and name not in gone and (name, member.uid) not in after.fenced
     }
 
 

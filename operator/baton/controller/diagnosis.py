@@ -11,7 +11,13 @@ from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
-from baton.model.names import SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, driver_lease_name, session_lease_name
+from baton.model.names import (
+    DRAIN_ANNOTATION,
+    SUBSCRIBED_ANNOTATION,
+    TAKE_OVER_ANNOTATION,
+    driver_lease_name,
+    session_lease_name,
+)
 from baton.model.wording import counted, first_of, quoted
 
 MOST_TOLD = 5
@@ -97,6 +103,8 @@ def membership_problems(
         by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}
         lease = driver_lease_name(group)
         whys = [f"{_named(names)}: {_WHY[one].format(lease=lease)}" for one, names in by_why.items() if names]
+        if drains := sorted(name for name, member in seen.members.items() if member.draining):
+            whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); take that back, or start others")
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
     failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_TOLD)]
     return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]))]

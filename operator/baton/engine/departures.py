@@ -107,11 +107,11 @@ def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanishe
 def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
     """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for anybody.
 
-    A slot without partitions is dropped.
+    A slot without partitions is dropped. A member that drains is not waited for: it is there, and is to own nothing (rule 7).
     """
     assert slot.vacated is not None
     length = draft.spec.session_timeout
-    if slot.instance is None or length <= 0:
+    if slot.instance is None or length <= 0 or draft.draining(slot.member, slot.uid):
         return [slot] if slot.vacated else []
     exclusive = frozenset(p for p in slot.vacated if draft.queues[p.queue].exclusive)
     waiting = replace(slot, vacated=slot.vacated - exclusive, expires=moment(draft.now + length), length=length)

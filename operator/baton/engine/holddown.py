@@ -72,4 +72,6 @@ def _how(draft: Draft, slot: MemberSlot) -> str:
         return f"does not read {', '.join(sorted(queues))} any more"
     if (slot.member, slot.uid) in draft.victims:
         return "is to be scaled away"
+    if draft.draining(slot.member, slot.uid):
+        return "is drained"
     return "is stopping" if slot.member in draft.known else "vacated"

@@ -1,5 +1,5 @@
-"""The members of a group: pods that are Ready, not terminating, not fenced off by a newer pod of the same identity, and no
-victims."""
+"""The members of a group: pods that are Ready, neither stop nor drain, are not fenced off by a newer pod of the same identity,
+and are no victims."""
 
 from baton.api.enums import ScaleMode
 from baton.engine.draft import Draft
@@ -15,7 +15,7 @@ def count_members(draft: Draft) -> None:
     ready = {
         name: member
         for name, member in draft.observation.members.items()
-        if not member.terminating and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
+        if not member.leaving and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
     }
     _fence_doubles(draft, ready)
     if draft.spec.scale_mode is ScaleMode.SPARK and draft.spec.replicas is not None:

@@ -109,6 +109,13 @@ class ObservedMember(GroupMember):
     zone: str | None = None
     terminating: bool = False
     """The pod was asked to stop, and can still release partitions."""
+    draining: bool = False
+    """It is to give its partitions away, and goes on (rule 7). Somebody may take that back."""
+
+    @property
+    def leaving(self) -> bool:
+        """It gets no partition, and others get what it has."""
+        return self.terminating or self.draining
 
 
 class Outcome(NamedTuple):

@@ -61,6 +61,10 @@ class WorkingState:
         seen = self.observation.members.get(member)
         return seen is not None and seen.uid == uid and (member, uid) not in self.fenced
 
+    def draining(self, member: MemberId, uid: Uid) -> bool:
+        """The pod with this UID is to give its partitions away, and goes on."""
+        return self.present(member, uid) and self.observation.members[member].draining
+
     def may_still_work(self, member: MemberId, uid: Uid) -> bool:
         """The pod with this UID takes no part in the group, but its process may still run."""
         return self.observation.away.get(member) == uid or (member, uid) in self.fenced

@@ -62,7 +62,7 @@ class GroupMembers:
     @property
     def staying(self) -> bool:
         """Somebody takes part who is not asked to stop."""
-        return not all(member.terminating for member in self.members.values())
+        return not all(member.leaving for member in self.members.values())
 
     def refused(self) -> Iterator[tuple[str, str]]:
         """Lease and mistake: what could not be read when a release was asked for, which is after a step."""
@@ -181,4 +181,5 @@ def _member(pod: PodView, identity_label: str | None) -> ObservedMember:
         zone=pod.label(ZONE_LABEL) or None,
         capacity=pod.capacity,
         terminating=pod.terminating,
+        draining=pod.draining,
     )

@@ -15,6 +15,7 @@ from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,
     CAPACITY_ANNOTATION,
+    DRAIN_ANNOTATION,
     GROUP_LABEL,
     LEDGER_GROUP_KEY,
     LEDGER_KEY_ANNOTATION,
@@ -87,6 +88,8 @@ class PodView:
     subscribed: frozenset[QueueName] | None = None
     assignors: tuple[str, ...] | None = None
     capacity: Fraction = Fraction(1)
+    draining: bool = False
+    """Somebody asked it to give its partitions away."""
     problems: tuple[str, ...] = ()
     """What of its annotations cannot be meant so, each with the cure."""
     owners: frozenset[Uid] = frozenset()
@@ -139,6 +142,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION), problems),
         assignors=_assignors(annotations.get(ASSIGNORS_ANNOTATION), problems),
         capacity=_capacity(annotations.get(CAPACITY_ANNOTATION), problems),
+        draining=_draining(annotations.get(DRAIN_ANNOTATION), problems),
         problems=tuple(problems),
         owners=frozenset(Uid(owner["uid"]) for owner in (metadata.get("ownerReferences") or ())[:MOST_OWNERS]),
         spark_role=labels.get(SPARK_ROLE_LABEL) or None,
@@ -222,6 +226,13 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
 def _may_be_an_assignor(name: str) -> bool:
     """Of what has a domain nobody knows here whether it is one."""
     return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and re.fullmatch(INSTALLED_NAME, name) is not None)
+
+
+def _draining(text: str | None, problems: list[str]) -> bool:
+    told = (text or "").strip()
+    if told not in ("", "true", "false"):
+        problems.append(f"annotation {DRAIN_ANNOTATION} is {quoted(told)}, and counts as absent: give true, or take it away")
+    return told == "true"
 
 
 def _capacity(text: str | None, problems: list[str]) -> Fraction:

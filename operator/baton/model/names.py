@@ -17,6 +17,9 @@ ASSIGNORS_ANNOTATION = "baton.dev/assignors"
 CAPACITY_ANNOTATION = "baton.dev/capacity"
 """On a pod: how much it can carry compared with the others, such as 2 or 0.5. Without it: 1."""
 
+DRAIN_ANNOTATION = "baton.dev/drain"
+"""On a pod, `true`: it gives its partitions to others, and gets none until the annotation is gone."""
+
 TAKE_OVER_ANNOTATION = "baton.dev/take-over"
 """On a ConsumerGroup: the UIDs of groups that are gone for good, separated by commas, from which it takes its queues over."""
 

@@ -48,6 +48,10 @@ class Group:
         self.members[MemberId(name)] = replace(self.members[MemberId(name)], terminating=True)
         return self
 
+    def drain(self, name: str, draining: bool = True) -> "Group":
+        self.members[MemberId(name)] = replace(self.members[MemberId(name)], draining=draining)
+        return self
+
     def step_aside(self, name: str) -> "Group":
         """It takes no part, and may still work."""
         self.away[MemberId(name)] = self.members.pop(MemberId(name)).uid
