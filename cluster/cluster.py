@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster import images, packages, runs
+from cluster import built_images, images, packages, runs
 from cluster.controlplane import ControlPlane
 from cluster.faults import ClusterError
 from cluster.network import ADDRESS, make_bridge
@@ -40,6 +40,8 @@ class Cluster:
         self._registry = Registry(self.folder)
         self._control = ControlPlane(self.folder, self._registry, node=node)
         self._node = Node(self.folder, self._registry) if node else None
+        self._built: set[str] = set()
+        """Names of images that the node has."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -164,16 +166,19 @@ class Cluster:
         """Plain Python with `baton`, by its name with tag. Pods of it need `host_volumes`."""
         return self.load("localhost/baton-consumer:test", images.consumer)
 
-    def load_spark_image(
-        self,
-        entrypoint: Path,
-        name: str = "localhost/baton-spark:test",
-        jars: Sequence[Path] = (),
-        classes: Path | None = None,
-    ) -> str:
+    def load_spark_image(self, entrypoint: Path) -> str:
         """Spark's driver, executors and spark-submit, which the script `entrypoint` tells apart; by its name. Pods of it need
-        `host_volumes`. `jars`: beside Spark's. `classes`: the folder of an archive of Java's classes, in the cache."""
-        return self.load(name, lambda named: images.spark(named, entrypoint, jars, classes))
+        `host_volumes`."""
+        return self.load("localhost/baton-spark:test", lambda named: images.spark(named, entrypoint))
+
+    def load_built_image(self, dockerfile: Path, name: str) -> str:
+        """As a user builds it, by this Dockerfile of the checkout; by its name. Nothing is mounted into pods of it. Once for each
+        cluster, also if the checkout changes meanwhile."""
+        if name not in self._built:
+            built_images.build(dockerfile, name)
+            self._require_node().load(built_images.archive(name))
+            self._built.add(name)
+        return name
 
     def operator_values(self) -> dict[str, Any]:
         """The chart's values with which the operator of this checkout runs here."""

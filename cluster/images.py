@@ -52,13 +52,10 @@ def consumer(name: str) -> Path:
     return archive(name, {}, entrypoint=[str(VENV / "bin" / "python")], environment=_python())
 
 
-def spark(name: str, entrypoint: Path, jars: Sequence[Path] = (), classes: Path | None = None) -> Path:
+def spark(name: str, entrypoint: Path) -> Path:
     """Spark's driver (`command: [python, app.py]`), executors, and spark-submit; as the user of Spark's own image. `entrypoint`:
-    the script that tells them apart. `jars`: those beside Spark's own. `classes`: the folder of an archive of Java's classes."""
-    home = {f"opt/spark/{part}": str(_pyspark() / part) for part in ("bin", "python", "sbin")}
-    home |= {f"opt/spark/jars/{jar.name}": str(jar) for jar in (*sorted((_pyspark() / "jars").iterdir()), *jars)}
-    if classes is not None:
-        home |= {"opt/classes": str(classes), "opt/spark/conf/spark-defaults.conf": str(classes / "spark-defaults.conf")}
+    the script that tells them apart."""
+    home = {f"opt/spark/{part}": str(_pyspark() / part) for part in ("bin", "jars", "python", "sbin")}
     files = {
         "opt/entrypoint.sh": entrypoint.read_text(),
         "etc/passwd": f"{_FILES['etc/passwd']}spark:x:{_SPARK_USER}:0:spark:/tmp:/bin/sh\n",
@@ -69,7 +66,7 @@ def spark(name: str, entrypoint: Path, jars: Sequence[Path] = (), classes: Path 
         entrypoint=["/bin/bash", "/opt/entrypoint.sh"],
         environment=_python() | _spark(),
         links={**_LINKS, **home},
-        folders=(*_FOLDERS, "opt/spark", "opt/spark/conf", "opt/spark/jars", "opt/spark/work-dir"),
+        folders=(*_FOLDERS, "opt/spark", "opt/spark/work-dir"),
         user=_SPARK_USER,
         work_in="/opt/spark/work-dir",
     )

@@ -23,7 +23,14 @@ NODE = {
     "conntrack": "conntrack",
 }
 
-TESTS = {**NODE, "redis-server": "redis-server", "javac": "openjdk-17-jdk-headless", "prometheus": "prometheus"}
+TESTS = {
+    **NODE,
+    "redis-server": "redis-server",
+    "javac": "openjdk-17-jdk-headless",
+    "buildah": "buildah",
+    "mmdebstrap": "mmdebstrap",
+    "prometheus": "prometheus",
+}
 """… and for everything that the tests and the demo start."""
 
 CNI_PROGRAMS = Path("/usr/lib/cni")

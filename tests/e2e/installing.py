@@ -10,13 +10,26 @@ from charts.render import ROOT
 from cluster import Cluster
 
 NAMESPACE = "baton-system"
+IMAGE = "docker.io/library/baton-operator:0.1.0"
+"""As install.yaml calls it."""
+
+
+def built_image(node: Cluster) -> str:
+    """The operator's image, as a user builds it."""
+    return node.load_built_image(ROOT / "manifests" / "operator" / "Dockerfile", IMAGE)
+
+
+def chart_values(node: Cluster) -> dict[str, Any]:
+    """With which the chart brings that image."""
+    repository, _, tag = built_image(node).rpartition(":")
+    return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}}
 
 
 @contextmanager
 def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> Iterator[Cluster]:
-    """From the chart, with the image of this checkout; uninstalled afterwards."""
+    """From the chart, with the image that its Dockerfile makes; uninstalled afterwards."""
     values = folder / "values.json"
-    values.write_text(json.dumps({**node.operator_values(), **values_of_chart}))
+    values.write_text(json.dumps({**chart_values(node), **values_of_chart}))
     chart = str(ROOT / "charts" / "baton")
     node.helm(
         "install",

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from charts.render import ROOT
 from cluster import Cluster
@@ -21,29 +20,13 @@ def installed_by_helm(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def installed_by_kubectl(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    manifest = tmp_path / "install.yaml"
-    manifest.write_text(runnable_here(node))
+def installed_by_kubectl(node: Cluster) -> Iterator[Cluster]:
+    installing.built_image(node)
+    manifest = ROOT / "manifests" / "install.yaml"
     node.kubectl("apply", "-f", str(manifest))
     node.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment/baton", "--timeout=300s")
     yield node
     node.kubectl("delete", "-f", str(manifest), "--timeout=300s")
-
-
-def runnable_here(node: Cluster) -> str:
-    """install.yaml with the local image. That mounts its content from the host, which the restricted profile does not allow."""
-    documents = list(yaml.safe_load_all((ROOT / "manifests" / "install.yaml").read_text()))
-    image = node.load_operator_image()
-    volumes, mounts = node.host_volumes()
-    for document in documents:
-        if document["kind"] == "Namespace":
-            document["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
-        if document["kind"] == "Deployment":
-            pod = document["spec"]["template"]["spec"]
-            pod["volumes"] += volumes
-            pod["containers"][0]["volumeMounts"] += mounts
-            pod["containers"][0] |= {"image": image, "imagePullPolicy": "Never"}
-    return yaml.safe_dump_all(documents)
 
 
 def test_helm_install_brings_a_working_operator(installed_by_helm: Cluster) -> None:

@@ -1,7 +1,7 @@
 """The examples of manifests/examples as they stand, on a cluster that has no registry and no storage of its own.
 
-What is changed: the pods get the machine's programs mounted, because the image is nearly empty, and ask for less CPU than they
-should on a machine of two. What is added: the image under the example's name, and a volume for the example's claim.
+What is changed: the pods ask for less CPU than they should on a machine of two. What is added: the image, built by the example's
+Dockerfile, and a volume for the example's claim.
 """
 
 import json
@@ -89,19 +89,4 @@ class Example:
         one["metadata"]["namespace"] = self._namespace
         for subject in one.get("subjects", ()):
             subject.setdefault("namespace", self._namespace)
-        if one["kind"] in ("Deployment", "Job"):
-            self._mount(one["spec"]["template"]["spec"])
-        elif one["kind"] == "ConfigMap":
-            for name in set(one["data"]).intersection(_TEMPLATES):
-                template = yaml.safe_load(one["data"][name])
-                self._mount(template["spec"])
-                one["data"][name] = yaml.safe_dump(template)
-        elif one["kind"] == "SparkApplication":
-            for role in ("driver", "executor"):
-                self._mount(one["spec"][role]["template"]["spec"])
         return one
-
-    def _mount(self, pod: Object) -> None:
-        volumes, mounts = self._cluster.host_volumes()
-        pod["volumes"] += volumes
-        pod["containers"][0]["volumeMounts"] += mounts

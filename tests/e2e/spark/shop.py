@@ -13,7 +13,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.spark import jar_file
 from cluster import Cluster
-from tests.archived_classes import archived_classes
+from tests.e2e.installing import chart_values
 from tests.e2e.spark.example import EXAMPLES, IMAGE, Example
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
@@ -49,7 +49,7 @@ class Shop:
 
     def install_operator(self) -> None:
         path = self.cluster.folder / "spark-values.json"
-        path.write_text(json.dumps({"replicas": 1, **self.cluster.operator_values()}))
+        path.write_text(json.dumps({"replicas": 1, **chart_values(self.cluster)}))
         self.cluster.helm(
             "upgrade", "--install", "baton", str(ROOT / "charts" / "baton"), "--namespace", "baton-system", "--create-namespace",
             "--values", str(path), "--wait", "--timeout", "300s",
@@ -66,8 +66,8 @@ class Shop:
 
     def prepare(self, folder: str) -> Example:
         """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
-        entrypoint = EXAMPLES / "spark" / "entrypoint.sh"
-        self.cluster.load_spark_image(entrypoint, IMAGE, [jar_file.path()], archived_classes())
+        jar_file.path()  # the jars of others that it needs are in the cache then, and are not fetched in the build
+        self.cluster.load_built_image(EXAMPLES / "spark" / "Dockerfile", IMAGE)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.cluster.apply(namespace, {**secret, "stringData": {"url": self._redis.url}})

@@ -58,6 +58,7 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     shop.start_producing()
     cluster.wait(lambda: files.holds(1000), BUSY, "rows are in the files")
 
+    see_the_class_archive_used(shop)
     drain_executors(shop)
 
     for fault in ("pod", "container"):
@@ -66,6 +67,22 @@ def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_s
     sent = shop.stop_producing()
     cluster.wait(lambda: files.holds(sent), BUSY, "all rows are in the files")
     assert files.once(sent)
+
+
+def see_the_class_archive_used(shop: Shop) -> None:
+    """By driver and executors; Java lets go of one that does not fit. It has what no training meets, too."""
+    mapped = "grep -l /opt/classes/classes.jsa $(grep -l /lib/server/libjvm.so /proc/[0-9]*/maps)"
+    for pod in (shop.driver_pod(), *shop.executors()):
+        assert in_pod(shop, pod, mapped).startswith("/proc/"), pod
+    archive = "-XX:SharedArchiveFile=/opt/classes/classes.jsa -cp $(cat /opt/classes/class-path)"
+    listed = in_pod(shop, shop.driver_pod(), f"java {archive} -XX:+PrintSharedArchiveAndExit none")
+    for name in ("dev.baton.spark.RangeReader", "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"):
+        assert name in listed, name
+
+
+def in_pod(shop: Shop, pod: str, script: str) -> str:
+    """What the script says."""
+    return shop.cluster.kubectl("exec", pod, "-n", NAMESPACE, "--", "sh", "-c", f"{script} || true", check=False)
 
 
 def drain_executors(shop: Shop) -> None:

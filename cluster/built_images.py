@@ -1,0 +1,92 @@
+"""Images as a user builds them: by the Dockerfiles of the checkout. Here by buildah, without Docker and without a registry.
+
+The base image that the Dockerfiles name cannot be fetched without a registry: one of Debian's packages, with the same Python,
+stands in for it. Layers stay in the cache, so that a second build makes only what has changed.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.faults import ClusterError
+from cluster.images import ROOT
+from cluster.programs import cache
+
+_RELEASE = "bookworm"
+_BASE = f"localhost/python:3.11-slim-{_RELEASE}"
+_PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
+_STAND_IN = """\
+FROM scratch
+ADD base.tar /
+RUN rm /usr/lib/python3*/EXTERNALLY-MANAGED && ln -s python3 /usr/bin/python
+"""
+_PIP, _CERTIFICATES, _MOUNTED = Path("/etc/pip.conf"), "/etc/ssl/certs", "/run/certificates"
+"""How pip reaches its index from this machine. The image's own certificates stay its own."""
+
+
+def build(dockerfile: Path, name: str) -> None:
+    """Build an image. Raises ClusterError."""
+    (cache() / "images").mkdir(parents=True, exist_ok=True)
+    with (cache() / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
+            _tell("making a base image of Debian packages (1 to 3 minutes, once)", _make_base)
+        _tell(f"building {name} (up to 5 minutes the first time)", lambda: _bud(dockerfile, name))
+
+
+def archive(name: str) -> Path:
+    """In the form of `docker save`. Whoever takes it deletes it."""
+    handle, path = tempfile.mkstemp(prefix="baton-image-", suffix=".tar")
+    os.close(handle)
+    Path(path).unlink()  # buildah writes no archive over a file
+    _buildah("push", "--quiet", name, f"docker-archive:{path}:{name}")
+    return Path(path)
+
+
+def _make_base() -> None:
+    with tempfile.TemporaryDirectory(prefix="baton-base-") as folder:
+        _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", _RELEASE, f"{folder}/base.tar"])
+        (Path(folder) / "Dockerfile").write_text(_STAND_IN)
+        _buildah("build", "--quiet", "--tag", _BASE, folder)
+
+
+def _bud(dockerfile: Path, name: str) -> None:
+    volumes = []
+    if _PIP.exists():
+        settings = cache() / "images" / "pip.conf"
+        settings.write_text(_PIP.read_text().replace(_CERTIFICATES, _MOUNTED))
+        volumes = [f"--volume={settings}:{_PIP}:ro", f"--volume={_CERTIFICATES}:{_MOUNTED}:ro"]
+    volumes += [f"--volume={jar}:/root/.cache/baton/{jar.name}:ro" for jar in cache().glob("*.jar") if "baton" not in jar.name]
+    arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={dockerfile}", f"--tag={name}", str(ROOT))
+    _buildah("build", "--layers", "--pull-never", *volumes, *arguments)
+
+
+def _buildah(*arguments: str) -> str:
+    storage = cache() / "images"
+    places = (f"--root={storage / 'root'}", f"--runroot={storage / 'run'}")
+    driver = ("--storage-driver=overlay", "--storage-opt=overlay.skip_mount_home=true")  # else it leaves the folder mounted
+    return _run(["buildah", *places, *driver, *arguments])
+
+
+def _run(command: list[str]) -> str:
+    if shutil.which(command[0]) is None:
+        raise ClusterError(f"{command[0]} is missing: run `python -m cluster packages` as root, or install it by hand")
+    # An ordinary RUN in a folder of its own, with the machine's network: nothing here is to be kept apart.
+    environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ClusterError(f"`{' '.join(command)}` failed: {(done.stdout + done.stderr).strip()[-2000:]}")
+    return done.stdout.strip()
+
+
+def _tell(what: str, work: Callable[[], None]) -> None:
+    began = time.monotonic()
+    print(f"cluster: {what}", file=sys.stderr, flush=True)
+    work()
+    print(f"cluster: done in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
