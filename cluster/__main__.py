@@ -1,11 +1,11 @@
-"""`python -m cluster up | install | down | status | prepare | packages`: the test cluster by hand."""
+"""`python -m cluster up | install | down | status | prepare | …`: the test cluster by hand."""
 
 import sys
 import time
 
 import click
 
-from cluster import keda, packages, runs
+from cluster import built_images, keda, packages, runs
 from cluster.cluster import OPERATOR_NAMESPACE, Cluster
 from cluster.faults import ClusterError
 from cluster.processes import Registry
@@ -30,6 +30,13 @@ def prepare() -> None:
 def prepare_keda() -> None:
     """Build KEDA, for tests that autoscale with it: a quarter of an hour, once."""
     keda.prepare()
+
+
+@main.command("build-images")
+def build_images() -> None:
+    """Build the images of operator and Spark fleet by their Dockerfiles, for the tests that run in them."""
+    built_images.build(built_images.OPERATOR)
+    built_images.build(built_images.SPARK)
 
 
 @main.command("packages")

@@ -13,10 +13,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from baton.spark import jar_file
 from cluster.faults import ClusterError
 from cluster.images import ROOT
 from cluster.programs import cache
+
+
+class Image(NamedTuple):
+    """What a Dockerfile of the checkout makes, and how the manifests call it."""
+
+    name: str
+    dockerfile: Path
+
+
+OPERATOR = Image("docker.io/library/baton-operator:0.1.0", ROOT / "manifests" / "operator" / "Dockerfile")
+SPARK = Image("docker.io/library/orders-spark:1", ROOT / "manifests" / "examples" / "spark" / "Dockerfile")
 
 _RELEASE = "bookworm"
 _BASE = f"localhost/python:3.11-slim-{_RELEASE}"
@@ -30,22 +43,22 @@ _PIP, _CERTIFICATES, _MOUNTED = Path("/etc/pip.conf"), "/etc/ssl/certs", "/run/c
 """How pip reaches its index from this machine. The image's own certificates stay its own."""
 
 
-def build(dockerfile: Path, name: str) -> None:
-    """Build an image. Raises ClusterError."""
+def build(image: Image) -> None:
+    """Raises ClusterError."""
     (cache() / "images").mkdir(parents=True, exist_ok=True)
     with (cache() / "images.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
             _tell("making a base image of Debian packages (1 to 3 minutes, once)", _make_base)
-        _tell(f"building {name} (up to 5 minutes the first time)", lambda: _bud(dockerfile, name))
+        _tell(f"building {image.name} (up to 5 minutes the first time)", lambda: _bud(image))
 
 
-def archive(name: str) -> Path:
-    """In the form of `docker save`. Whoever takes it deletes it."""
+def archive(image: Image, name: str) -> Path:
+    """In the form of `docker save`, by this name. Whoever takes it deletes it."""
     handle, path = tempfile.mkstemp(prefix="baton-image-", suffix=".tar")
     os.close(handle)
     Path(path).unlink()  # buildah writes no archive over a file
-    _buildah("push", "--quiet", name, f"docker-archive:{path}:{name}")
+    _buildah("push", "--quiet", image.name, f"docker-archive:{path}:{name}")
     return Path(path)
 
 
@@ -56,14 +69,15 @@ def _make_base() -> None:
         _buildah("build", "--quiet", "--tag", _BASE, folder)
 
 
-def _bud(dockerfile: Path, name: str) -> None:
+def _bud(image: Image) -> None:
     volumes = []
     if _PIP.exists():
         settings = cache() / "images" / "pip.conf"
         settings.write_text(_PIP.read_text().replace(_CERTIFICATES, _MOUNTED))
         volumes = [f"--volume={settings}:{_PIP}:ro", f"--volume={_CERTIFICATES}:{_MOUNTED}:ro"]
+    jar_file.path()  # the jars of others that the Spark image needs are in the cache then, and are not fetched in the build
     volumes += [f"--volume={jar}:/root/.cache/baton/{jar.name}:ro" for jar in cache().glob("*.jar") if "baton" not in jar.name]
-    arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={dockerfile}", f"--tag={name}", str(ROOT))
+    arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={image.dockerfile}", f"--tag={image.name}", str(ROOT))
     _buildah("build", "--layers", "--pull-never", *volumes, *arguments)
 
 

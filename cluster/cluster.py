@@ -171,12 +171,14 @@ class Cluster:
         `host_volumes`."""
         return self.load("localhost/baton-spark:test", lambda named: images.spark(named, entrypoint))
 
-    def load_built_image(self, dockerfile: Path, name: str) -> str:
-        """As a user builds it, by this Dockerfile of the checkout; by its name. Nothing is mounted into pods of it. Once for each
-        cluster, also if the checkout changes meanwhile."""
+    def load_built_image(self, image: built_images.Image, tag: str | None = None) -> str:
+        """As a user builds it, by its Dockerfile of the checkout; by its name. Nothing is mounted into pods of it. Once for each
+        cluster, also if the checkout changes meanwhile. `tag`: another than its own, as if it were of that version."""
+        repository, _, its_own = image.name.rpartition(":")
+        name = f"{repository}:{tag or its_own}"
         if name not in self._built:
-            built_images.build(dockerfile, name)
-            self._require_node().load(built_images.archive(name))
+            built_images.build(image)
+            self._require_node().load(built_images.archive(image, name))
             self._built.add(name)
         return name
 

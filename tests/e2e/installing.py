@@ -7,21 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from charts.render import ROOT
-from cluster import Cluster
+from cluster import Cluster, built_images
 
 NAMESPACE = "baton-system"
-IMAGE = "docker.io/library/baton-operator:0.1.0"
-"""As install.yaml calls it."""
-
-
-def built_image(node: Cluster) -> str:
-    """The operator's image, as a user builds it."""
-    return node.load_built_image(ROOT / "manifests" / "operator" / "Dockerfile", IMAGE)
+CHART = str(ROOT / "charts" / "baton")
 
 
 def chart_values(node: Cluster) -> dict[str, Any]:
     """With which the chart brings that image."""
-    repository, _, tag = built_image(node).rpartition(":")
+    repository, _, tag = node.load_built_image(built_images.OPERATOR).rpartition(":")
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}}
 
 
@@ -30,11 +24,10 @@ def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> It
     """From the chart, with the image that its Dockerfile makes; uninstalled afterwards."""
     values = folder / "values.json"
     values.write_text(json.dumps({**chart_values(node), **values_of_chart}))
-    chart = str(ROOT / "charts" / "baton")
     node.helm(
         "install",
         "baton",
-        chart,
+        CHART,
         "--namespace",
         NAMESPACE,
         "--create-namespace",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from charts.render import ROOT
-from cluster import Cluster
+from cluster import Cluster, built_images
 from tests.e2e import installing
 from tests.e2e.installing import NAMESPACE, leader, namespace
 from tests.waiting import until
@@ -21,7 +21,7 @@ def installed_by_helm(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def installed_by_kubectl(node: Cluster) -> Iterator[Cluster]:
-    installing.built_image(node)
+    node.load_built_image(built_images.OPERATOR)
     manifest = ROOT / "manifests" / "install.yaml"
     node.kubectl("apply", "-f", str(manifest))
     node.kubectl("--namespace", NAMESPACE, "rollout", "status", "deployment/baton", "--timeout=300s")

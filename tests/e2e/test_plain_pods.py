@@ -1,19 +1,11 @@
 """A fleet of plain pods under load: killed, stopped and woken up, scaled, rolled. Nothing is lost, nothing is out of order."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cluster import Cluster
-from demo.audit import audit
-from demo.records import Evidence
-from tests.e2e.installing import NAMESPACE, installed_by_helm, leader, namespace
-from tests.e2e.plain_fleet import PARTITIONS, QUEUE, Fleet
-from tests.load import sink
-from tests.load.producer import Load
-from tests.load.witness import Witness
-from tests.redis_server import RedisServer
+from tests.e2e.installing import NAMESPACE, installed_by_helm, leader
+from tests.e2e.loaded_fleet import under_load
 from tests.waiting import until
 
 
@@ -68,32 +60,3 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
         node.signal_container(operator, signal.SIGKILL, NAMESPACE)
         node.signal_container(slow, signal.SIGCONT, fleet.namespace)
         fleet.settled(members=4)
-
-
-@contextmanager
-def under_load(node: Cluster, name: str) -> Iterator[Fleet]:
-    """Three consumers with load and a witness; at the end, the verdict."""
-    with RedisServer(bind=node.address) as server, namespace(node, name):
-        queue = f"{name}/{QUEUE}"
-        fleet = Fleet(node, name, server.url)
-        fleet.deploy(replicas=3)
-        fleet.settled(members=3)
-        with Load(server.url, queue) as load, Witness(server.url, queue, PARTITIONS) as witness:
-            yield fleet
-            load.pause()
-            until(lambda: processed(server, queue) >= load.total)
-        rows = sink.rows(server.client(), queue)
-        status = fleet.group()["status"]
-        fleet.delete()
-    verdict = audit(Evidence(load.produced, rows, witness.fences, witness.attempts))
-    assert verdict.clean, verdict
-    assert verdict.produced == verdict.processed > 0
-    assert sink.double_owners(rows) == []
-    assert witness.attempts
-    assert witness.broken == []
-    assert status["moves"] >= status["lowerBound"]
-
-
-def processed(server: RedisServer, queue: str) -> int:
-    """Distinct messages whose processing was taken."""
-    return len({(row.key, row.sequence) for row in sink.rows(server.client(), queue) if not row.late})

@@ -15,7 +15,6 @@ import yaml
 from cluster import Cluster
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "manifests" / "examples"
-IMAGE = "docker.io/library/orders-spark:1"
 _TEMPLATES = ("executor.yaml", "driver-template.yaml")
 
 Object = dict[str, Any]

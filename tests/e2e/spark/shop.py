@@ -11,10 +11,9 @@ from baton.model.ledger import MemberEntry
 from baton.order import OrderChecker, Processing, Report
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
-from baton.spark import jar_file
-from cluster import Cluster
+from cluster import Cluster, built_images
 from tests.e2e.installing import chart_values
-from tests.e2e.spark.example import EXAMPLES, IMAGE, Example
+from tests.e2e.spark.example import Example
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
@@ -66,8 +65,7 @@ class Shop:
 
     def prepare(self, folder: str) -> Example:
         """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
-        jar_file.path()  # the jars of others that it needs are in the cache then, and are not fetched in the build
-        self.cluster.load_built_image(EXAMPLES / "spark" / "Dockerfile", IMAGE)
+        self.cluster.load_built_image(built_images.SPARK)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self.cluster.apply(namespace, {**secret, "stringData": {"url": self._redis.url}})
