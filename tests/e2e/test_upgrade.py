@@ -36,7 +36,7 @@ def test_an_upgrade_and_a_rollback_under_load_move_nothing_and_lose_nothing(node
         fleet.settled(members=4)
         owners, moves = owned(fleet), fleet.group()["status"]["moves"]
 
-        node.helm("rollback", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")  # which leaves the CRDs as they are
+        node.helm("rollback", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")  # the CRDs stay as they are
         assert images_of(node) == {built_images.OPERATOR.name}
         fleet.settled(members=4)
         assert (owned(fleet), fleet.group()["status"]["moves"]) == (owners, moves)
