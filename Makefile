@@ -53,6 +53,7 @@ demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 lea
 
 .PHONY: test
 test: machine check ## All checks and tests: static, unit, simulation, integration, end to end
+	@$(BIN)/python -c 'from baton.spark import jar; jar()'
 	@$(BIN)/python -m cluster build-images
 	$(BIN)/pytest $(SIDE_BY_SIDE) tests
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from baton.spark import jar_file
 from cluster.faults import ClusterError
 from cluster.images import ROOT
 from cluster.programs import cache
@@ -75,7 +74,7 @@ def _bud(image: Image) -> None:
         settings = cache() / "images" / "pip.conf"
         settings.write_text(_PIP.read_text().replace(_CERTIFICATES, _MOUNTED))
         volumes = [f"--volume={settings}:{_PIP}:ro", f"--volume={_CERTIFICATES}:{_MOUNTED}:ro"]
-    jar_file.path()  # the jars of others that the Spark image needs are in the cache then, and are not fetched in the build
+    # Jars of others that are in the cache are not fetched in the build.
     volumes += [f"--volume={jar}:/root/.cache/baton/{jar.name}:ro" for jar in cache().glob("*.jar") if "baton" not in jar.name]
     arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={image.dockerfile}", f"--tag={image.name}", str(ROOT))
     _buildah("build", "--layers", "--pull-never", *volumes, *arguments)

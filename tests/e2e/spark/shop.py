@@ -11,6 +11,7 @@ from baton.model.ledger import MemberEntry
 from baton.order import OrderChecker, Processing, Report
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
+from baton.spark import jar_file
 from cluster import Cluster, built_images
 from tests.e2e.installing import chart_values
 from tests.e2e.spark.example import Example
@@ -65,6 +66,7 @@ class Shop:
 
     def prepare(self, folder: str) -> Example:
         """What an example takes for granted: its namespace, its image, and the Secret with the queue's URL."""
+        jar_file.path()  # so that the jars of others are in the cache
         self.cluster.load_built_image(built_images.SPARK)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "orders-redis", "namespace": NAMESPACE}}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
