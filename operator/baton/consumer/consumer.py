@@ -19,6 +19,7 @@ from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
+from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
 from baton.consumer.signals import ending
 from baton.consumer.transaction import Transaction
@@ -58,16 +59,19 @@ class Consumer:
         metrics: "ConsumerMetrics | None" = None,
         deadlines: Left = lambda partition, epoch: None,
         transactions: bool = False,
+        health_port: int | None = None,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
         `deadlines`: seconds until a partition that is called back is taken away, where that is known. `transactions`: the queues'
-        readers are `TransactionalReader`s.
+        readers are `TransactionalReader`s. `health_port`: where probes are answered, while the consumer runs.
         """
         if metrics is not None:
             open_queue, source = metrics.around(open_queue), metrics.following(source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
         self._transactions = transactions
+        checks = {"/healthz": self._loop.hangs, "/readyz": self._loop.unheard}
+        self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
         """Calls callbacks outside an event loop."""
@@ -120,6 +124,7 @@ class Consumer:
             metrics=metrics,
             deadlines=deadlines,
             transactions=kind.transactions,
+            health_port=pod.health_port,
         )
 
     def run(self, handler: Handler, **options: Unpack[HandlerOptions]) -> None:
@@ -183,6 +188,7 @@ class Consumer:
         with ExitStack() as stack:
             stack.enter_context(ending(self._loop.stop, self._loop.leave))
             stack.callback(self._calling.close)
+            stack.enter_context(self._health)
             self._loop.start()
             self._ending = stack.pop_all()
         return self

@@ -35,6 +35,8 @@ _SHORT_WORK = 0.001
 """Seconds for which whoever has just got entries has the processor for himself: most handlers are done with them by then."""
 _LONGEST_ANSWER = 3.0
 """Seconds for which a program waits to hear whether a partition still is its own."""
+_LONGEST_SILENCE = 8.0
+"""Seconds that a probe waits for the loop."""
 
 
 class ConsumerLoop:
@@ -125,6 +127,18 @@ class ConsumerLoop:
 
     def wake(self) -> None:
         self._words.put(lambda: None)
+
+    def hangs(self) -> str:
+        """Says so if it does nothing any more; empty: it answers. One that waits for its queue does answer, again and again."""
+        heard = threading.Event()
+        self._words.put(heard.set)
+        return "" if heard.wait(_LONGEST_SILENCE) else f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
+
+    def unheard(self) -> str:
+        """Why the operator does not hear of this consumer; empty: it does."""
+        if self._session is not None and self._session.lapsed():
+            return "the session is not renewed: see the consumer's log"
+        return ""
 
     @property
     def interrupted(self) -> bool:

@@ -24,12 +24,15 @@ class Pod:
     ledger: Path = DEFAULT_LEDGER
     grace: float = DEFAULT_GRACE
     """Its terminationGracePeriodSeconds."""
+    health_port: int | None = None
+    """Where its probes are answered."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Pod":
-        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults.
+        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults; and
+        BATON_HEALTH_PORT, without which no probe is answered.
 
-        Raises ValueError that names what is missing, or is no number of seconds.
+        Raises ValueError that names what is missing, or is no number of seconds or no port.
         """
         environment = os.environ if environment is None else environment
         missing = [name for name in ("BATON_GROUP", "POD_NAME", "POD_NAMESPACE", "POD_UID") if not environment.get(name)]
@@ -41,6 +44,9 @@ class Pod:
         grace = environment.get("BATON_GRACE_SECONDS") or str(DEFAULT_GRACE)
         if not fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", grace, ASCII):
             raise ValueError(f"BATON_GRACE_SECONDS is {grace!r}: set it to the pod's terminationGracePeriodSeconds, such as 30")
+        port = environment.get("BATON_HEALTH_PORT") or None
+        if port is not None and not (fullmatch(r"[0-9]{1,5}", port, ASCII) and 0 < int(port) < 65_536):
+            raise ValueError(f"BATON_HEALTH_PORT is {port!r}: set it to the port that the pod's probes name, such as 8081")
         return cls(
             group=environment["BATON_GROUP"],
             name=MemberId(environment["POD_NAME"]),
@@ -48,4 +54,5 @@ class Pod:
             uid=Uid(environment["POD_UID"]),
             ledger=Path(environment.get("BATON_LEDGER") or DEFAULT_LEDGER),
             grace=float(grace),
+            health_port=None if port is None else int(port),
         )
