@@ -22,9 +22,7 @@ LEAST_CELL = len("10,000 partitions")
 
 def explanation(of: Comparison) -> Iterator[RenderableType]:
     """The parts of the text, in order."""
-    said = [("bold", _title(of)), ("", _moves(of))]
-    said += [("" if good else "yellow", sentence) for good, sentence in _balance(of)]
-    said += [("yellow", note) for note in of.notes]
+    said = [("bold", _title(of)), *(("" if good else "yellow", sentence) for good, sentence in sentences(of))]
     yield from (Text(printable(line), style) for style, sentence in said for line in wrap(sentence, WIDTH))
     if len(of.request.queues) > 1:
         yield ""
@@ -32,6 +30,13 @@ def explanation(of: Comparison) -> Iterator[RenderableType]:
     if of.changes:
         yield ""
         yield from _members(of)
+
+
+def sentences(of: Comparison) -> Iterator[tuple[bool, str]]:
+    """What comes of it, in words, each with whether that is as it should be."""
+    yield True, _moves(of)
+    yield from _balance(of)
+    yield from ((False, note) for note in of.notes)
 
 
 def _title(of: Comparison) -> str:

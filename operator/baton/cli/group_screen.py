@@ -7,10 +7,9 @@ from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from baton.api import ConditionStatus
 from baton.api.enums import Approval
-from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, numbers
-from baton.cli.leader import Leader
+from baton.cli.group_problems import MOST_QUEUES, ago
+from baton.cli.group_view import GroupLook, PartitionRow, QueueLook, is_idle, numbers
 from baton.cli.move_text import handoff, pause, proposed
 from baton.cli.printing import printable, table
 from baton.engine.partition_state import PartitionState
@@ -18,11 +17,11 @@ from baton.engine.partition_text import write_numbers
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds
-from baton.model.wording import counted, first_of
+from baton.model.wording import counted
 
 T = TypeVar("T")
 
-MOST_HANDOFFS, MOST_QUEUES, MOST_PROPOSED, LEAST_MEMBERS = 5, 5, 4, 3
+MOST_HANDOFFS, MOST_PROPOSED, LEAST_MEMBERS = 5, 4, 3
 
 
 def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[RenderableType]:

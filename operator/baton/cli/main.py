@@ -13,6 +13,7 @@ _COMMANDS = {
     "approve": "baton.cli.approve",
     "check-order": "baton.cli.check_order",
     "completion": "baton.cli.completion",
+    "console": "baton.console.command",
     "dead-letters": "baton.cli.dead_letters",
     "dev": "baton.cli.dev",
     "doctor": "baton.cli.doctor",

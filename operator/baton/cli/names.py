@@ -42,6 +42,7 @@ OBJECT = _Name(_OBJECT, 253, f"no name of an object: give {_SIGNS}")
 GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a group: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
+HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
 DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 

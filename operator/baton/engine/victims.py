@@ -1,6 +1,6 @@
 """The victims: the pods that a driver removes when the fleet is larger than its desired size (mode Spark)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
@@ -21,7 +21,15 @@ def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tu
         loads = draft.loads()
         holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
         names = {name for name, _ in chosen}
-        youngest = sorted((n for n in ready if n not in names), key=lambda n: (ready[n].joined, n), reverse=True)
-        rest = sorted(youngest, key=lambda name: (name in holders, len(loads.get(name, ()))))
+        counts = {name: len(of) for name, of in loads.items()}
+        rest = cheapest_first({name: pod for name, pod in ready.items() if name not in names}, holders, counts)
         chosen += [(name, ready[name].uid) for name in rest[: excess - len(chosen)]]
     return tuple(chosen)
+
+
+def cheapest_first(
+    pods: Mapping[MemberId, ObservedMember], holders: Collection[MemberId], counts: Mapping[MemberId, int]
+) -> list[MemberId]:
+    """Pods by what their loss costs. `holders`: those that do not stand by; `counts`: the numbers of their partitions."""
+    youngest = sorted(pods, key=lambda name: (pods[name].joined, name), reverse=True)
+    return sorted(youngest, key=lambda name: (name in holders, counts.get(name, 0)))

@@ -100,6 +100,12 @@ class Api:
         self.told: ServerTime | None = None
         """By the last answer that did; in the event loop's time."""
 
+    @property
+    def settings(self) -> client.Configuration:
+        """Of the connection: the server, and as whom it is asked."""
+        made: client.Configuration = self._client.configuration
+        return made
+
     async def get(self, path: str, **query: str) -> Json:
         return await self._request("GET", path, query)
 
@@ -140,6 +146,23 @@ class Api:
             {"op": "add", "path": "/status", "value": status},
         ]
         return await self._request("PATCH", f"{path}/status", body=patch, content_type=JSON_PATCH)
+
+    @asynccontextmanager
+    async def stream(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of an answer that goes on, such as that of a watch, as they come. It waits for no turn. UnavailableError also
+        after so many seconds of `silence`, and where the answer breaks off."""
+        try:
+            arguments = await self._client.param_serialize(
+                "GET", path, query_params=list(query.items()), header_params={"Accept": JSON}, auth_settings=["BearerToken"]
+            )
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT, sock_read=silence)
+            answer = await self._client.call_api(*arguments, _request_timeout=timeout)
+            async with answer.response as response:
+                if not 200 <= response.status <= 299:
+                    raise refusal(response.status, _said(await response.read()))
+                yield response.content.iter_any()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unavailable("GET", path, error) from None
 
     async def _request(
         self,
@@ -268,9 +291,16 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
         loader.load_incluster_config(client_configuration=settings)
     else:
         await loader.load_kube_config(config_file=str(kubeconfig), context=context, client_configuration=settings)
+    async with connected(settings) as api:
+        yield api, settings
+
+
+@asynccontextmanager
+async def connected(settings: client.Configuration) -> AsyncIterator[Api]:
+    """An Api for the server, and as the user, that these settings name."""
     settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:
-        yield Api(connection), settings
+        yield Api(connection)
 
 
 def core_path(namespace: str | None, plural: str, name: str = "") -> str:

@@ -1,0 +1,104 @@
+"""What is wrong with a group, or waits for somebody, in sentences with the cures: for a terminal and for the console. Pure."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from baton.api import ConditionStatus
+from baton.cli.group_view import UNKNOWN, GroupLook, QueueLook
+from baton.cli.leader import Leader
+from baton.model.wording import counted, first_of
+
+MOST_QUEUES = 5
+"""Of which something is said one by one."""
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class GroupProblem(NamedTuple):
+    """A sentence: what it is about, the rest of it, and how bad it is."""
+
+    what: str
+    rest: str
+    severity: Severity = Severity.ERROR
+
+
+def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
+    """All of them."""
+    group, status = look.group, look.status
+    if group.deleted_at:
+        yield GroupProblem("Deleted", f" at {group.deleted_at}; it goes when its partitions are taken back", Severity.WARNING)
+    if look.shown_state == UNKNOWN:
+        looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
+        since = " yet" if looked is None else f" since {status.last_look_time} ({ago(looked, look.now)} ago): {as_of}"
+        yield GroupProblem("No operator has looked", f"{since}. Nothing is moved meanwhile.")
+        cure = "See kubectl get pods -A -l app.kubernetes.io/component=operator"
+        asked = f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? {cure}"
+        yield GroupProblem("", asked, Severity.NOTE)
+    elif not look.spec_seen:
+        yield GroupProblem("Out of date", ": no operator has seen the last change; does one run and serve this namespace?")
+    if look.ledger_problem:
+        yield GroupProblem("The ledger does not read as one", f": {look.ledger_problem}")
+    for mistake in look.unread:
+        yield GroupProblem("This cannot be read", f" (is this command as old as the operator?): {mistake}")
+    for one in status.conditions:
+        if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
+            severity = Severity.ERROR if one.type == "Ready" else Severity.WARNING
+            yield GroupProblem(f"{one.type} is {one.status}: {one.reason}", f": {one.message}", severity)
+    ready, rebalancing = look.condition("Ready"), look.condition("Rebalancing")
+    yield from _queue_problems(look.queues, ready.message if ready else "")
+    if rebalancing and "waited for" in rebalancing.message:
+        yield GroupProblem("Overdue", f": {rebalancing.message}", Severity.WARNING)
+
+
+def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[GroupProblem]:
+    """What is wrong with queues, besides what the group's condition Ready says (`told`). Those of one server share it."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, queue in queues.items():
+        for one in queue.status.conditions:
+            if one.status is not ConditionStatus.TRUE and one.message not in told:
+                alike.setdefault((one.type, one.status, one.reason, one.message), []).append(name)
+    shown = list(alike.items())[: MOST_QUEUES if len(alike) > MOST_QUEUES + 1 else None]
+    for (kind, status, reason, message), names in shown:
+        what = f"{kind} of {first_of(names, MOST_QUEUES)} is {status}: {reason}"
+        yield GroupProblem(what, f": {message}", Severity.WARNING)
+    if rest := len(alike) - len(shown):
+        yield GroupProblem("", f"and {counted(rest, 'more condition')} of queues (kubectl describe pq)", Severity.NOTE)
+
+
+def _leader(one: Leader | None, now: float) -> str:
+    """Of the operator that looked last."""
+    if one is None:
+        return ""
+    namespace, _, name = one.lease.partition("/")
+    if not one.readable:
+        return f"Look at the Lease of its leader: kubectl get lease -n {namespace} {name}. "
+    if one.renewed is None:
+        how = "does not exist any more"
+    elif one.holder is None:
+        how = f"was given up, and last renewed {ago(one.renewed, now)} ago"
+    else:
+        how = f"was last renewed {ago(one.renewed, now)} ago, by {one.holder}"
+    return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
+
+
+def _says_more(kind: str, reason: str) -> bool:
+    """Than the state does, and the counts below it."""
+    if kind == "Settled":
+        return reason == "Scaling"
+    return kind not in ("Rebalancing", "ProposalReady") and reason != "ScaledToZero"
+
+
+def ago(then: float, now: float) -> str:
+    """`12 s`, `7 min`, `3 h`, `5 d`"""
+    seconds = max(0.0, now - then)
+    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

@@ -1,0 +1,135 @@
+"""`baton console`: groups in a browser."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.names import GROUP, HOST
+from baton.cli.printing import say
+
+if TYPE_CHECKING:
+    from baton.console.viewers import Viewers
+
+LOOPBACK = "127.0.0.1"
+
+
+@click.command()
+@click.argument("group", type=GROUP, required=False)
+@cluster_options
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on. Default: a free one.")
+@click.option("--allow-approve", is_flag=True, help="Let viewers approve proposals, as far as their rights go.")
+@click.option(
+    "--operator-url",
+    metavar="URL",
+    help="Ask the operator for the lag here. Default: through the API server, with your rights.",
+)
+@click.option("--viewer-tokens", is_flag=True, help="For a Deployment: each viewer signs in with a Kubernetes token.")
+@click.option("--address", default=LOOPBACK, show_default=True, help="With --viewer-tokens: the address to serve on.")
+@click.option(
+    "--host", "hosts", type=HOST, multiple=True, help="With --viewer-tokens: a name by which it is reached; may be repeated."
+)
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --viewer-tokens, in a pod: the CA of the API server.",
+)
+def console(
+    group: str | None,
+    port: int,
+    allow_approve: bool,
+    operator_url: str | None,
+    viewer_tokens: bool,
+    address: str,
+    hosts: tuple[str, ...],
+    ca: Path | None,
+    target: ClusterTarget,
+) -> None:
+    """Show ConsumerGroups in a browser: who owns what, what changes hands and why, and what another number of pods would do.
+
+    The console serves on this machine only, and acts with the rights of your kubeconfig. The URL has a token, without which
+    nobody gets an answer.
+    """
+    if not viewer_tokens and (hosts or ca or address != LOOPBACK):
+        raise click.UsageError(
+            "--address, --host and --ca go with --viewer-tokens: a console for one person serves on loopback only"
+        )
+    name, target = target.within(group) if group else (None, target)
+    served = _Served(name, address, port, frozenset(hosts), allow_approve, operator_url)
+    ask(_serve(served, _viewers(target, viewer_tokens, ca)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What is served where."""
+
+    group: str | None
+    address: str
+    port: int
+    hosts: frozenset[str]
+    may_approve: bool
+    operator_url: str | None
+
+
+async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewers", str | None]]) -> None:
+    """Until somebody ends it."""
+    from aiohttp import web
+
+    from baton.console.guard import LOOPBACK as LOCAL
+    from baton.console.server import ConsoleOptions, ConsoleServer
+
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with who as (viewers, namespace):
+        options = ConsoleOptions(LOCAL | served.hosts, served.may_approve, served.operator_url, namespace)
+        runner = web.AppRunner(ConsoleServer(viewers, options).application(), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, served.address, served.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise NoAnswerError(f"cannot serve on port {served.port} of {served.address}: {error.strerror}") from None
+        host = LOOPBACK if served.address in ("", "0.0.0.0") else served.address
+        place = f"/{namespace or ''}/{served.group}" if served.group else ""
+        fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
+        say(f"http://{host}:{runner.addresses[0][1]}/#{fragment}")
+        say("It serves until Ctrl-C." + ("" if served.may_approve else " It only shows: with --allow-approve it approves too."))
+        await ended.wait()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _viewers(target: ClusterTarget, viewer_tokens: bool, ca: Path | None) -> AsyncIterator[tuple["Viewers", str | None]]:
+    """Those who may look, and the namespace that is shown first."""
+    from baton.console.viewers import OnePerson, OwnRights
+
+    if not viewer_tokens:
+        async with cluster(target) as (api, namespace):
+            yield OnePerson(api), namespace
+    elif ca is not None:
+        yield OwnRights(_in_pod(ca)), target.namespace
+    else:
+        async with cluster(target) as (api, _):
+            yield OwnRights(api.settings), target.namespace
+
+
+def _in_pod(ca: Path) -> Any:
+    """The API server as a pod finds it, and nobody's credentials."""
+    from kubernetes.aio import client
+
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise NoAnswerError("--ca is for a pod, which knows its API server by KUBERNETES_SERVICE_HOST: give --kubeconfig instead")
+    settings = client.Configuration()
+    settings.host = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    settings.ssl_ca_cert = str(ca)
+    return settings

@@ -1,0 +1,64 @@
+"""Who may ask, by what the browser says of a request; and what the browser is told to refuse. Pure."""
+
+import hmac
+from collections.abc import Collection
+from re import ASCII, fullmatch
+from urllib.parse import urlsplit
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+LONGEST_TOKEN = 16 * 1024
+"""Characters."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+"""Of every answer."""
+
+
+class RefusedRequestError(Exception):
+    """The request is not answered. The message is one line."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def check_source(host: str, origin: str | None, site: str | None, hosts: Collection[str]) -> None:
+    """Another page's request, and one by a name that is not this server's (DNS rebinding), is refused: raises
+    RefusedRequestError. `hosts`: names, without ports; `site`: the header Sec-Fetch-Site."""
+    if _name(host) not in hosts:
+        raise RefusedRequestError(421, "this console does not answer by that name: give it with --host")
+    if site not in (None, "same-origin", "none"):
+        raise RefusedRequestError(403, "the request comes from another site")
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        raise RefusedRequestError(403, "the request comes from another origin")
+
+
+def bearer(authorization: str) -> str:
+    """The token of an Authorization header. Raises RefusedRequestError where there is none."""
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN or not fullmatch(r"[!-~]+", token, ASCII):
+        raise RefusedRequestError(401, "no token came with the request")
+    return token
+
+
+def check_token(given: str, known: str) -> None:
+    """Raises RefusedRequestError where it is not the known one."""
+    if not hmac.compare_digest(given.encode(), known.encode()):
+        raise RefusedRequestError(401, "this is not the token of this console: open the URL that `baton console` printed last")
+
+
+def _name(host: str) -> str:
+    """Without the port."""
+    return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()

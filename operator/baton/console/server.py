@@ -1,0 +1,198 @@
+"""The console's HTTP server: its page, streams of what there is (server-sent events), what-if, and approval."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import click
+from aiohttp import web
+
+from baton.cli.approval import NotProposedError, approve_proposal
+from baton.cli.live_group import UnreadableError, observe
+from baton.cli.names import NAMESPACE, OBJECT
+from baton.cli.rehearsal import WhatIfError
+from baton.console.feeds import Feeds, Topic
+from baton.console.guard import HEADERS, RefusedRequestError, check_source
+from baton.console.viewers import Viewers
+from baton.console.what_if import Rehearsals
+from baton.kube.api import Api, ApiError, UnavailableError
+from baton.model.wording import one_line
+
+PAUSE = 0.25
+"""Seconds between two messages to one viewer, whatever happens meanwhile."""
+
+TAKEN_WITHIN = 30.0
+"""Seconds in which a viewer takes a message, or is given up."""
+
+LONGEST_REQUEST = 16 * 1024
+"""Bytes."""
+
+STATIC = {
+    "index.html": "text/html",
+    "console.css": "text/css",
+    **dict.fromkeys(("api.js", "console.js", "dom.js", "grid.js", "group.js", "groups.js", "what_if.js"), "text/javascript"),
+    "icon.svg": "image/svg+xml",
+}
+"""The files of the page, with their kinds."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """What the console is to be."""
+
+    hosts: Collection[str]
+    """The names by which it answers, without ports."""
+    may_approve: bool = False
+    operator_url: str | None = None
+    namespace: str | None = None
+    """Whose groups are shown first; None: all."""
+
+
+class ConsoleServer:
+    """Its routes."""
+
+    def __init__(self, viewers: Viewers, options: ConsoleOptions) -> None:
+        self._viewers, self._options = viewers, options
+        self._feeds = Feeds(options.operator_url)
+        self._rehearsals = Rehearsals()
+        folder = files("baton.console") / "static"
+        self._pages = {name: (folder / name).read_bytes() for name in STATIC}
+
+    def application(self) -> web.Application:
+        """For aiohttp's runner."""
+        made = web.Application(middlewares=[self._guarded], client_max_size=LONGEST_REQUEST)
+        made.router.add_get("/", self._page)
+        made.router.add_get("/{name}", self._page)
+        made.router.add_get("/api/settings", self._settings)
+        made.router.add_get("/api/groups", self._groups)
+        made.router.add_get("/api/group", self._group)
+        made.router.add_get("/api/what-if", self._what_if)
+        made.router.add_get("/api/rights", self._rights)
+        made.router.add_post("/api/approve", self._approve)
+        return made
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if request.path != "/healthz":
+                asked = request.headers
+                check_source(asked.get("Host", ""), asked.get("Origin"), asked.get("Sec-Fetch-Site"), self._options.hosts)
+            answer = await handler(request)
+        except RefusedRequestError as error:
+            answer = _refusal(error.status, str(error))
+        except (click.BadParameter, NotProposedError, UnreadableError, WhatIfError) as error:
+            answer = _refusal(400, error.message if isinstance(error, click.BadParameter) else str(error))
+        except ApiError as error:
+            answer = _refusal(error.status, error.message or error.reason)
+        except UnavailableError as error:
+            answer = _refusal(503, f"the API server does not answer: {error}")
+        except web.HTTPException as error:
+            answer = _refusal(error.status, error.reason)
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+        return answer
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info.get("name", "index.html")
+        if name == "healthz":
+            return web.Response(text="ok\n")
+        if name not in STATIC:
+            raise RefusedRequestError(404, "there is no such page")
+        return web.Response(body=self._pages[name], content_type=STATIC[name], charset="utf-8")
+
+    async def _settings(self, _: web.Request) -> web.StreamResponse:
+        options = self._options
+        return web.json_response(
+            {"signIn": self._viewers.token is None, "mayApprove": options.may_approve, "namespace": options.namespace}
+        )
+
+    async def _groups(self, request: web.Request) -> web.StreamResponse:
+        namespace = request.query.get("namespace")
+        return await self._stream(request, ("groups", *([NAMESPACE.convert(namespace, None, None)] if namespace else [])))
+
+    async def _group(self, request: web.Request) -> web.StreamResponse:
+        return await self._stream(request, ("group", *_named(request.query)))
+
+    async def _stream(self, request: web.Request, topic: Topic) -> web.StreamResponse:
+        async with (
+            self._viewers.of(request.headers.get("Authorization", "")) as viewer,
+            self._feeds.open(viewer, topic) as feed,
+        ):
+            answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+            await answer.prepare(request)
+            try:
+                async for told in feed.messages():
+                    text = (
+                        ":\n\n" if told.kind == "quiet" else f"event: {told.kind}\nid: {time.time():.3f}\ndata: {told.text}\n\n"
+                    )
+                    async with asyncio.timeout(TAKEN_WITHIN):
+                        await answer.write(text.encode())
+                    await asyncio.sleep(PAUSE)
+            except (ConnectionError, TimeoutError):
+                pass  # whoever looked has gone
+            return answer
+
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
+        namespace, name = _named(request.query)
+        pods = request.query.get("pods", "")
+        if not (pods.isascii() and pods.isdigit() and len(pods) <= 6):
+            raise RefusedRequestError(400, "pods is no number")
+        async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
+            state, seen = await observe(viewer.api, namespace, name)
+        made = await self._rehearsals.rehearse(f"{namespace}/{name}", state, seen, int(pods), time.time())
+        return web.json_response(made)
+
+    async def _rights(self, request: web.Request) -> web.StreamResponse:
+        namespace, name = _named(request.query)
+        async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
+            may = self._options.may_approve and await _may_patch(viewer.api, namespace, name)
+        return web.json_response({"approve": may})
+
+    async def _approve(self, request: web.Request) -> web.StreamResponse:
+        async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
+            if not self._options.may_approve:
+                raise RefusedRequestError(403, "this console only shows: start it with --allow-approve")
+            said = _object(await request.text())
+            namespace, name = _named(said)
+            proposal = said.get("proposal")
+            if not isinstance(proposal, str) or not 0 < len(proposal) <= 64:
+                raise RefusedRequestError(400, "proposal is no id of a proposal")
+            await approve_proposal(viewer.api, namespace, name, proposal)
+        return web.json_response({"approved": proposal})
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise RefusedRequestError(400, "the request is no JSON object")
+    return said
+
+
+def _named(said: Any) -> tuple[str, str]:
+    """Namespace and name."""
+    return NAMESPACE.convert(str(said.get("namespace", "")), None, None), OBJECT.convert(str(said.get("name", "")), None, None)
+
+
+async def _may_patch(api: Api, namespace: str, name: str) -> bool:
+    """Whether the API server lets this viewer approve."""
+    resource = {"verb": "patch", "group": "baton.dev", "resource": "consumergroups", "namespace": namespace, "name": name}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": resource},
+    }
+    answer = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _refusal(status: int, why: str) -> web.Response:
+    return web.json_response({"error": one_line(why, 600)}, status=status)

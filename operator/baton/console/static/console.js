@@ -1,0 +1,70 @@
+// Which page is shown, and with which token.
+
+import { ask, hasToken, stream, useToken } from "./api.js";
+import { el, fill, setClock } from "./dom.js";
+import { groupPage } from "./group.js";
+import { groupsPage } from "./groups.js";
+
+const main = document.getElementById("main");
+const connection = document.getElementById("connection");
+const signOut = document.getElementById("sign-out");
+let settings, end = () => {};
+
+// #token=…&at=/shop/orders, as `baton console` prints it; the token does not stay in the address.
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  if (!given.has("token")) return;
+  useToken(given.get("token"));
+  history.replaceState(null, "", `#${given.get("at") || "/"}`);
+}
+
+function show() {
+  takeToken();
+  end();
+  fill(connection);
+  signOut.hidden = !(settings.signIn && hasToken());
+  if (!hasToken()) return signIn("");
+  if (!location.hash.startsWith("#/") && location.hash.length > 1) return undefined; // a link within the page
+  const [namespace, name] = location.hash.slice(2).split("/").map(decodeURIComponent);
+  document.title = name ? `${name} – Baton` : "Baton";
+  const draw = name ? groupPage(main, namespace, name, settings.mayApprove) : groupsPage(main, location.hash.length < 2 ? settings.namespace ?? "" : namespace);
+  const where = name ? ["/api/group", { namespace, name }] : ["/api/groups", { namespace: location.hash.length < 2 ? settings.namespace ?? "" : namespace }];
+  end = stream(...where, told(draw), (text) => fill(connection, text));
+  return undefined;
+}
+
+const told = (draw) => (kind, seconds, data) => {
+  if (kind === "page") {
+    setClock(seconds);
+    draw(data);
+  } else if (data.status === 401) {
+    useToken(null);
+    signIn(data.error);
+  } else {
+    fill(connection, el("span", { class: "error" }, data.error));
+  }
+};
+
+function signIn(why) {
+  if (!settings.signIn) return fill(main, el("h2", {}, "This console is not yours"), el("p", { class: "error" }, why || "Open the URL that `baton console` printed: it has a token."));
+  const field = el("input", { id: "token", type: "password", autocomplete: "off", required: true });
+  const enter = (event) => {
+    event.preventDefault();
+    useToken(field.value.trim());
+    show();
+  };
+  fill(main, el("h2", {}, "Sign in"),
+    el("p", {}, "With a token of Kubernetes; you see what it may see. For example: ", el("code", {}, "kubectl create token NAME -n NAMESPACE")),
+    el("form", { onsubmit: enter }, el("label", { for: "token" }, "Token"), field, el("button", {}, "Sign in")),
+    why ? el("p", { class: "error", role: "alert" }, why) : null);
+  return field.focus();
+}
+
+signOut.addEventListener("click", () => {
+  useToken(null);
+  show();
+});
+addEventListener("hashchange", show);
+takeToken();
+settings = await (await ask("/api/settings")).json();
+show();

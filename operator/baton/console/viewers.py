@@ -1,0 +1,90 @@
+"""As whom the API server is asked: as the person whose console it is, or as each viewer by that viewer's own token."""
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from copy import copy
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from baton.console.guard import RefusedRequestError, bearer, check_token
+from baton.kube.api import Api, connected
+
+MOST_TOKENS = 256
+"""Viewers at the same time."""
+
+
+@dataclass(eq=False, slots=True)
+class Viewer:
+    """Somebody who looks, with the rights of `api`."""
+
+    api: Api
+    key: str
+    """The same for the same token, and not the token."""
+
+
+class Viewers(Protocol):
+    """Those who may look."""
+
+    token: str | None
+    """Of this console; None: a viewer's token is of Kubernetes."""
+
+    def of(self, authorization: str) -> AbstractAsyncContextManager[Viewer]:
+        """Whoever sends this header, while he is looked after. Raises RefusedRequestError."""
+
+
+class OnePerson:
+    """The console of one person: who has the token of its URL acts with that person's kubeconfig."""
+
+    def __init__(self, api: Api) -> None:
+        self.token: str | None = secrets.token_urlsafe(32)
+        self._viewer = Viewer(api, "")
+
+    @asynccontextmanager
+    async def of(self, authorization: str) -> AsyncIterator[Viewer]:
+        """See `Viewers`."""
+        check_token(bearer(authorization), self.token or "")
+        yield self._viewer
+
+
+class OwnRights:
+    """The console of many: each asks with the own token, which is passed on to the API server and kept nowhere else."""
+
+    token: str | None = None
+
+    def __init__(self, settings: Any) -> None:
+        """`settings`: of the server; whatever credentials they have are left out."""
+        self._settings = settings
+        self._open: dict[str, tuple[Viewer, AsyncExitStack]] = {}
+        self._users: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def of(self, authorization: str) -> AsyncIterator[Viewer]:
+        """See `Viewers`. Its connections are kept while it has a request."""
+        token = bearer(authorization)
+        key = sha256(token.encode()).hexdigest()
+        if key not in self._open:
+            if len(self._open) >= MOST_TOKENS:
+                raise RefusedRequestError(503, "too many people look at this console: come again later")
+            stack = AsyncExitStack()
+            self._users[key] = 0
+            self._open[key] = (Viewer(None, key), stack)  # type: ignore[arg-type] # set below, before anybody waits
+            self._open[key][0].api = await stack.enter_async_context(connected(self._as(token)))
+        viewer, stack = self._open[key]
+        self._users[key] += 1
+        try:
+            yield viewer
+        finally:
+            self._users[key] -= 1
+            if not self._users[key]:
+                del self._users[key], self._open[key]
+                await stack.aclose()
+
+    def _as(self, token: str) -> Any:
+        settings = copy(self._settings)
+        settings.api_key = {"BearerToken": f"Bearer {token}"}
+        settings.api_key_prefix = {}
+        settings.refresh_api_key_hook = None
+        settings.username = settings.password = settings.cert_file = settings.key_file = None
+        return settings

@@ -1,0 +1,81 @@
+"""A group with another number of pods: which pods come or go, and what its operator's own plan would make of it."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from baton.cli.comparison import Comparison, MemberChange
+from baton.cli.explanation import sentences
+from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.console.ranges_text import short_numbers
+from baton.engine import GroupState
+from baton.engine.observation import Observation
+from baton.engine.victims import cheapest_first
+
+Json = dict[str, Any]
+
+MOST_PODS = 10_000
+MOST_CHANGES = 100
+"""Members of an answer: those that change most."""
+
+LONGEST_RANGES = 200
+"""Characters."""
+
+
+def pods_of(seen: Observation) -> int:
+    """How many there are, without those that stop."""
+    return sum(not member.terminating for member in seen.members.values())
+
+
+def with_pods(state: GroupState, seen: Observation, pods: int) -> WhatIf:
+    """So many pods: new ones come, or those go whose loss costs the fewest moves, as when a group is scaled."""
+    there = {name: member for name, member in seen.members.items() if not member.terminating}
+    if pods >= len(there):
+        return WhatIf(add=pods - len(there))
+    holders = {slot.member for slot in state.member_slots if slot.vacated is None}
+    counts = Counter(record.owner for record in state.records.values() if record.owner is not None)
+    return WhatIf(remove=tuple(cheapest_first(there, holders, counts)[: len(there) - pods]))
+
+
+def answer(of: Comparison, pods_now: int, pods: int) -> Json:
+    """For the page. Pure."""
+    changed = [change for change in of.changes if change.size]
+    return {
+        "pods": pods,
+        "podsNow": pods_now,
+        "moves": of.moves,
+        "lowerBound": of.lower_bound,
+        "sentences": [{"good": good, "text": text} for good, text in sentences(of)],
+        "changed": len(changed),
+        "unchanged": len(of.changes) - len(changed),
+        "changes": [_change(change) for change in changed[:MOST_CHANGES]],
+    }
+
+
+class Rehearsals:
+    """One at a time, on a thread: a plan of ten thousand partitions takes seconds, and nobody else is to wait for it."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def rehearse(self, group: str, state: GroupState, seen: Observation, pods: int, now: float) -> Json:
+        """What would come of so many pods. Raises WhatIfError."""
+        if not 0 <= pods <= MOST_PODS:
+            raise WhatIfError(f"{pods} pods: give a number from 0 to {MOST_PODS:,}")
+
+        def work() -> Json:
+            comparison = asyncio.run(compare(group, state, seen, with_pods(state, seen, pods), now))
+            return answer(comparison, pods_of(seen), pods)
+
+        async with self._turn:
+            return await asyncio.to_thread(work)
+
+
+def _change(change: MemberChange) -> Json:
+    return {
+        "member": change.member,
+        "before": change.before,
+        "after": change.after if change.there else None,
+        "gains": short_numbers((*change.gains, *change.withheld), LONGEST_RANGES),
+        "loses": short_numbers(change.loses, LONGEST_RANGES),
+    }

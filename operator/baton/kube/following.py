@@ -1,0 +1,79 @@
+"""All objects of a list as they are and as they become: listed once, and then watched, with the rights of whoever asks."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+
+from baton.kube.api import Api, Json, UnavailableError, refusal
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+WATCHED_FOR = 240
+"""Seconds of one watch. The next one is asked for with the rights that the token has by then."""
+
+LARGEST_EVENT = 8 * 2**20
+"""Bytes of one event of a watch. An object has 1.5 MiB at most."""
+
+GONE = 410
+"""The status where the list is to be read again."""
+
+
+async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key, Json]]:
+    """The objects, at once and after each change; it is the same mapping each time. It ends with what goes wrong: raises ApiError
+    or UnavailableError."""
+    while True:
+        objects, version = await _listed(api, path, query)
+        yield objects
+        while version:
+            async for event in _events(api, path, {**query, "resourceVersion": version}):
+                kind, there = event.get("type"), event["object"]
+                if kind == "ERROR":
+                    if there.get("code") == GONE:
+                        version = ""
+                        break
+                    raise refusal(int(there.get("code") or 500), there)
+                version = there["metadata"]["resourceVersion"]
+                if kind == "BOOKMARK":
+                    continue
+                if kind == "DELETED":
+                    objects.pop(_key(there), None)
+                else:
+                    objects[_key(there)] = there
+                yield objects
+
+
+async def _listed(api: Api, path: str, query: Mapping[str, str]) -> tuple[dict[Key, Json], str]:
+    objects: dict[Key, Json] = {}
+    token = ""
+    while True:
+        page, token = await api.page(path, query, token)
+        objects |= {_key(one): one for one in page["items"]}
+        if not token:
+            return objects, str(page["metadata"]["resourceVersion"])
+
+
+async def _events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator[Json]:
+    """Until the watch has had its time."""
+    asked = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCHED_FOR)}
+    try:
+        async with api.stream(path, asked, silence=WATCHED_FOR + 30) as pieces:
+            rest = bytearray()
+            async for piece in pieces:
+                *lines, last = piece.split(b"\n")
+                for line in lines:
+                    yield json.loads(bytes(rest) + line)
+                    rest.clear()
+                rest += last
+                if len(rest) > LARGEST_EVENT:
+                    raise UnavailableError(f"GET {path}: an event of the watch has more than {LARGEST_EVENT:,} bytes")
+    except aiohttp.ClientPayloadError:
+        pass  # the connection went in the middle of an event; the next watch tells of it again
+    except ValueError:
+        raise UnavailableError(f"GET {path}: an event of the watch is no JSON, so it is not the API server's") from None
+
+
+def _key(manifest: Json) -> Key:
+    metadata = manifest["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

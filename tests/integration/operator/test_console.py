@@ -1,0 +1,228 @@
+"""`baton console`: who may look, with whose rights, and what they are told when something changes."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from baton.kube.api import core_path, group_path
+from tests.integration.operator.accounts import HOME, RBAC
+from tests.integration.operator.console_client import Console, Page, owners
+from tests.integration.operator.test_approval import with_proposal
+from tests.integration.operator.world import Cluster, World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def own(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """That of one person, which may approve."""
+    made = Console(tmp_path_factory.mktemp("own"), "--kubeconfig", str(kubeconfig), "-n", "shop", "--allow-approve")
+    yield made
+    assert made.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def shared(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """As in a Deployment: viewers have tokens, and the console has none."""
+    arguments = ("--kubeconfig", str(kubeconfig), "--viewer-tokens", "--host", "baton.example.org")
+    made = Console(tmp_path_factory.mktemp("shared"), *arguments)
+    yield made
+    made.stop()
+
+
+async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop") -> str:
+    """Of a new account with these cluster roles in a namespace."""
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    await api.create(core_path(HOME, "serviceaccounts"), body)
+    for role in roles:
+        rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+        if role == "edit":
+            rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+        await api.create(
+            group_path(RBAC, namespace, "roles"),
+            {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": f"{name}-{role}"}, "rules": rules},
+        )
+        binding = {
+            "apiVersion": RBAC,
+            "kind": "RoleBinding",
+            "metadata": {"name": f"{name}-{role}"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"{name}-{role}"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": HOME}],
+        }
+        await api.create(group_path(RBAC, namespace, "rolebindings"), binding)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    made = await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request)
+    return str(made["status"]["token"])
+
+
+async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: Console) -> None:
+    await shop.external("watched", partitions=6)
+    await shop.group("watched")
+    await asyncio.gather(shop.pod("watched-a", "watched"), shop.pod("watched-b", "watched"))
+    await shop.spread("watched", 3, 3)
+    async with own.stream("/api/group?namespace=shop&name=watched") as stream:
+        page = await stream.page(lambda page: len(owners(page)) == 2 and page["state"] == "Ready")
+        assert owners(page) == {name: {*grants} for name, grants in (await shop.owned("watched")).items()}
+        assert [member["role"] for member in page["members"]] == ["member", "member"]
+        await shop.delete_pod("watched-b")
+        page = await stream.page(lambda page: owners(page) == {"watched-a": set(range(6))})
+        assert page["timeline"][0]["at"] >= page["timeline"][-1]["at"]
+        moved = [entry["text"] for entry in page["timeline"] if entry["kind"] == "Moved"]
+        assert any("watched-b → " in text for text in moved), page["timeline"]
+        await stream.page(lambda page: any(entry["kind"] == "Granted" for entry in page["timeline"]))
+
+
+async def test_the_list_of_groups_follows(shop: World, own: Console) -> None:
+    async with own.stream("/api/groups?namespace=shop") as stream:
+        await stream.page(lambda page: "newcomer" not in [group["name"] for group in page["groups"]])
+        await shop.external("newcomer")
+        await shop.group("newcomer")
+        await stream.page(lambda page: any(group["name"] == "newcomer" and group["state"] for group in page["groups"]))
+
+
+async def test_nobody_gets_an_answer_without_the_token_of_the_url(shop: World, own: Console) -> None:
+    assert own.url.startswith("http://127.0.0.1:")
+    for path in ("/api/groups", "/api/group?namespace=shop&name=x", "/api/what-if?namespace=shop&name=x&pods=1"):
+        status, said = await own.ask(path, "another")
+        assert (status, "token" in said["error"]) == (401, True)
+    with socket.socket() as other, pytest.raises(OSError, match="refused"):
+        other.connect(("127.0.0.2", int(own.address.rpartition(":")[2])))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example.org"}, 421),
+        ({"Host": "127.0.0.1.evil.example.org:80"}, 421),
+        ({"Origin": "http://evil.example.org"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+async def test_other_pages_and_other_names_are_refused(own: Console, headers: dict[str, str], status: int) -> None:
+    for path in ("/", "/api/groups"):
+        assert (await own.ask(path, headers=headers))[0] == status
+    assert (await own.ask("/api/approve", method="POST", json={}, headers=headers))[0] == status
+
+
+async def test_every_answer_tells_the_browser_what_to_refuse(own: Console) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path in ("/", "/console.js", "/nothing", "/api/settings", "/api/groups"):
+            async with session.get(own.address + path) as answer:
+                assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
+                assert "unsafe" not in answer.headers["Content-Security-Policy"]
+                assert answer.headers["Cache-Control"] == "no-store"
+                assert own.token is not None and own.token not in await answer.text()
+    async with own.stream("/api/groups?namespace=shop") as stream:
+        assert "default-src 'none'" in stream.headers["Content-Security-Policy"]
+    assert own.log.read_text().count(own.token) == 1, "only in the URL that is printed"
+
+
+async def test_names_are_checked_before_anything_is_asked(own: Console) -> None:
+    for query in ("namespace=shop&name=../../secrets", "namespace=a/b&name=x", "namespace=shop", "namespace=shop&name=X"):
+        assert (await own.ask(f"/api/group?{query}"))[0] == 400
+    assert (await own.ask("/api/what-if?namespace=shop&name=x&pods=1e9"))[0] == 400
+
+
+async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Cluster, shared: Console) -> None:
+    assert shared.token is None
+    await shop.external("guarded")
+    await shop.group("guarded")
+    reads, nobody = await token(api, "reads", "view"), await token(api, "nobody")
+    async with shared.stream("/api/group?namespace=shop&name=guarded", reads) as stream:
+        await stream.page(lambda page: page["name"] == "guarded")
+    async with shared.stream("/api/groups", reads) as stream:
+        assert (await stream.message())[1]["status"] == 403
+    for path in ("/api/group?namespace=shop&name=guarded", "/api/groups?namespace=shop"):
+        async with shared.stream(path, nobody) as stream:
+            kind, said = await stream.message()
+            assert (kind, said["status"]) == ("refused", 403)
+            assert "nobody" in said["error"]
+        async with shared.stream(path, "a-token-of-nobodys") as stream:
+            assert (await stream.message())[1]["status"] == 401
+    assert (await shared.ask("/api/what-if?namespace=shop&name=guarded&pods=2", nobody))[0] == 403
+    assert reads not in shared.log.read_text()
+
+
+async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared: Console) -> None:
+    await shop.external("half")
+    await shop.group("half")
+    half = await token(api, "half", "view")
+    rules = [{"apiGroups": ["baton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    await api.merge(group_path(RBAC, "shop", "roles", "half-view"), {"rules": rules})
+
+    async def refused() -> bool:
+        return (await shared.ask("/api/what-if?namespace=shop&name=half&pods=1", half))[0] == 403
+
+    await eventually(refused, "the role is in force")
+    async with shared.stream("/api/group?namespace=shop&name=half", half) as stream:
+        page = await stream.page(lambda page: len(page["notes"]) >= 2)
+        assert any("half-assignments" in note and "cannot be read" in note for note in page["notes"])
+
+
+async def test_a_name_that_is_given_answers_too(shared: Console) -> None:
+    assert (await shared.ask("/", "x", headers={"Host": "baton.example.org"}))[0] == 200
+    assert (await shared.ask("/healthz", "x", headers={"Host": "10.0.0.1:8080"}))[0] == 200
+
+
+async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop: World, own: Console) -> None:
+    await shop.external("supposing", partitions=6)
+    await shop.group("supposing")
+    await asyncio.gather(shop.pod("supposing-a", "supposing"), shop.pod("supposing-b", "supposing"))
+    await shop.spread("supposing", 3, 3)
+
+    async def suppose(pods: int) -> Page:
+        status, said = await own.ask(f"/api/what-if?namespace=shop&name=supposing&pods={pods}")
+        assert status == 200, said
+        return said
+
+    three = await suppose(3)
+    assert (three["podsNow"], three["moves"], three["lowerBound"]) == (2, 2, 2)
+    assert {change["member"]: change["after"] for change in three["changes"]}["new-1"] == 2
+    one = await suppose(1)
+    assert sorted((change["after"] is None, change["before"]) for change in one["changes"]) == [(False, 3), (True, 3)]
+    assert (await suppose(2))["moves"] == 0
+    assert (await own.ask("/api/what-if?namespace=shop&name=supposing&pods=10001"))[0] == 400
+
+
+async def test_a_proposal_is_approved_by_whoever_may(
+    shop: World, api: Cluster, own: Console, shared: Console, redis_server: RedisServer
+) -> None:
+    proposal = await with_proposal(shop, "seen-by-all", redis_server.url)
+    wanted = {"namespace": "shop", "name": "seen-by-all", "proposal": proposal["id"]}
+    where = "/api/rights?namespace=shop&name=seen-by-all"
+    edits = await token(api, "edits", "edit")
+    assert (await shared.ask("/api/approve", edits, "POST", json=wanted))[0] == 403, "it only shows"
+    assert (await shared.ask(where, edits))[1] == {"approve": False}
+    assert (await own.ask(where))[1] == {"approve": True}
+    status, said = await own.ask("/api/approve", method="POST", json={**wanted, "proposal": "another"})
+    assert (status, "does not propose another" in said["error"]) == (400, True)
+    async with own.stream("/api/group?namespace=shop&name=seen-by-all") as stream:
+        page = await stream.page(lambda page: page["proposal"])
+        assert page["proposal"]["id"] == proposal["id"]
+        assert (await own.ask("/api/approve", method="POST", json=wanted))[0] == 200
+        await stream.page(lambda page: not page["proposal"])
+
+
+@pytest.fixture
+async def approving(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Console]:
+    """For viewers, and it approves."""
+    made = await asyncio.to_thread(Console, tmp_path, "--kubeconfig", str(kubeconfig), "--viewer-tokens", "--allow-approve")
+    yield made
+    made.stop()
+
+
+async def test_rights_are_asked_of_the_api_server(
+    shop: World, api: Cluster, approving: Console, redis_server: RedisServer
+) -> None:
+    proposal = await with_proposal(shop, "by-rights", redis_server.url)
+    wanted = {"namespace": "shop", "name": "by-rights", "proposal": proposal["id"]}
+    looks, may = await token(api, "looks", "view"), await token(api, "may", "edit")
+    where = "/api/rights?namespace=shop&name=by-rights"
+    assert [(await approving.ask(where, one))[1]["approve"] for one in (looks, may)] == [False, True]
+    assert (await approving.ask("/api/approve", looks, "POST", json=wanted))[0] == 403
+    assert (await approving.ask("/api/approve", may, "POST", json=wanted))[0] == 200

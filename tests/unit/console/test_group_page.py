@@ -1,0 +1,107 @@
+"""What the console shows of a group: of states as the engine makes them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from baton.cli.group_view import look, partitions
+from baton.console.grid import columns, rows
+from baton.console.group_page import group_page, group_row
+from baton.console.timeline import MOST, MOST_AT_ONCE, moves_between, newest, of_events
+from baton.engine import GroupState, dump
+from baton.engine.state import PartitionRecord
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from tests.unit.cli.test_status_screen import MANIFEST, QUEUES
+from tests.unit.engine.group import Group
+
+ORDERS = QueueName("orders")
+
+
+def page(of: Group) -> dict[str, Any]:
+    return group_page(look(MANIFEST, dump(of.state), QUEUES, now=5.0))
+
+
+def test_the_grid_has_each_partition_with_its_owner_state_and_epoch() -> None:
+    shown = page(Group().start("a", "b"))
+    (queue,) = shown["grid"]
+    assert [member["name"] for member in shown["members"]] == ["a", "b"]
+    assert (queue["queue"], queue["numbers"], queue["states"], queue["to"]) == ("orders", None, "RRRR", {})
+    assert sorted(queue["owners"]) == [0, 0, 1, 1] and set(queue["epochs"]) == {1}
+
+
+def test_a_handoff_is_at_its_giver_and_says_where_it_goes_and_until_when() -> None:
+    group = Group().start("a", "b")
+    group.join("c")
+    group.step(100.0)
+    group.step(200.0)
+    shown = page(group)
+    (queue,) = shown["grid"]
+    (handoff,) = shown["handoffs"]["shown"]
+    at = handoff["partition"]
+    assert queue["states"][at] == "P" and shown["members"][queue["owners"][at]]["name"] == handoff["from"]
+    assert shown["members"][queue["to"][str(at)]]["name"] == handoff["to"] == "c"
+    assert handoff["deadline"] > 200.0 and handoff["why"]
+
+
+def test_partitions_of_a_slot_are_on_hold_in_the_row_of_whom_they_wait_for() -> None:
+    group = Group().start("a", "b")
+    group.leave("b")
+    group.step(100.0)
+    shown = page(group)
+    (queue,) = shown["grid"]
+    held = [at for at, state in enumerate(queue["states"]) if state == "U"]
+    assert len(held) == 2 and {shown["members"][queue["owners"][at]]["name"] for at in held} == {"b"}
+    assert shown["members"][1]["role"] == "gone" and shown["slots"][0]["member"] == "b"
+
+
+def test_ten_thousand_partitions_of_a_thousand_members_are_a_page_of_a_few_hundred_kilobytes() -> None:
+    records = {Partition(ORDERS, n): PartitionRecord(Epoch(n), MemberId(f"p-{n % 1000}")) for n in range(10_000)}
+    state = replace(GroupState.new("shop/orders"), records=records)
+    every = partitions(state)
+    names = rows([], every, [])
+    assert len(names) == 1000 and len(json.dumps(columns(names, every, []), separators=(",", ":"))) < 200_000
+
+
+def owned(count: int, owner: str) -> GroupState:
+    records = {Partition(ORDERS, n): PartitionRecord(Epoch(1), MemberId(owner), MemberId(owner)) for n in range(count)}
+    return replace(GroupState.new("shop/orders"), records=records)
+
+
+def test_a_timeline_tells_who_got_what_from_whom() -> None:
+    (entry,) = moves_between(owned(3, "a"), owned(3, "b"), 7.0)
+    assert (entry.at, entry.text) == (7.0, "0-2 of orders: a → b")
+    assert moves_between(owned(3, "a"), owned(3, "a"), 7.0) == []
+    assert moves_between(None, owned(3, "a"), 7.0) == []
+
+
+def test_a_change_of_many_pairs_is_summed_up() -> None:
+    before = owned(100, "a")
+    records = {one: record._replace(owner=MemberId(f"pod-{one.number}")) for one, record in before.records.items()}
+    entries = moves_between(before, replace(before, records=records), 7.0)
+    assert len(entries) == MOST_AT_ONCE + 1
+    assert entries[-1].text == "and 80 more partitions between 80 other pairs"
+
+
+def test_events_of_others_are_bounded_and_what_is_no_time_is_left_out() -> None:
+    said = [
+        {"eventTime": "2026-11-21T09:48:00Z", "reason": "x" * 999, "note": "\n\x1b" * 9999, "type": "Warning"},
+        {"eventTime": "soon"},
+        {},
+    ]
+    (entry,) = of_events(said)
+    assert entry.warning and len(entry.kind) < 200 and entry.text.isprintable()
+    assert len(newest([entry] * (MOST + 50))) == MOST
+
+
+def test_a_group_without_a_ledger_is_a_page_and_a_row() -> None:
+    bare = look(MANIFEST, {}, QUEUES, now=5.0)
+    shown = group_page(bare, notes=["You may not read it."])
+    assert (shown["grid"], shown["members"], shown["notes"]) == ([], [], ["You may not read it."])
+    assert group_row(bare)["name"] == "orders"
+    json.dumps([shown, group_row(bare)])
+
+
+def test_a_spoilt_ledger_is_said_to_be_one() -> None:
+    shown = group_page(look(MANIFEST, {"group": "{", "a": "nonsense"}, QUEUES, now=5.0))
+    assert any("ledger" in problem["what"] for problem in shown["problems"])
+    assert shown["members"][0]["problem"]
