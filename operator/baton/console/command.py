@@ -13,7 +13,7 @@ import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import GROUP, HOST
+from baton.cli.names import ADDRESS, GROUP, HOST, HTTP_URL
 from baton.cli.printing import say
 
 if TYPE_CHECKING:
@@ -29,11 +29,14 @@ LOOPBACK = "127.0.0.1"
 @click.option("--allow-approve", is_flag=True, help="Let viewers approve proposals, as far as their rights go.")
 @click.option(
     "--operator-url",
+    type=HTTP_URL,
     metavar="URL",
     help="Ask the operator for the lag here. Default: through the API server, with your rights.",
 )
 @click.option("--viewer-tokens", is_flag=True, help="For a Deployment: each viewer signs in with a Kubernetes token.")
-@click.option("--address", default=LOOPBACK, show_default=True, help="With --viewer-tokens: the address to serve on.")
+@click.option(
+    "--address", type=ADDRESS, default=LOOPBACK, show_default=True, help="With --viewer-tokens: the address to serve on."
+)
 @click.option(
     "--host", "hosts", type=HOST, multiple=True, help="With --viewer-tokens: a name by which it is reached; may be repeated."
 )
@@ -98,7 +101,7 @@ async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewer
         except OSError as error:
             await runner.cleanup()
             raise NoAnswerError(f"cannot serve on port {served.port} of {served.address}: {error.strerror}") from None
-        host = LOOPBACK if served.address in ("", "0.0.0.0") else served.address
+        host = LOOPBACK if served.address in ("::", "0.0.0.0") else served.address
         place = f"/{namespace or ''}/{served.group}" if served.group else ""
         fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
         say(f"http://{host}:{runner.addresses[0][1]}/#{fragment}")

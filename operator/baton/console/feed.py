@@ -25,7 +25,7 @@ ASK_EVERY = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FeedSource:
     """Objects that are followed."""
 
     follow: Follow
@@ -46,7 +46,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FeedMessage:
     """A message to those who look."""
 
     kind: str
@@ -62,7 +62,9 @@ Paint = Callable[[Seen], Json | None]
 class Feed:
     """One thing."""
 
-    def __init__(self, sources: Mapping[str, Source], paint: Paint, ask: Callable[[Seen], Awaitable[Any]] | None = None) -> None:
+    def __init__(
+        self, sources: Mapping[str, FeedSource], paint: Paint, ask: Callable[[Seen], Awaitable[Any]] | None = None
+    ) -> None:
         """`ask`: for what cannot be watched, every few seconds."""
         self._sources, self._paint, self._ask = sources, paint, ask
         self._seen = Seen()
@@ -70,7 +72,7 @@ class Feed:
         self._news = asyncio.Condition()
         self._painted: tuple[int, str] = (0, "")
         self._painting = asyncio.Lock()
-        self._refused: Told | None = None
+        self._refused: FeedMessage | None = None
 
     async def run(self) -> None:
         """Until it is cancelled, or what is needed is refused."""
@@ -81,7 +83,7 @@ class Feed:
                 if self._ask is not None:
                     tasks.create_task(self._keep_asking(self._ask))
 
-    async def messages(self) -> AsyncIterator[Told]:
+    async def messages(self) -> AsyncIterator[FeedMessage]:
         """What there is, and then what is new; nothing that was told already."""
         told, text = 0, ""
         while True:
@@ -89,7 +91,7 @@ class Feed:
                 async with asyncio.timeout(HEARTBEAT), self._news:
                     await self._news.wait_for(lambda told=told: self._version > told or self._refused)  # type: ignore[misc]
             except TimeoutError:
-                yield Told("quiet")
+                yield FeedMessage("quiet")
                 continue
             if self._refused is not None:
                 yield self._refused
@@ -97,7 +99,7 @@ class Feed:
             told, now = await self._page()
             if now and now != text:
                 text = now
-                yield Told("page", text)
+                yield FeedMessage("page", text)
 
     async def _page(self) -> tuple[int, str]:
         """Painted once for all."""
@@ -109,7 +111,7 @@ class Feed:
                 self._painted = (version, "" if page is None else json.dumps(page, separators=(",", ":")))
             return self._painted
 
-    async def _follow(self, name: str, source: Source) -> None:
+    async def _follow(self, name: str, source: FeedSource) -> None:
         backoff = BACKOFF
         while True:
             try:
@@ -121,7 +123,7 @@ class Feed:
             except ApiError as error:
                 said = one_line(error.message or str(error), 400)
                 if source.needed and error.status in (401, FORBIDDEN, 404):
-                    self._refused = Told("refused", json.dumps({"status": error.status, "error": said}))
+                    self._refused = FeedMessage("refused", json.dumps({"status": error.status, "error": said}))
                     await self._tell()
                     raise _Refused from None
                 self._seen.notes[name] = f"{source.what} cannot be read: {said}"

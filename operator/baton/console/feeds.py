@@ -10,7 +10,7 @@ from typing import Any
 
 from baton.cli.group_view import look
 from baton.cli.leader import Leader, leader_of
-from baton.console.feed import Feed, Seen, Source
+from baton.console.feed import Feed, FeedSource, Seen
 from baton.console.group_page import group_page, group_row
 from baton.console.guard import RefusedRequestError
 from baton.console.lag import lag_of
@@ -75,7 +75,7 @@ def groups_feed(api: Api, namespace: str | None = None) -> Feed:
         return {"groups": [group_row(look(found[key], {}, now=now)) for key in sorted(found)], "notes": list(seen.notes.values())}
 
     where = "all namespaces" if namespace is None else f"namespace {namespace}"
-    source = Source(lambda: follow(api, groups_path(namespace)), f"ConsumerGroups of {where}", needed=True)
+    source = FeedSource(lambda: follow(api, groups_path(namespace)), f"ConsumerGroups of {where}", needed=True)
     return Feed({"groups": source}, paint, _again)
 
 
@@ -85,13 +85,13 @@ def group_feed(api: Api, operator_url: str | None, namespace: str, name: str) ->
     named = {"fieldSelector": f"metadata.name={name}"}
     about = {"fieldSelector": f"regarding.kind=ConsumerGroup,regarding.name={name}"}
     sources = {
-        "group": Source(lambda: follow(api, groups_path(namespace), **named), f"ConsumerGroup {name}", needed=True),
-        "ledger": Source(
+        "group": FeedSource(lambda: follow(api, groups_path(namespace), **named), f"ConsumerGroup {name}", needed=True),
+        "ledger": FeedSource(
             lambda: follow(api, core_path(namespace, "configmaps"), fieldSelector=f"metadata.name={ledger}"),
             f"ConfigMap {ledger}, who owns what,",
         ),
-        "queues": Source(lambda: follow(api, queues_path(namespace)), "PartitionedQueues"),
-        "events": Source(lambda: follow(api, group_path(EVENTS, namespace, "events"), **about), "Events"),
+        "queues": FeedSource(lambda: follow(api, queues_path(namespace)), "PartitionedQueues"),
+        "events": FeedSource(lambda: follow(api, group_path(EVENTS, namespace, "events"), **about), "Events"),
     }
 
     async def ask(seen: Seen) -> _Asked:
