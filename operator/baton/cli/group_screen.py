@@ -7,8 +7,9 @@ from rich.console import Console, ConsoleRenderable, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from baton.api import ConditionStatus
 from baton.api.enums import Approval
-from baton.cli.group_problems import MOST_QUEUES, ago
+from baton.cli.group_problems import MOST_QUEUES, Severity, ago, problems_of
 from baton.cli.group_view import GroupLook, PartitionRow, QueueLook, is_idle, numbers
 from baton.cli.move_text import handoff, pause, proposed
 from baton.cli.printing import printable, table
@@ -89,68 +90,11 @@ def _head(look: GroupLook) -> Iterator[Text]:
 
 def problems(look: GroupLook) -> Iterator[Text]:
     """What is wrong with the group, its queues and its operator, a line each."""
-    group, status = look.group, look.status
-    if group.deleted_at:
-        yield _line(("Deleted", "yellow"), f" at {group.deleted_at}; it goes when its partitions are taken back")
-    if look.shown_state == UNKNOWN:
-        looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
-        since = " yet" if looked is None else f" since {status.last_look_time} ({ago(looked, look.now)} ago): {as_of}"
-        yield _line(("No operator has looked", "red"), f"{since}. Nothing is moved meanwhile.")
-        yield _line(
-            f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? "
-            "See kubectl get pods -A -l app.kubernetes.io/component=operator",
-        )
-    elif not look.spec_seen:
-        yield _line(("Out of date", "red"), ": no operator has seen the last change; does one run and serve this namespace?")
-    if look.ledger_problem:
-        yield _line(("The ledger does not read as one", "red"), f": {look.ledger_problem}")
-    for mistake in look.unread:
-        yield _line(("This cannot be read", "red"), f" (is this command as old as the operator?): {mistake}")
-    for one in status.conditions:
-        if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
-            colour = "red" if one.type == "Ready" else "yellow"
-            yield _line((f"{one.type} is {one.status}: {one.reason}", colour), f": {one.message}")
-    ready, rebalancing = look.condition("Ready"), look.condition("Rebalancing")
-    yield from _queue_problems(look.queues, ready.message if ready else "")
-    if rebalancing and "waited for" in rebalancing.message:
-        yield _line(("Overdue", "yellow"), f": {rebalancing.message}")
+    for one in problems_of(look):
+        yield _line((one.what, _COLOURS[one.severity]), one.rest)
 
 
-def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[Text]:
-    """What is wrong with queues, besides what the group's condition Ready says (`told`). Those of one server share it."""
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for name, queue in queues.items():
-        for one in queue.status.conditions:
-            if one.status is not ConditionStatus.TRUE and one.message not in told:
-                alike.setdefault((one.type, one.status, one.reason, one.message), []).append(name)
-    shown, rest = _cut(alike.items(), MOST_QUEUES)
-    for (kind, status, reason, message), names in shown:
-        yield _line((f"{kind} of {first_of(names, MOST_QUEUES)} is {status}: {reason}", "yellow"), f": {message}")
-    if rest:
-        yield _line(f"and {counted(len(rest), 'more condition')} of queues (kubectl describe pq)")
-
-
-def _leader(one: Leader | None, now: float) -> str:
-    """Of the operator that looked last."""
-    if one is None:
-        return ""
-    namespace, _, name = one.lease.partition("/")
-    if not one.readable:
-        return f"Look at the Lease of its leader: kubectl get lease -n {namespace} {name}. "
-    if one.renewed is None:
-        how = "does not exist any more"
-    elif one.holder is None:
-        how = f"was given up, and last renewed {ago(one.renewed, now)} ago"
-    else:
-        how = f"was last renewed {ago(one.renewed, now)} ago, by {one.holder}"
-    return f"The Lease of its leader, {name} in namespace {namespace}, {how}. "
-
-
-def _says_more(kind: str, reason: str) -> bool:
-    """Than the state does, and the counts below it."""
-    if kind == "Settled":
-        return reason == "Scaling"
-    return kind not in ("Rebalancing", "ProposalReady") and reason != "ScaledToZero"
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: ""}
 
 
 def _queues(queues: Mapping[str, QueueLook], most: int | None) -> Table:
@@ -236,15 +180,6 @@ def _cut(those: Iterable[T], most: int | None) -> tuple[list[T], list[T]]:
 def _for(look: GroupLook, until: str) -> str:
     end = read_seconds(until, None)
     return "" if end is None else f" for {max(0.0, end - look.now):.0f} s more"
-
-
-def ago(then: float, now: float) -> str:
-    """`12 s`, `7 min`, `3 h`, `5 d`"""
-    seconds = max(0.0, now - then)
-    for unit, length, most in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < most:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} d"
 
 
 def _ranges(of: Mapping[QueueName, str]) -> str:

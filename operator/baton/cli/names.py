@@ -43,7 +43,6 @@ GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a gro
 QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
-HTTP_URL = _Name(r"https?://[!-~]+", 2048, "no URL: give one such as http://baton-metrics.baton-system:8080")
 ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
 DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from baton.api import Handoff
-from baton.cli.group_screen import ago, problems
+from baton.cli.group_problems import ago
+from baton.cli.group_screen import problems
 from baton.cli.group_view import GroupLook
 from baton.cli.move_text import handoff
 from baton.cli.partition_history import PartitionHistory

@@ -28,7 +28,8 @@ LOOPBACK = "127.0.0.1"
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on. Default: a free one.")
 @click.option("--allow-approve", is_flag=True, help="Let viewers approve proposals, as far as their rights go.")
 @click.option(
-    "--operator-url",
+    "--operator",
+    "operator_url",
     type=HTTP_URL,
     metavar="URL",
     help="Ask the operator for the lag here. Default: through the API server, with your rights.",

@@ -39,7 +39,7 @@ async def test_a_person_sees_who_owns_what_and_what_another_size_would_do(
     await busy.settled()
     await hostile(busy)
     url = f"http://127.0.0.1:{operator.port}"
-    console = Console(tmp_path, f"{world.namespace}/{GROUP}", "--kubeconfig", str(kubeconfig), "--operator-url", url)
+    console = Console(tmp_path, f"{world.namespace}/{GROUP}", "--kubeconfig", str(kubeconfig), "--operator", url)
     try:
         async with browser(tmp_path) as tab:
             await seen(tab, busy, console)
