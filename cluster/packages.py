@@ -30,7 +30,6 @@ TESTS = {
     "buildah": "buildah",
     "mmdebstrap": "mmdebstrap",
     "prometheus": "prometheus",
-    "prometheus": "prometheus",
     "chromium": "chromium",
 }
 """… and for everything that the tests and the demo start."""
