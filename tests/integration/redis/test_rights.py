@@ -20,10 +20,10 @@ from baton.queues.redis.url import read
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged
 from tests.redis_server import RedisServer
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis-users-and-tls.md"
 QUEUE = "shop/orders"
 GROUP = Claimant("shop/orders", "uid-of-the-group")
-USERS = dict(re.findall(r"^ACL SETUSER orders-(\w+) on >\w+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
+USERS = dict(re.findall(r"^user orders-(\w+) on >\S+ \S+ (.*)$", GUIDE.read_text().replace("\\\n    ", ""), re.MULTILINE))
 RIGHTS = {user: [rule[1:] for rule in rules.split() if rule.startswith("+")] for user, rules in USERS.items()}
 MOVES = next(key for key in map(str, range(100)) if RoutingTable.even(1, 1).resized(2).partition_of(key.encode()) == 1)
 NOT_MISSED = {"config|get", "wait", "incr", "client|unblock", "expire", "del"}

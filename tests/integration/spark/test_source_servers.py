@@ -39,9 +39,9 @@ def test_a_key_of_the_older_form_serves_and_the_host_is_checked(spark: SparkSess
 
 
 def test_a_user_with_the_rights_of_the_guide_reads(spark: SparkSession, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "redis.md").read_text()
-    command = page.partition("ACL SETUSER orders-spark")[2].partition("```")[0].replace("\\\n", " ")
-    rights = command.replace(">password", ">s3cret/word").replace("{shop/orders}", "{default/*").split()
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "redis-users-and-tls.md").read_text()
+    command = page.partition("user orders-spark")[2].partition("\nEOF")[0].replace("\\\n", " ")
+    rights = command.replace(">$(cat spark.password)", ">s3cret/word").replace("{shop/orders}", "{default/*").split()
     with RedisServer() as server, server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "reader", *rights)
 
