@@ -1,15 +1,17 @@
-"""The queue's server is restored from a backup that is older than the ledger."""
+"""Backups that are restored: of the queue's server alone, or of the ledger alone. Where they disagree, neither is believed."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from baton.kube.api import core_path
 from baton.model.ids import Epoch, Uid
+from baton.model.names import ledger_name
 from baton.queues.fence import StaleOwner
-from baton.queues.redis import RedisReader
+from baton.queues.redis import RedisProducer, RedisReader
 from tests.integration.operator.world import Operator, World
 from tests.integration.redis.test_lost_data import Snapshot
 from tests.redis_server import RedisServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
 
@@ -70,3 +72,58 @@ async def test_a_redis_from_an_older_backup_believes_its_former_owner_until_the_
         assert not accepts(server, empty, former, before[0])
         assert not accepts(server, empty, present, after[0])
         assert "above both" in await empty.event("LedgerRebuilt", "orders")
+
+
+async def test_a_ledger_from_an_older_backup_is_not_believed_and_no_former_owner_gets_in(
+    empty: World, start: Start, redis_server: RedisServer
+) -> None:
+    operator = await start(empty, "one").leads()
+    await empty.redis("orders", redis_server.url, partitions=4)
+    await empty.group("orders")
+    former = await empty.pod("a", "orders")
+    before = await owned_by(empty, "a")
+    backup = await empty.ledger_data("orders")
+    await empty.set_ready("a", False)
+    present = await empty.pod("b", "orders")
+    after = await owned_by(empty, "b")
+    operator.stop()
+    path = core_path(empty.namespace, "configmaps", ledger_name("orders"))
+    gone = dict.fromkeys(await empty.ledger_data("orders") or {})
+    await empty.api.merge(path, {"data": {**gone, **(backup or {})}})
+    await empty.set_ready("a", True)
+    assert not accepts(redis_server, empty, former, before[0])
+    await start(empty, "two").leads()
+    assert "above both" in await empty.event("LedgerRebuilt", "orders")
+    await empty.spread("orders", 2, 2)
+    epochs = {number: epoch for grants in (await empty.owned("orders")).values() for number, epoch in grants.items()}
+    assert all(epochs[number] > after[number] for number in range(4))
+    assert not accepts(redis_server, empty, former, before[0])
+    assert not accepts(redis_server, empty, present, after[0])
+
+
+async def test_entries_since_the_backup_are_gone_and_those_of_it_come_marked(empty: World, start: Start, tmp_path: Path) -> None:
+    with RedisServer(fsync="always") as server:
+        operator = await start(empty, "one").leads()
+        await empty.redis("orders", server.url, partitions=1)
+        await empty.group("orders")
+        uid = await empty.pod("a", "orders")
+        await empty.spread("orders", 1)
+        name = f"{empty.namespace}/orders"
+        with RedisProducer(server.url, name, patience=PATIENCE) as producer, RedisReader(server.url, name, uid) as reader:
+            producer.send("k", "done")
+            (epoch,) = (await empty.owned("orders"))["a"].values()
+            reader.ack(0, epoch, [entry.offset for entry in reader.read(0, epoch)])
+            producer.send("k", "in the backup")
+            backup = Snapshot(server, tmp_path / "backup")
+            reader.ack(0, epoch, [entry.offset for entry in reader.read(0, epoch)])
+            producer.send("k", "after the backup")
+        backup.roll_back()
+
+        async def granted_again() -> bool:
+            return (await empty.owned("orders"))["a"][0] > epoch
+
+        await eventually(granted_again, "it is granted again", shown=lambda: empty.ledger_data("orders"))
+        with RedisReader(server.url, name, uid) as reader:
+            entries = reader.read(0, (await empty.owned("orders"))["a"][0])
+        assert [(entry.value, entry.redelivered) for entry in entries] == [(b"in the backup", True)]
+        assert operator.process.poll() is None
