@@ -63,6 +63,8 @@ class AccountRight:
     namespace: str
     allowed: bool
     purpose: str
+    account: str = ""
+    """Empty: whoever asks."""
 
     @property
     def text(self) -> str:
@@ -193,6 +195,9 @@ def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 def own_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
     """What whoever asks may do."""
+    if "own rights" in facts.unread:
+        yield _unread(facts, "own rights", "your rights", "")
+        return
     missing = [right for right in facts.own_rights if not right.allowed]
     for right in missing:
         cure = f"ask for it, if you need it: kubectl auth can-i {right.verb} {right.resource} -n {right.namespace}"
@@ -209,7 +214,7 @@ def operator_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
     missing = [right for right in facts.operator_rights if not right.allowed]
     for right in missing:
         cure = "helm upgrade with the chart's own roles (rbac.create), and the namespace in watchNamespaces if it is set"
-        yield CheckResult(Verdict.FAILED, "the operator's rights", f"it may not {right.text}: {right.purpose}", cure)
+        yield CheckResult(Verdict.FAILED, "the operator's rights", f"{right.account} may not {right.text}: {right.purpose}", cure)
     if facts.operator_rights and not missing:
         yield CheckResult(Verdict.OK, "the operator's rights", "it may do what it has to in the namespaces of the groups")
 

@@ -10,6 +10,7 @@ from baton.cli.group_view import GroupLook, look
 from baton.cli.leader import Leader, leader_of
 from baton.kube import pods
 from baton.kube.api import Api, ApiError, core_path, group_path
+from baton.kube.ledger_configmap import ledger_of
 from baton.kube.objects import groups_path, queue_view, queues_path
 from baton.kube.releases import release_of
 from baton.model.names import GROUP_LABEL, ledger_name
@@ -20,6 +21,9 @@ OPERATOR = "app.kubernetes.io/name=baton,app.kubernetes.io/component=operator"
 
 MOST_NAMESPACES = 20
 """Namespaces with groups for which rights are asked."""
+
+MOST_OPERATORS = 8
+"""Operators for which rights are asked: whoever may make Deployments may make any number that look like one."""
 
 OWN = (
     ("list", "consumergroups.baton.dev", "no command that shows groups works"),
@@ -63,8 +67,11 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
     where = sorted({one["metadata"]["namespace"] for one in found["items"]} or ({namespace} if namespace else set()))
     where = where[:MOST_NAMESPACES]
     own = await _rights(api, OWN, where, None, "own rights", unread)
-    accounts = {_account(one) for one in deployments}
-    others = [await _rights(api, OPERATORS, where, one, "operator rights", unread) for one in sorted(accounts)]
+    accounts = sorted({(_account(one), _served(one)) for one in deployments})[:MOST_OPERATORS]
+    others = [
+        await _rights(api, OPERATORS, [one for one in where if not of or one in of], account, "operator rights", unread)
+        for account, of in accounts
+    ]
     return ClusterFacts(
         now=time.time(),
         kubernetes=str(version.get("gitVersion") or ""),
@@ -110,7 +117,7 @@ async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLoo
     ledger: Json | None = None
     leader: Leader | None = None
     try:
-        ledger = await api.find(core_path(namespace, "configmaps", ledger_name(name)))
+        ledger = ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(name))), name)
         leader = await leader_of(api, ledger) if ledger is not None and release_of(ledger) else None
     except ApiError:
         pass  # the right to read it is asked for by itself
@@ -135,7 +142,13 @@ async def _rights(
     except ApiError as error:
         unread[key] = error.message
         return []
-    return [AccountRight(verb, what, where, may, why) for (where, verb, what, why), may in zip(asked, answers, strict=True)]
+    return [
+    return [
+        AccountRight(verb, what, where, may, why, account or "")
+        for (where, verb, what, why), may in zip(asked, answers, strict=True)
+    ]
+        for (where, verb, what, why), may in zip(asked, answers, strict=True)
+    ]
 
 
 async def _may(api: Api, verb: str, what: str, namespace: str, account: str | None) -> bool:
@@ -152,6 +165,12 @@ async def _may(api: Api, verb: str, what: str, namespace: str, account: str | No
 def _account(deployment: Json) -> str:
     spec = deployment["spec"]["template"]["spec"]
     return f"system:serviceaccount:{deployment['metadata']['namespace']}:{spec.get('serviceAccountName') or 'default'}"
+
+
+def _served(deployment: Json) -> tuple[str, ...]:
+    """The namespaces in which this operator works; none: in all."""
+    words = [word for one in deployment["spec"]["template"]["spec"]["containers"] for word in one.get("args") or ()]
+    return tuple(sorted(str(word).removeprefix("--namespace=") for word in words if str(word).startswith("--namespace=")))
 
 
 def _going(one: Json) -> bool:

@@ -13,6 +13,7 @@ from baton.engine.observation import Observation
 from baton.kube import leases, pods
 from baton.kube.api import Api, core_path
 from baton.kube.leases import leases_path
+from baton.kube.ledger_configmap import ledger_of
 from baton.kube.members import membership
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
@@ -31,6 +32,7 @@ async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
         api.find(core_path(namespace, "configmaps", ledger_name(name))),
         api.get(queues_path(namespace)),
     )
+    ledger = ledger_of(ledger, name)
     leader = await leader_of(api, ledger)
     return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, now=time.time())
 

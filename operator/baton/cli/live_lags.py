@@ -6,7 +6,8 @@ from baton.cli.cluster import NoAnswerError
 from baton.cli.lag_view import GroupLag
 from baton.cli.leader import leader_of
 from baton.cli.operator_pages import lag_of_all
-from baton.kube.api import Api, ApiError, core_path
+from baton.kube.api import Api, ApiError, Json, core_path
+from baton.kube.ledger_configmap import ledger_of
 from baton.model.names import ledger_name
 
 MOST_OPERATORS = 8
@@ -26,7 +27,7 @@ async def lags(api: Api, groups: Sequence[Key], url: str | None) -> list[GroupLa
             break
         namespace, name = left[0]
         try:
-            leader = None if url else await leader_of(api, await api.find(core_path(namespace, "configmaps", ledger_name(name))))
+            leader = None if url else await leader_of(api, await _ledger(api, namespace, name))
             where = url or ("" if leader is None else leader.lease)
             if where not in asked:
                 asked.add(where)
@@ -35,3 +36,7 @@ async def lags(api: Api, groups: Sequence[Key], url: str | None) -> list[GroupLa
             problem = str(error)
         known.setdefault(left[0], GroupLag(namespace, name, problem=problem))
     return [known.get(key) or GroupLag(*key, problem=problem) for key in groups]
+
+
+async def _ledger(api: Api, namespace: str, group: str) -> Json | None:
+    return ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(group))), group)

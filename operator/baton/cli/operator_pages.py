@@ -8,7 +8,7 @@ import aiohttp
 from baton.cli.cluster import NoAnswerError
 from baton.cli.lag_view import GroupLag, NotTheOperatorError, read_group, read_groups
 from baton.cli.leader import Leader
-from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, core_path
+from baton.kube.api import Api, ApiError, NotFoundError, PageTooLargeError, UnavailableError, core_path
 
 LARGEST = 16 * 2**20
 """Bytes of an answer: a hundred thousand partitions take two MiB."""
@@ -17,10 +17,12 @@ WITHIN = 10.0
 """Seconds."""
 
 
-async def lag_of(api: Api, namespace: str, name: str, leader: Leader | None, url: str | None) -> GroupLag:
-    """Of one group with its queues. What is wrong is its `problem`."""
+async def lag_of(
+    api: Api, namespace: str, name: str, leader: Leader | None, url: str | None, *, partitions: bool = True
+) -> GroupLag:
+    """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`."""
     try:
-        return read_group(await _ask(api, f"groups/{namespace}/{name}/lag/partitions", leader, url))
+        return read_group(await _ask(api, f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}", leader, url))
     except NotTheOperatorError:
         return GroupLag(namespace, name, problem=_ODD)
     except NoAnswerError as error:
@@ -49,7 +51,9 @@ async def _ask(api: Api, page: str, leader: Leader | None, url: str | None) -> A
         raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none")
     where = leader.lease.partition("/")[0]
     try:
-        return await api.get(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}")
+        return await api.relayed(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}", LARGEST)
+    except PageTooLargeError:
+        raise NoAnswerError(f"{leader.holder} says more than {LARGEST:,} bytes: {_ODD}") from None
     except NotFoundError as error:
         gone = f"there is no pod {leader.holder} in namespace {where}: {_CURE}"
         raise NoAnswerError(gone if error.reason == "NotFound" else "its operator does not serve it") from None

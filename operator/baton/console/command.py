@@ -82,6 +82,13 @@ class _Served:
     may_approve: bool
     operator_url: str | None
 
+    @property
+    def host(self) -> str:
+        """As a URL has it: of this machine, where it is served on all of its addresses."""
+        if self.address in ("::", "0.0.0.0"):
+            return LOOPBACK
+        return f"[{self.address}]" if ":" in self.address else self.address
+
 
 async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewers", str | None]]) -> None:
     """Until somebody ends it."""
@@ -94,18 +101,19 @@ async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewer
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with who as (viewers, namespace):
-        options = ConsoleOptions(LOCAL | served.hosts, served.may_approve, served.operator_url, namespace)
-        runner = web.AppRunner(ConsoleServer(viewers, options).application(), access_log=None, shutdown_timeout=1.0)
+        options = ConsoleOptions(LOCAL | {served.host} | served.hosts, served.may_approve, served.operator_url, namespace)
+        runner = web.AppRunner(
+            ConsoleServer(viewers, options).application(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True
+        )
         await runner.setup()
         try:
             await web.TCPSite(runner, served.address, served.port).start()
         except OSError as error:
             await runner.cleanup()
             raise NoAnswerError(f"cannot serve on port {served.port} of {served.address}: {error.strerror}") from None
-        host = LOOPBACK if served.address in ("::", "0.0.0.0") else served.address
         place = f"/{namespace or ''}/{served.group}" if served.group else ""
         fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
-        say(f"http://{host}:{runner.addresses[0][1]}/#{fragment}")
+        say(f"http://{served.host}:{runner.addresses[0][1]}/#{fragment}")
         say("It serves until Ctrl-C." + ("" if served.may_approve else " It only shows: with --allow-approve it approves too."))
         await ended.wait()
         await runner.cleanup()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +49,7 @@ class FeedMessage:
     """A message to those who look."""
 
     kind: str
-    """`page`, `refused` or `quiet`."""
+    """`page` or `quiet`."""
     text: str = ""
     """JSON."""
 
@@ -72,19 +71,21 @@ class Feed:
         self._news = asyncio.Condition()
         self._painted: tuple[int, str] = (0, "")
         self._painting = asyncio.Lock()
-        self._refused: FeedMessage | None = None
+        self._refused: ApiError | None = None
 
     async def run(self) -> None:
         """Until it is cancelled, or what is needed is refused."""
-        with suppress(_Refused):
+        try:
             async with asyncio.TaskGroup() as tasks:
                 for name, source in self._sources.items():
                     tasks.create_task(self._follow(name, source))
                 if self._ask is not None:
                     tasks.create_task(self._keep_asking(self._ask))
+        except* _Refused:
+            pass  # `messages` says so
 
     async def messages(self) -> AsyncIterator[FeedMessage]:
-        """What there is, and then what is new; nothing that was told already."""
+        """What there is, and then what is new; nothing that was told already. Raises ApiError where what is needed is refused."""
         told, text = 0, ""
         while True:
             try:
@@ -94,8 +95,7 @@ class Feed:
                 yield FeedMessage("quiet")
                 continue
             if self._refused is not None:
-                yield self._refused
-                return
+                raise self._refused
             told, now = await self._page()
             if now and now != text:
                 text = now
@@ -121,16 +121,17 @@ class Feed:
                     backoff = BACKOFF
                     await self._tell()
             except ApiError as error:
-                said = one_line(error.message or str(error), 400)
                 if source.needed and error.status in (401, FORBIDDEN, 404):
-                    self._refused = FeedMessage("refused", json.dumps({"status": error.status, "error": said}))
+                    self._refused = error
                     await self._tell()
                     raise _Refused from None
-                self._seen.notes[name] = f"{source.what} cannot be read: {said}"
+                self._seen.notes[name] = f"{source.what} cannot be read: {one_line(error.message or str(error), 400)}"
             except UnavailableError as error:
                 self._seen.notes[name] = (
                     f"{source.what}: as last seen; the API server does not answer: {one_line(str(error), 300)}"
                 )
+            except Exception as error:
+                self._seen.notes[name] = f"{source.what}: as last seen; {_unforeseen(error)}"
             await self._tell()
             await asyncio.sleep(backoff)
             backoff = min(LONGEST_BACKOFF, backoff * 2)
@@ -139,8 +140,12 @@ class Feed:
         while True:
             try:
                 self._seen.asked = await ask(self._seen)
+                self._seen.notes.pop("asked", None)
             except (ApiError, UnavailableError):
                 self._seen.asked = None
+            except Exception as error:
+                self._seen.asked = None
+                self._seen.notes["asked"] = _unforeseen(error)
             await self._tell()
             await asyncio.sleep(ASK_EVERY if self._seen.objects else BACKOFF)
 
@@ -148,6 +153,10 @@ class Feed:
         async with self._news:
             self._version += 1
             self._news.notify_all()
+
+
+def _unforeseen(error: Exception) -> str:
+    return f"it cannot be read, which is a fault of Baton's: {type(error).__name__}: {one_line(str(error), 300)}"
 
 
 class _Refused(Exception):  # noqa: N818 -- how a feed ends

@@ -3,27 +3,30 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from baton.cli.group_view import look
+from baton.cli.lag_view import GroupLag
 from baton.cli.leader import Leader, leader_of
+from baton.cli.operator_pages import lag_of
 from baton.console.feed import Feed, FeedSource, Seen
 from baton.console.group_page import group_page, group_row
 from baton.console.guard import RefusedRequestError
-from baton.console.lag import lag_of
 from baton.console.timeline import TimelineEntry, moves_between, of_events
 from baton.console.viewers import Viewer
 from baton.engine import GroupState
 from baton.kube.api import Api, Json, core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.following import follow
+from baton.kube.ledger_configmap import ledger_of
 from baton.kube.objects import groups_path, queues_path
 from baton.model.names import ledger_name
 
 MOST_FEEDS = 128
+MOST_OF_ONE = 32
+"""Of one viewer, so that nobody keeps the others out."""
 
 Topic = tuple[str, ...]
 """`("groups",)`, `("groups", namespace)` or `("group", namespace, name)`."""
@@ -35,33 +38,40 @@ class Feeds:
     def __init__(self, operator_url: str | None) -> None:
         """`operator_url`: where the lag is asked for; None: by the API server's proxy."""
         self._operator_url = operator_url
-        self._running: dict[tuple[str, Topic], tuple[Feed, asyncio.Task[None]]] = {}
-        self._users: dict[tuple[str, Topic], int] = {}
+        self._running: dict[tuple[str, Topic], _Running] = {}
 
     @asynccontextmanager
     async def open(self, viewer: Viewer, topic: Topic) -> AsyncIterator[Feed]:
         """It runs while somebody has it open. Raises RefusedRequestError where there are too many."""
         key = (viewer.key, topic)
-        if key not in self._running or self._running[key][1].done():
-            if len(self._running) >= MOST_FEEDS:
-                raise RefusedRequestError(503, "too many pages of this console are open: come again later")
+        running = self._running.get(key)
+        if running is None or running.task.done():
+            if len(self._running) >= MOST_FEEDS or sum(of == viewer.key for of, _ in self._running) >= MOST_OF_ONE:
+                raise RefusedRequestError(503, "too many pages of this console are open: close some, or come again later")
             feed = (
                 groups_feed(viewer.api, *topic[1:])
                 if topic[0] == "groups"
                 else group_feed(viewer.api, self._operator_url, topic[1], topic[2])
             )
-            self._running[key] = (feed, asyncio.create_task(feed.run()))
-        feed, task = self._running[key]
-        self._users[key] = self._users.get(key, 0) + 1
+            running = self._running[key] = _Running(feed, asyncio.create_task(feed.run()))
+        running.users += 1
         try:
-            yield feed
+            yield running.feed
         finally:
-            self._users[key] -= 1
-            if not self._users[key]:
-                del self._users[key], self._running[key]
-                task.cancel()
+            running.users -= 1
+            if not running.users:
+                if self._running.get(key) is running:
+                    del self._running[key]
+                running.task.cancel()
                 with suppress(asyncio.CancelledError):
-                    await task
+                    await running.task
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    feed: Feed
+    task: asyncio.Task[None]
+    users: int = 0
 
 
 def groups_feed(api: Api, namespace: str | None = None) -> Feed:
@@ -95,8 +105,8 @@ def group_feed(api: Api, operator_url: str | None, namespace: str, name: str) ->
     }
 
     async def ask(seen: Seen) -> _Asked:
-        leader = await leader_of(api, seen.objects.get("ledger", {}).get((namespace, ledger)))
-        return _Asked(leader, await lag_of(api, operator_url, leader, namespace, name))
+        leader = await leader_of(api, ledger_of(seen.objects.get("ledger", {}).get((namespace, ledger)), name))
+        return _Asked(leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False))
 
     return Feed(sources, _GroupPainter(namespace, name).paint, ask)
 
@@ -108,7 +118,7 @@ async def _again(_: Seen) -> None:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     leader: Leader | None
-    lag: Mapping[str, Any]
+    lag: GroupLag
 
 
 @dataclass
@@ -126,7 +136,7 @@ class _GroupPainter:
         group = seen.objects["group"].get((self.namespace, self.name))
         if group is None:
             return {"gone": f"there is no ConsumerGroup {self.name} in namespace {self.namespace}"}
-        ledger = seen.objects.get("ledger", {}).get((self.namespace, ledger_name(self.name))) or {}
+        ledger = ledger_of(seen.objects.get("ledger", {}).get((self.namespace, ledger_name(self.name))), self.name) or {}
         asked: _Asked | None = seen.asked
         leader = None if asked is None else asked.leader
         shown = look(group, ledger.get("data") or {}, seen.objects.get("queues", {}).values(), leader, now=time.time())

@@ -1,10 +1,11 @@
 """What the console shows of groups, as JSON: made of what `baton status` shows, by the same readings. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from baton.cli.group_problems import problems_of
 from baton.cli.group_view import COUNTS, GroupLook, is_idle, numbers, partitions
+from baton.cli.lag_view import GroupLag
 from baton.cli.move_text import pause
 from baton.console.grid import columns, rows
 from baton.console.ranges_text import short, short_numbers
@@ -12,6 +13,7 @@ from baton.console.timeline import TimelineEntry, newest
 from baton.model.ids import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds
+from baton.model.wording import one_line
 
 Json = dict[str, Any]
 
@@ -41,7 +43,7 @@ def group_row(look: GroupLook) -> Json:
 def group_page(
     look: GroupLook,
     happened: Sequence[Iterable[TimelineEntry]] = (),
-    lag: Mapping[str, Any] | None = None,
+    lag: GroupLag | None = None,
     notes: Iterable[str] = (),
 ) -> Json:
     """All of one group. `lag`: what its operator answers; `notes`: what could not be asked."""
@@ -91,7 +93,7 @@ def group_page(
         ],
         "proposal": _proposal(look),
         "timeline": newest(*happened),
-        "lag": lag,
+        "lag": None if lag is None else one_line(lag.text, 400),
         "notes": list(notes),
     }
 

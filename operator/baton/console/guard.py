@@ -41,7 +41,7 @@ def check_source(host: str, origin: str | None, site: str | None, hosts: Collect
         raise RefusedRequestError(421, "this console does not answer by that name: give it with --host")
     if site not in (None, "same-origin", "none"):
         raise RefusedRequestError(403, "the request comes from another site")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and _place(origin) != host.lower():
         raise RefusedRequestError(403, "the request comes from another origin")
 
 
@@ -62,3 +62,11 @@ def check_token(given: str, known: str) -> None:
 def _name(host: str) -> str:
     """Without the port."""
     return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+
+
+def _place(origin: str) -> str:
+    """Host and port; empty: it has none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""

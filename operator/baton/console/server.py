@@ -89,7 +89,7 @@ class ConsoleServer:
         except (click.BadParameter, NotProposedError, UnreadableError, WhatIfError) as error:
             answer = _refusal(400, error.message if isinstance(error, click.BadParameter) else str(error))
         except ApiError as error:
-            answer = _refusal(error.status, error.message or error.reason)
+            answer = _refusal(*self._refused(error))
         except UnavailableError as error:
             answer = _refusal(503, f"the API server does not answer: {error}")
         except web.HTTPException as error:
@@ -134,9 +134,23 @@ class ConsoleServer:
                     async with asyncio.timeout(TAKEN_WITHIN):
                         await answer.write(text.encode())
                     await asyncio.sleep(PAUSE)
+            except ApiError as error:
+                status, why = self._refused(error)
+                body = json.dumps({"status": status, "error": one_line(why, 600)})
+                await answer.write(f"event: refused\ndata: {body}\n\n".encode())
             except (ConnectionError, TimeoutError):
                 pass  # whoever looked has gone
             return answer
+
+    def _refused(self, error: ApiError) -> tuple[int, str]:
+        """The status for the viewer, and why. 401 is of the viewer's own token; that of a console for one person is in order."""
+        said = error.message or error.reason
+        if error.status == 401 and self._viewers.token is not None:
+            return (
+                502,
+                f"the API server does not take your kubeconfig's credentials ({said}): renew them, and start the console again",
+            )
+        return error.status, said
 
     async def _what_if(self, request: web.Request) -> web.StreamResponse:
         namespace, name = _named(request.query)

@@ -68,9 +68,11 @@ class OwnRights:
             if len(self._open) >= MOST_TOKENS:
                 raise RefusedRequestError(503, "too many people look at this console: come again later")
             stack = AsyncExitStack()
-            self._users[key] = 0
-            self._open[key] = (Viewer(None, key), stack)  # type: ignore[arg-type] # set below, before anybody waits
-            self._open[key][0].api = await stack.enter_async_context(connected(self._as(token)))
+            viewer = Viewer(await stack.enter_async_context(connected(self._as(token))), key)
+            if key in self._open:
+                await stack.aclose()
+            else:
+                self._open[key], self._users[key] = (viewer, stack), 0
         viewer, stack = self._open[key]
         self._users[key] += 1
         try:

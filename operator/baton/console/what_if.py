@@ -2,11 +2,13 @@
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from baton.cli.comparison import Comparison, MemberChange
 from baton.cli.explanation import sentences
 from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.console.guard import RefusedRequestError
 from baton.console.ranges_text import short_numbers
 from baton.engine import GroupState
 from baton.engine.observation import Observation
@@ -15,6 +17,9 @@ from baton.engine.victims import cheapest_first
 Json = dict[str, Any]
 
 MOST_PODS = 10_000
+MOST_WAITING = 16
+"""Plans that are asked for at the same time."""
+
 MOST_CHANGES = 100
 """Members of an answer: those that change most."""
 
@@ -53,13 +58,15 @@ def answer(of: Comparison, pods_now: int, pods: int) -> Json:
 
 
 class Rehearsals:
-    """One at a time, on a thread: a plan of ten thousand partitions takes seconds, and nobody else is to wait for it."""
+    """One at a time, on a thread: a plan of ten thousand partitions takes seconds, and no page is to stand still for it. One that
+    is given up before its turn is not made."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
+        self._waiting = 0
 
     async def rehearse(self, group: str, state: GroupState, seen: Observation, pods: int, now: float) -> Json:
-        """What would come of so many pods. Raises WhatIfError."""
+        """What would come of so many pods. Raises WhatIfError, and RefusedRequestError where too many ask."""
         if not 0 <= pods <= MOST_PODS:
             raise WhatIfError(f"{pods} pods: give a number from 0 to {MOST_PODS:,}")
 
@@ -67,8 +74,13 @@ class Rehearsals:
             comparison = asyncio.run(compare(group, state, seen, with_pods(state, seen, pods), now))
             return answer(comparison, pods_of(seen), pods)
 
-        async with self._turn:
-            return await asyncio.to_thread(work)
+        if self._waiting >= MOST_WAITING:
+            raise RefusedRequestError(503, "too many plans are asked for: come again later")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._waiting -= 1
 
 
 def _change(change: MemberChange) -> Json:

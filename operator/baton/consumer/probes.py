@@ -1,15 +1,29 @@
-"""What the kubelet's probes ask of a consumer: whether it hangs, and whether the operator hears of it."""
+"""What the kubelet's probes ask of a consumer: whether it hangs, and whether the operator hears of it.
 
+The port is open to whoever reaches the pod, so requests cost no thread each, have an end, and the oldest goes where there are
+too many: a kubelet asks at once and is answered.
+"""
+
+import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from threading import Thread
 from types import TracebackType
 from typing import Self
 
 Checks = Mapping[str, Callable[[], str]]
-"""By path; each says what is wrong, or nothing."""
+"""By path; each says what is wrong, or nothing. It may take seconds."""
+
+WITHIN = 10.0
+"""Seconds of a request, its answer included."""
+
+MOST_REQUESTS = 64
+"""At the same time."""
+
+LONGEST_REQUEST = 8 * 1024
+"""Bytes of a request's head."""
 
 
 class ProbeServer:
@@ -18,51 +32,81 @@ class ProbeServer:
     def __init__(self, port: int, checks: Checks) -> None:
         self._port = port
         self._checks = checks
+        self._ended = asyncio.Event()
+        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._asked: dict[str, asyncio.Future[str]] = {}
 
     def __enter__(self) -> Self:
         """Raises RuntimeError: the port cannot be had."""
+        both = socket.has_dualstack_ipv6()
         try:
-            self._server = _Server(("", self._port), _handler(self._checks))
+            family = socket.AF_INET6 if both else socket.AF_INET
+            self._socket = socket.create_server(("", self._port), family=family, dualstack_ipv6=both, backlog=MOST_REQUESTS)
         except OSError as error:
             raise RuntimeError(f"BATON_HEALTH_PORT {self._port} cannot be served: {error.strerror}; name a free one") from None
-        Thread(target=self._server.serve_forever, name="baton-health", daemon=True).start()
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, name="baton-health", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+        self._loop.close()
 
     @property
     def port(self) -> int:
         """The one that was taken, where 0 was asked for."""
-        return int(self._server.server_address[1])
+        return int(self._socket.getsockname()[1])
 
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve())
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._answer, sock=self._socket, limit=LONGEST_REQUEST)
+        await self._ended.wait()
+        server.close()
+        for writer in self._open:
+            writer.transport.abort()
 
-    def server_bind(self) -> None:
-        with suppress(OSError, AttributeError):  # a machine without IPv6, or one that separates the two
-            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MOST_REQUESTS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.transport.abort()
+        self._open[writer] = None
+        try:
+            async with asyncio.timeout(WITHIN):
+                status, said = await self._said(await reader.readuntil(b"\r\n\r\n"))
+                body = f"{said}\n".encode()
+                head = f"HTTP/1.1 {status} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asked has gone, or asks for too much
+        finally:
+            self._open.pop(writer, None)
+            writer.close()
 
+    async def _said(self, head: bytes) -> tuple[HTTPStatus, str]:
+        method, _, rest = head.decode("latin-1").partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if path not in self._checks:
+            return HTTPStatus.NOT_FOUND, "not found"
+        if method != "GET":
+            return HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered"
+        wrong = await asyncio.shield(self._check(path))
+        return (HTTPStatus.SERVICE_UNAVAILABLE, wrong) if wrong else (HTTPStatus.OK, "ok")
 
-def _handler(checks: Checks) -> type[BaseHTTPRequestHandler]:
-    class Answers(BaseHTTPRequestHandler):
-        timeout = 10  # seconds for a whole request: whoever connects and says nothing keeps no thread
+    def _check(self, path: str) -> asyncio.Future[str]:
+        """One at a time: whoever asks meanwhile has the same answer."""
+        asked = self._asked.get(path)
+        if asked is None or asked.done():
+            asked = self._asked[path] = self._loop.create_future()
+            Thread(target=self._run_check, args=(path, asked), name="baton-check", daemon=True).start()
+        return asked
 
-        def do_GET(self) -> None:
-            check = checks.get(self.path.partition("?")[0])
-            status, said = (404, "not found") if check is None else ((503, wrong) if (wrong := check()) else (200, "ok"))
-            body = f"{said}\n".encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
-            """Nothing: a probe every few seconds is no news."""
-
-    return Answers
+    def _run_check(self, path: str, asked: asyncio.Future[str]) -> None:
+        wrong = self._checks[path]()
+        with suppress(RuntimeError):  # the server has ended meanwhile
+            self._loop.call_soon_threadsafe(asked.set_result, wrong)

@@ -120,6 +120,10 @@ class Api:
         answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
         return answer, str(answer["metadata"].get("continue") or "")
 
+    async def relayed(self, path: str, most: int) -> Json:
+        """What a pod says by the API server's proxy, of `most` bytes. Raises PageTooLargeError. It waits for no turn."""
+        return await self._exchange("GET", path, most=most)
+
     async def find(self, path: str) -> Json | None:
         """The object, or None where there is none."""
         try:
@@ -298,9 +302,21 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
 @asynccontextmanager
 async def connected(settings: client.Configuration) -> AsyncIterator[Api]:
     """An Api for the server, and as the user, that these settings name."""
+    settings.trace_configs = [_no_redirects()]
     settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection)
+
+
+def _no_redirects() -> aiohttp.TraceConfig:
+    """What answers by the API server's proxy may be anybody's. It must not lead whoever asks, with the token, elsewhere."""
+
+    async def refuse(*_: object) -> None:
+        raise aiohttp.ClientError("the answer leads elsewhere, so it is not the API server's")
+
+    made = aiohttp.TraceConfig()
+    made.on_request_redirect.append(refuse)
+    return made
 
 
 def core_path(namespace: str | None, plural: str, name: str = "") -> str:

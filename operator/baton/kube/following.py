@@ -1,17 +1,22 @@
 """All objects of a list as they are and as they become: listed once, and then watched, with the rights of whoever asks."""
 
+import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from baton.kube.api import Api, Json, UnavailableError, refusal
+from baton.kube.api import PAGE, Api, Json, PageTooLargeError, UnavailableError, refusal
 
 Key = tuple[str, str]
 """Namespace and name."""
 
 WATCHED_FOR = 240
 """Seconds of one watch. The next one is asked for with the rights that the token has by then."""
+
+SHORTEST_WATCH = 1.0
+"""Seconds before the next watch is asked for, where one ends at once."""
 
 LARGEST_EVENT = 8 * 2**20
 """Bytes of one event of a watch. An object has 1.5 MiB at most."""
@@ -27,6 +32,7 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
         objects, version = await _listed(api, path, query)
         yield objects
         while version:
+            asked = time.monotonic()
             async for event in _events(api, path, {**query, "resourceVersion": version}):
                 kind, there = event.get("type"), event["object"]
                 if kind == "ERROR":
@@ -42,13 +48,18 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
                 else:
                     objects[_key(there)] = there
                 yield objects
+            await asyncio.sleep(asked + SHORTEST_WATCH - time.monotonic())
 
 
 async def _listed(api: Api, path: str, query: Mapping[str, str]) -> tuple[dict[Key, Json], str]:
     objects: dict[Key, Json] = {}
-    token = ""
+    token, limit = "", PAGE
     while True:
-        page, token = await api.page(path, query, token)
+        try:
+            page, token = await api.page(path, query, token, limit=limit)
+        except PageTooLargeError:
+            limit //= 2
+            continue
         objects |= {_key(one): one for one in page["items"]}
         if not token:
             return objects, str(page["metadata"]["resourceVersion"])

@@ -144,6 +144,12 @@ def stored(config_map: Json, group: str) -> Stored:
     )
 
 
+def ledger_of(config_map: Json | None, group: str) -> Json | None:
+    """The ConfigMap under the name of this group's ledger, if it is the ledger: whoever may write ConfigMaps may have put
+    another there, which the operator leaves alone."""
+    return config_map if config_map is not None and stored(config_map, group).owner_uid is not None else None
+
+
 def partitions_of(config_map: Manifest) -> int:
     """What was booked for its group, as the ledger's metadata tell it."""
     text = (config_map["metadata"].get("annotations") or {}).get(PARTITIONS_ANNOTATION, "")

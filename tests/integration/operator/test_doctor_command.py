@@ -76,13 +76,18 @@ async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
     await empty.api.create(
         deployments, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "old", "labels": labels}, "spec": spec}
     )
+    containers = [{"name": "c", "image": "none", "args": ["operator", "--namespace=elsewhere"]}]
+    elsewhere = {"template": {"spec": {"containers": containers}}}
     try:
         _, found, _ = await doctor(kubeconfig, "-n", here)
+        await empty.api.merge(f"{deployments}/old", {"spec": elsewhere})
+        _, found_elsewhere, _ = await doctor(kubeconfig, "-n", here)
     finally:
         await empty.api.delete(f"{deployments}/old")
     assert "is release 0.0.9" in said(found, "Warning")[f"operator {here}/old"]
     assert said(found, "Failed")[f"operator {here}/old"] == "none of 1 pod is Ready"
-    assert "it may not" in said(found, "Failed")["the operator's rights"]
+    assert f"system:serviceaccount:{here}:weak may not" in said(found, "Failed")["the operator's rights"]
+    assert "the operator's rights" not in said(found_elsewhere, "Failed")
 
 
 async def test_who_may_only_look_is_told_what_is_not_known(empty: World, kubeconfig: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from baton.cli.live_group import look_at
 from baton.kube.api import ApiError, UnavailableError, core_path, group_path
 from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
@@ -210,6 +211,8 @@ async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
     assert f"ConfigMap shop/{name}-assignments" in message and "Delete it or give it another name" in message
     found = await shop.api.get(ledger_path(shop, name))
     assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    seen = await look_at(shop.api, "shop", name)
+    assert (seen.members, seen.state, seen.leader) == ({}, None, None)  # nor do the commands believe it
     await shop.api.delete(ledger_path(shop, name))
     await shop.spread(name, 6, seconds=30)
     await shop.told(name, "Ready")

@@ -24,6 +24,7 @@ def test_another_name_is_refused(host: str) -> None:
     ("origin", "site"),
     [
         ("http://evil.example.org", None),
+        ("http://[", None),
         ("null", None),
         ("http://localhost:81", None),
         (None, "cross-site"),

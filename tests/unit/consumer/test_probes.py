@@ -1,5 +1,8 @@
 """What a consumer answers to the kubelet's probes, by real HTTP."""
 
+import socket
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import urllib3
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.pod import Pod
-from baton.consumer.probes import ProbeServer
+from baton.consumer.probes import LONGEST_REQUEST, MOST_REQUESTS, ProbeServer
 from baton.consumer.session import Session
 from baton.model.ids import MemberId, Uid
 from cluster.ports import free_ports
@@ -57,3 +60,50 @@ def test_a_consumer_is_ready_when_the_operator_hears_of_it_and_answers_while_it_
         until(lambda: asked(port, "/readyz") == (200, "ok"))
     with pytest.raises(urllib3.exceptions.HTTPError):
         asked(port, "/healthz")
+
+
+def test_whoever_sends_a_request_bit_by_bit_or_none_keeps_nobody_else_out() -> None:
+    with ProbeServer(0, {"/healthz": lambda: ""}) as server, ExitStack() as stack:
+        threads, slow = threading.active_count(), []
+        for _ in range(4 * MOST_REQUESTS):
+            slow.append(stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)))
+            slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nX-A")
+        assert asked(server.port, "/healthz") == (200, "ok")
+        assert threading.active_count() <= threads + 1  # that of the check may be about to end
+        with suppress(ConnectionError):
+            assert slow[0].recv(1) == b""  # the oldest have been closed
+
+
+def test_whoever_asks_while_a_check_is_under_way_waits_for_the_same_one() -> None:
+    begun, may_end = [], threading.Event()
+
+    def check() -> str:
+        begun.append(1)
+        may_end.wait()
+        return ""
+
+    with ProbeServer(0, {"/healthz": check}) as server, ExitStack() as stack:
+        asking = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30)) for _ in range(4)]
+        for connection in asking:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert asked(server.port, "/other") == (404, "not found")  # it came after them, so they are all being answered
+        may_end.set()
+        assert all(b"200 OK" in connection.recv(4096) for connection in asking)
+    assert len(begun) == 1
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST /healthz HTTP/1.1\r\n\r\n", b"405"),
+        (b"nonsense\r\n\r\n", b"404"),
+        (b"\xff\xfe\r\n\r\n", b"404"),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"x" * LONGEST_REQUEST + b"\r\n\r\n", b""),
+    ],
+)
+def test_an_odd_request_is_answered_or_closed(request_: bytes, status: bytes) -> None:
+    with ProbeServer(0, {"/healthz": lambda: ""}) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection, suppress(ConnectionError):
+            connection.sendall(request_)
+            assert connection.recv(4096).partition(b" ")[2][:3] == status
+        assert asked(server.port, "/healthz") == (200, "ok")

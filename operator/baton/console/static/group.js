@@ -51,7 +51,7 @@ export function groupPage(main, namespace, name, mayApprove) {
 }
 
 function summary(page) {
-  const lag = page.lag === null ? "not asked yet" : page.lag.problem ?? `${counted(page.lag.lag, "message")}${page.lag.lagSeconds ? `, about ${page.lag.lagSeconds.toFixed(0)} s of work` : ""}`;
+  const lag = page.lag ?? "not asked yet";
   const facts = [
     ["State", [state(page.state), page.holdUntil ? [" ", clock(page.holdUntil, "over")] : null, page.why ? ` ${page.why}` : null]],
     ["Partitions", `${page.partitions ?? 0}, ${page.unowned ?? 0} without an owner, ${page.moving ?? 0} moving`],

@@ -1,0 +1,56 @@
+"""What answers through the API server's proxy leads nobody to another path with the own token, and says no more than is read."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from kubernetes.aio import client
+
+from baton.kube.api import Api, PageTooLargeError, UnavailableError, connected
+
+POD = "/api/v1/namespaces/baton/pods/operator:8080/proxy/groups/lag"
+
+
+@asynccontextmanager
+async def _api(answer: Callable[[], web.StreamResponse], asked: list[str]) -> AsyncIterator[Api]:
+    """Of a server on loopback that answers so."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return answer()
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    settings = client.Configuration()
+    settings.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    settings.api_key = {"BearerToken": "Bearer secret"}
+    try:
+        async with connected(settings) as api:
+            yield api
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_an_answer_that_leads_elsewhere_is_not_followed(status: int) -> None:
+    asked: list[str] = []
+    headers = {"Location": "/api/v1/namespaces/kube-system/secrets"}
+    async with _api(lambda: web.Response(status=status, headers=headers), asked) as api:
+        with pytest.raises(UnavailableError, match="leads elsewhere"):
+            await api.relayed(POD, 100)
+        with pytest.raises(UnavailableError, match="leads elsewhere"):
+            await api.get(POD)
+        with pytest.raises(UnavailableError, match="leads elsewhere"):
+            async with api.stream(POD, {}, silence=10):
+                pass
+    assert asked == [POD] * 3
+
+
+async def test_of_what_a_pod_says_no_more_is_read_than_asked_for() -> None:
+    async with _api(lambda: web.json_response({"said": "x" * 200}), []) as api:
+        with pytest.raises(PageTooLargeError):
+            await api.relayed(POD, 100)
