@@ -143,10 +143,7 @@ async def _rights(
         unread[key] = error.message
         return []
     return [
-    return [
         AccountRight(verb, what, where, may, why, account or "")
-        for (where, verb, what, why), may in zip(asked, answers, strict=True)
-    ]
         for (where, verb, what, why), may in zip(asked, answers, strict=True)
     ]
 
