@@ -4,12 +4,15 @@ import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.group_view import GroupLook
+from baton.cli.live_group import UnreadableError, look_at, members_of
 from baton.cli.names import GROUP, OBJECT
 from baton.cli.printing import say
 from baton.kube.api import core_path
-from baton.kube.objects import groups_path
-from baton.kube.pods import PodView, view
-from baton.model.names import DRAIN_ANNOTATION, GROUP_LABEL
+from baton.kube.members import DRIVER, GroupMembers
+from baton.kube.pods import PodView
+from baton.model.ids import QueueName
+from baton.model.names import DRAIN_ANNOTATION
 
 
 @click.command()
@@ -29,26 +32,45 @@ def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget)
 
 async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, anyway: bool) -> None:
     async with cluster(target) as (api, where):
-        await api.get(groups_path(where, group))
-        found = (await api.get(core_path(where, "pods"), labelSelector=f"{GROUP_LABEL}={group}"))["items"]
-        pods = {pod.name: pod for one in found if (pod := view(one)) is not None}
-        pod = next((one for name, one in pods.items() if name == member), None)
-        if pod is None:
-            raise NoAnswerError(f"{where}/{group} has no pod {member}: `baton status {group} -n {where}` names its members")
+        try:
+            seen = await look_at(api, where, group)
+            pods, fleet = await members_of(api, seen)
+        except UnreadableError as error:
+            raise NoAnswerError(str(error)) from None
+        pod = next((one for one in pods if one.name == member), None)
+        if pod is None or pod.ended:
+            what = "has no pod" if pod is None else "has nothing to take from the ended pod"
+            raise NoAnswerError(f"{where}/{group} {what} {member}: `baton status {group} -n {where}` names its members")
+        if pod.spark_role == DRIVER:
+            raise NoAnswerError(f"{member} is the Spark driver of {where}/{group}, and owns no partitions: drain an executor")
         if pod.draining is not undo:
             say(f"{where}/{group}: {member} {'drains already' if pod.draining else 'does not drain'}; nothing is changed")
             return
-        if not undo and not anyway and not any(_takes(one) for one in pods.values() if one is not pod):
+        if not undo and not anyway and (alone := _queues_without(pod, seen, fleet)):
             raise NoAnswerError(
-                f"nothing is changed: no other pod of {where}/{group} could take what {member} has; --yes drains it"
+                f"nothing is changed: no other member of {where}/{group} could take what {member} has of {', '.join(alone)}; "
+                "--yes drains it"
             )
         metadata = {"uid": pod.uid, "annotations": {DRAIN_ANNOTATION: None if undo else "true"}}
         await api.merge(core_path(where, "pods", member), {"metadata": metadata})
-    follows = "takes part again after the delay" if undo else "gives its partitions away after the delay, and gets none"
     back = "" if undo else f"; `baton drain {group} {member} -n {where} --undo` takes that back"
-    say(f"{where}/{group}: {member} {follows}{back}; see `baton status {group} -n {where}`")
+    say(f"{where}/{group}: {member} {_follows(pod, seen, fleet, undo=undo)}{back}; see `baton status {group} -n {where}`")
 
 
-def _takes(pod: PodView) -> bool:
-    """It may get partitions, as far as its manifest says."""
-    return pod.ready and not pod.terminating and not pod.draining
+def _queues_without(pod: PodView, seen: GroupLook, fleet: GroupMembers) -> list[str]:
+    """The group's queues that the pod reads and nobody else could take: who drains or stops, stands aside for a newer pod of its
+    identity or is to be scaled away could not."""
+    spec, state = seen.group.spec, seen.state
+    named = frozenset(QueueName(queue.name) for queue in spec.queues) if spec is not None else frozenset()
+    going = {pod.uid} if state is None else {pod.uid} | {uid for _, uid in {*state.fenced, *state.victims}}
+    others = [one.subscribed for one in fleet.members.values() if not one.leaving and one.uid not in going]
+    reads = named if pod.subscribed is None else named & pod.subscribed
+    return sorted(queue for queue in reads if not any(those is None or queue in those for those in others))
+
+
+def _follows(pod: PodView, seen: GroupLook, fleet: GroupMembers, *, undo: bool) -> str:
+    if pod.name not in fleet.members:
+        return "takes no part now, and may own partitions when it does" if undo else "takes no part now, and gets no partitions"
+    paused = seen.group.spec is not None and seen.group.spec.paused
+    when = "when the group goes on (it is paused)" if paused else "after the delay"
+    return f"takes part again {when}" if undo else f"gives its partitions away {when}, and gets none"

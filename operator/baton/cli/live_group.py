@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from baton.api import sessions_required
+from baton.api import ConsumerGroupSpec, sessions_required
 from baton.cli.group_view import GroupLook, QueueLook, look
 from baton.cli.leader import leader_of
 from baton.controller.group_observation import QueueSight, observation
@@ -14,8 +14,9 @@ from baton.kube import leases, pods
 from baton.kube.api import Api, core_path
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import ledger_of
-from baton.kube.members import membership
+from baton.kube.members import GroupMembers, membership
 from baton.kube.objects import groups_path, queues_path
+from baton.kube.pods import PodView
 from baton.model.ids import QueueName
 from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import read_seconds
@@ -44,28 +45,39 @@ async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Obse
 
 async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observation]:
     """The same of a group that was looked at."""
-    namespace, name = seen.group.namespace, seen.group.name
+    group, spec = seen.group, _spec(seen)
+    if seen.ledger_problem:
+        raise UnreadableError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
+    state = seen.state or GroupState.new(group.full_name)
+    sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
+    _, members = await members_of(api, seen)
+    return state, observation(group, spec, sights, members)
+
+
+async def members_of(api: Api, seen: GroupLook) -> tuple[list[PodView], GroupMembers]:
+    """The pods with its label, and who of them takes part. Raises what `Api` raises, and UnreadableError."""
+    namespace, name, spec = seen.group.namespace, seen.group.name, _spec(seen)
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
     found, sessions = await asyncio.gather(
         api.get(core_path(namespace, "pods"), **selected),
         api.get(leases_path(namespace), **selected),
     )
-    group, spec = seen.group, seen.group.spec
-    if spec is None:
-        raise UnreadableError(f"ConsumerGroup {group.full_name}: {group.problem}")
-    if seen.ledger_problem:
-        raise UnreadableError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
-    state = seen.state or GroupState.new(group.full_name)
-    sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
-    members = membership(
+    views = [view for one in spec.queues if (view := seen.queues[one.name].view) is not None]
+    there = [pod for one in found["items"] if (pod := pods.view(one)) is not None]
+    return there, membership(
         name,
-        [pod for one in found["items"] if (pod := pods.view(one)) is not None],
+        there,
         [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],
         lambda lease: lease.holder is not None and read_seconds(lease.renewal, 0.0) + lease.duration < seen.now,
         spec.membership.identity_label,
-        sessions_required=sessions_required(spec, [one.spec for one in sights if one.spec is not None]),
+        sessions_required=sessions_required(spec, [view.spec for view in views if view.spec is not None]),
     )
-    return state, observation(group, spec, sights, members)
+
+
+def _spec(seen: GroupLook) -> ConsumerGroupSpec:
+    if seen.group.spec is None:
+        raise UnreadableError(f"ConsumerGroup {seen.group.full_name}: {seen.group.problem}")
+    return seen.group.spec
 
 
 def _sight(name: QueueName, seen: QueueLook, state: GroupState) -> QueueSight:

@@ -102,8 +102,7 @@ class Scaling:
         self.spared = False
         if self._applied != size and self._free_for(size):
             staying = {name: member for name, member in seen.members.items() if not member.terminating}
-            joined = {name: member.joined for name, member in staying.items()}
-            chosen = victims({name: owned.get(name, 0) for name in staying}, joined, size[1])
+            chosen = victims(staying, owned, size[1])
             there = [pod for pod in pods if not pod.terminating]
             self._marked = self._marks(spec, there) | {pod.uid for pod in there if pod.name in chosen}
             self._begin(size, self._scale(size, marks(there, chosen)))

@@ -11,38 +11,41 @@ from baton.model.names import LEDGER_GROUP_KEY
 
 
 def count_members(draft: Draft) -> None:
-    """Fill `eligible`, and record the pods that are fenced off and the victims."""
-    ready = {
+    """Fill `eligible`, and record the pods that are fenced off and the victims.
+
+    A pod that drains is still there: it fences off the older of its identity, and counts towards the size that the fleet has.
+    """
+    live = {
         name: member
         for name, member in draft.observation.members.items()
-        if not member.leaving and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
+        if not member.terminating and name != LEDGER_GROUP_KEY  # a pod of that name has no key in the ledger
     }
-    _fence_doubles(draft, ready)
+    _fence_doubles(draft, live)
     if draft.spec.scale_mode is ScaleMode.SPARK and draft.spec.replicas is not None:
-        draft.victims = choose_victims(draft, ready)
+        draft.victims = choose_victims(draft, live)
     else:
         draft.victims = ()
     for name, _ in draft.victims:
-        ready.pop(name)
-    draft.eligible = ready
+        live.pop(name)
+    draft.eligible = {name: member for name, member in live.items() if not member.draining}
 
 
-def _fence_doubles(draft: Draft, ready: dict[MemberId, ObservedMember]) -> None:
-    """Fence off the older of two live pods with one identity (rule 6), and remove it from `ready`."""
+def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:
+    """Fence off the older of two live pods with one identity (rule 6), and remove it from `live`."""
     draft.fenced = frozenset()
     if draft.spec.session_timeout <= 0:
         return
     newest: dict[str, MemberId] = {}
     fenced: dict[MemberId, MemberId] = {}
-    for name in sorted(ready, key=lambda name: (ready[name].joined, name)):
-        instance = ready[name].instance
+    for name in sorted(live, key=lambda name: (live[name].joined, name)):
+        instance = live[name].instance
         if instance is None:
             continue
         if instance in newest:
             fenced[newest[instance]] = name
         newest[instance] = name
     for older, newer in fenced.items():
-        pod = ready.pop(older)
+        pod = live.pop(older)
         draft.fenced |= {(older, pod.uid)}
         if (older, pod.uid) not in draft.before.fenced:
             draft.events.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))

@@ -8,22 +8,25 @@ from baton.engine.state import PodKey
 from baton.model.ids import MemberId
 
 
-def choose_victims(draft: Draft, ready: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
-    """The pods whose loss costs the fewest moves: standbys first, then those with the fewest partitions, then the youngest.
+def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
+    """The pods whose loss costs the fewest moves: first those that drain, then standbys, then those with the fewest partitions,
+    then the youngest.
 
-    A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first.
+    A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first, and one
+    that drains last.
     """
-    excess = len(ready) - (draft.spec.replicas or 0)
+    excess = len(live) - (draft.spec.replicas or 0)
     if excess <= 0:
         return ()
-    chosen = [pod for pod in draft.victims if pod[0] in ready and ready[pod[0]].uid == pod[1]][:excess]
+    still = (pod for pod in draft.victims if pod[0] in live and live[pod[0]].uid == pod[1])
+    chosen = sorted(still, key=lambda pod: not live[pod[0]].draining)[:excess]
     if len(chosen) < excess:
         loads = draft.loads()
         holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
         names = {name for name, _ in chosen}
         counts = {name: len(of) for name, of in loads.items()}
-        rest = cheapest_first({name: pod for name, pod in ready.items() if name not in names}, holders, counts)
-        chosen += [(name, ready[name].uid) for name in rest[: excess - len(chosen)]]
+        rest = cheapest_first({name: pod for name, pod in live.items() if name not in names}, holders, counts)
+        chosen += [(name, live[name].uid) for name in rest[: excess - len(chosen)]]
     return tuple(chosen)
 
 
@@ -32,4 +35,4 @@ def cheapest_first(
 ) -> list[MemberId]:
     """Pods by what their loss costs. `holders`: those that do not stand by; `counts`: the numbers of their partitions."""
     youngest = sorted(pods, key=lambda name: (pods[name].joined, name), reverse=True)
-    return sorted(youngest, key=lambda name: (name in holders, counts.get(name, 0)))
+    return sorted(youngest, key=lambda name: (not pods[name].draining, name in holders, counts.get(name, 0)))

@@ -40,7 +40,7 @@ class WorkingState:
         self.totals = state.totals
         self.events: list[StepEvent] = []
         self.eligible: dict[MemberId, ObservedMember] = {}
-        """The members: pods that are Ready, not terminating, not fenced off and not chosen as victims."""
+        """The members: pods that are Ready, neither stop nor drain, are not fenced off and not chosen as victims."""
         self.problem: PlanProblem | None = None
         self.unsettled = False
         """Something deviated from the plan, so the rules have to check the balance."""

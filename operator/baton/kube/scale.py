@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from baton.engine.observation import ObservedMember
 from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError, core_path, group_path
 from baton.kube.pods import DELETION_COST, PodView
 from baton.model.ids import MemberId
@@ -113,9 +114,9 @@ def marks(pods: Iterable[PodView], victims: Set[MemberId]) -> list[Mark]:
     return wanted
 
 
-def victims(owned: Mapping[MemberId, int], joined: Mapping[MemberId, float], replicas: int) -> frozenset[MemberId]:
-    """Whose loss costs the fewest moves: those with the fewest partitions, then the youngest. None while the fleet is small
-    enough."""
-    surplus = len(owned) - replicas
-    order = sorted(owned, key=lambda member: (owned[member], -joined.get(member, 0.0), member))
+def victims(staying: Mapping[MemberId, ObservedMember], owned: Mapping[MemberId, int], replicas: int) -> frozenset[MemberId]:
+    """Whose loss costs the fewest moves: first those that drain, then those with the fewest partitions, then the youngest. None
+    while the fleet is small enough."""
+    surplus = len(staying) - replicas
+    order = sorted(staying, key=lambda name: (not staying[name].draining, owned.get(name, 0), -staying[name].joined, name))
     return frozenset(order[: max(0, surplus)])

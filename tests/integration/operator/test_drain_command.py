@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.model.names import SUBSCRIBED_ANNOTATION
 from tests.integration.operator.world import KEEPS, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
@@ -50,6 +51,27 @@ async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_bac
     await eventually(shared, "it gets nothing from another operator either", shown=lambda: empty.counts("tired"))
     assert (await drain(kubeconfig, here, "tired-a", "--undo")).returncode == 0
     await empty.spread("tired", 1, 1, 2)
+
+
+async def test_the_last_that_could_take_its_partitions_is_drained_only_by_force(empty: World, kubeconfig: Path) -> None:
+    here = f"{empty.namespace}/fussy"
+    await empty.external("fussy", partitions=2)
+    await empty.external("other", partitions=2)
+    await empty.group("fussy", ["fussy", "other"], membership={"session": "Required"}, paused=True)
+    await empty.pod("fussy-a", "fussy", session=True)
+    await empty.pod("fussy-silent", "fussy")
+    await empty.pod("fussy-unready", "fussy", ready=False, session=True)
+    await empty.pod("fussy-stray", "fussy", labels={"spark-role": "executor", "spark-exec-id": "1"})
+    await empty.pod("fussy-driver", "fussy", labels={"spark-role": "driver"})
+    await empty.pod("fussy-other", "fussy", session=True, annotations={SUBSCRIBED_ANNOTATION: "other"})
+    alone = await drain(kubeconfig, here, "fussy-a")
+    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1) and "what fussy-a has of fussy; --yes" in alone.stderr
+    driver = await drain(kubeconfig, here, "fussy-driver", "--yes")
+    assert (driver.returncode, driver.stdout) == (1, "") and "drain an executor" in driver.stderr
+    assert "takes no part now" in (await drain(kubeconfig, here, "fussy-silent")).stdout
+    assert "when the group goes on" in (await drain(kubeconfig, here, "fussy-other")).stdout
+    assert "of fussy, other; --yes" in (await drain(kubeconfig, here, "fussy-a")).stderr
+    assert (await drain(kubeconfig, here, "fussy-a", "--yes")).returncode == 0
 
 
 @pytest.mark.parametrize("member", ["nobody", "../group", "", "\x1b[31m", "a" * 300])

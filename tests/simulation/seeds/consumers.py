@@ -35,6 +35,7 @@ class Consumer:
     lease: float | None = None
     """Seconds for which its Lease is good; None: it has none."""
     terminating: bool = False
+    draining: bool = False
     stopped: bool = False
     dead: bool = False
     owned: dict[Key, int] = field(default_factory=dict)

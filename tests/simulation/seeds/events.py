@@ -34,6 +34,8 @@ def happen(environment: Environment, event: Event) -> None:  # noqa: C901 - one 
         case "subscribe", (_, queues) if pod is not None and len(tenant.servers) > 1:
             environment.say(f"{pod.name} reads {queues}")
             tenant.subscribe(pod, queues)
+        case "drain", (_, draining) if pod is not None:
+            tenant.drain(pod, draining)
         case "resize", (queue, partitions):
             tenant.queue_changed(queue, partitions=partitions)
         case "exclusive", (queue,):

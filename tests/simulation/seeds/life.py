@@ -184,6 +184,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("replace", lambda: (rng.choice(NAMES[:4]), rng.choice(NAMES[3:]), round(rng.random() * 3, 2), _pod(rng, tenant)[1])),
         ("resize", lambda: (rng.choice(queues), rng.randint(1, 9))),
         ("subscribe", lambda: (rng.choice(NAMES[:4]), rng.choice((None, frozenset({"orders"}), frozenset({"pay"}))))),
+        ("drain", lambda: (rng.choice(NAMES[:4]), rng.random() < 0.7)),
         *([("approve", tuple)] * 4 if tenant.spec.get("approval") == "Manual" else []),
         ("request", lambda: (str(rng.random()),)),
         ("exclusive", lambda: (rng.choice(queues),)),

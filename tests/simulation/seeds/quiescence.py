@@ -110,7 +110,8 @@ def _members(tenant: Tenant, state: GroupState) -> list[Consumer]:
     return [
         pod
         for pod in tenant.pods.values()
-        if not pod.terminating and pod.name not in without and (pod.session is not None or not tenant.sessions_required)
+        if not (pod.terminating or pod.draining or pod.name in without)
+        and (pod.session is not None or not tenant.sessions_required)
     ]
 
 

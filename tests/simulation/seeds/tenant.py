@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from baton.kube.api import core_path, group_path
 from baton.kube.ledger_configmap import WRITER_ANNOTATION
 from baton.kube.objects import APPROVE_ANNOTATION, REBALANCE_ANNOTATION, groups_path, queues_path
-from baton.model.names import LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
+from baton.model.names import DRAIN_ANNOTATION, LEDGER_KEY_ANNOTATION, SUBSCRIBED_ANNOTATION, TAKE_OVER_ANNOTATION, ledger_name
 from tests.simulation.api_server.refusals import Refused
 from tests.simulation.seeds import manifests
 from tests.simulation.seeds.checks import Checks
@@ -223,6 +223,13 @@ class Tenant:
         pod.subscribed = queues
         value = None if queues is None else ",".join(sorted(queues))
         patch = {"metadata": {"annotations": {SUBSCRIBED_ANNOTATION: value}}}
+        self.environment.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
+        self.checks.changed()
+
+    def drain(self, pod: Consumer, draining: bool) -> None:
+        self.environment.say(f"{self.namespace}: {pod.name} is {'' if draining else 'not '}to be drained")
+        pod.draining = draining
+        patch = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true" if draining else None}}}
         self.environment.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
         self.checks.changed()
 

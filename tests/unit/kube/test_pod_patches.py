@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+from baton.engine.observation import ObservedMember
 from baton.kube.api import BOUNDS
 from baton.kube.clock import ApiServerClock
 from baton.kube.mount_refresh import SHOWN_WITHIN, MountRefresher, due_refreshes, mark
@@ -13,6 +14,9 @@ from tests.unit.kube.memory_api import ShopApi
 
 A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
 B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark("entry of b"))
+OWNED = {MemberId("old"): 2, MemberId("young"): 2, MemberId("busy"): 5}
+JOINED = {"old": 1.0, "young": 9.0, "idle": 0.0, "busy": 20.0}
+FLEET = {MemberId(name): ObservedMember(Uid(name), joined=joined) for name, joined in JOINED.items()}
 LEDGER = {"group": "g", "a": "entry of a", "b": "entry of b"}
 
 
@@ -110,12 +114,15 @@ async def test_a_pod_that_is_gone_needs_no_bump() -> None:
 
 
 def test_victims_own_least_and_then_are_the_youngest() -> None:
-    owned = {MemberId("old"): 2, MemberId("young"): 2, MemberId("idle"): 0, MemberId("busy"): 5}
-    joined = {MemberId("old"): 1.0, MemberId("young"): 9.0, MemberId("idle"): 0.0, MemberId("busy"): 20.0}
-    assert victims(owned, joined, 4) == set()
-    assert victims(owned, joined, 3) == {"idle"}
-    assert victims(owned, joined, 2) == {"idle", "young"}
-    assert victims(owned, joined, 0) == set(owned)
+    assert victims(FLEET, OWNED, 4) == set()
+    assert victims(FLEET, OWNED, 3) == {"idle"}
+    assert victims(FLEET, OWNED, 2) == {"idle", "young"}
+    assert victims(FLEET, OWNED, 0) == set(FLEET)
+
+
+def test_who_drains_is_the_first_victim_whatever_it_owns_yet() -> None:
+    busy = MemberId("busy")
+    assert victims({**FLEET, busy: replace(FLEET[busy], draining=True)}, OWNED, 3) == {"busy"}
 
 
 async def test_victims_and_only_they_are_cheap_to_lose() -> None:
