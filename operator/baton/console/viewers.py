@@ -1,7 +1,8 @@
 """As whom the API server is asked: as the person whose console it is, or as each viewer by that viewer's own token."""
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -53,9 +54,10 @@ class OwnRights:
 
     token: str | None = None
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: Any, connect: Callable[[Any], AbstractAsyncContextManager[Api]] = connected) -> None:
         """`settings`: of the server; whatever credentials they have are left out."""
-        self._settings = settings
+        self._settings, self._connect = settings, connect
+        self._opening = asyncio.Lock()
         self._open: dict[str, tuple[Viewer, AsyncExitStack]] = {}
         self._users: dict[str, int] = {}
 
@@ -64,17 +66,15 @@ class OwnRights:
         """See `Viewers`. Its connections are kept while it has a request."""
         token = bearer(authorization)
         key = sha256(token.encode()).hexdigest()
-        if key not in self._open:
-            if len(self._open) >= MOST_TOKENS:
-                raise RefusedRequestError(503, "too many people look at this console: come again later")
-            stack = AsyncExitStack()
-            viewer = Viewer(await stack.enter_async_context(connected(self._as(token))), key)
-            if key in self._open:
-                await stack.aclose()
-            else:
-                self._open[key], self._users[key] = (viewer, stack), 0
-        viewer, stack = self._open[key]
-        self._users[key] += 1
+        async with self._opening:
+            if key not in self._open:
+                if len(self._open) >= MOST_TOKENS:
+                    raise RefusedRequestError(503, "too many people look at this console: come again later")
+                stack = AsyncExitStack()
+                api = await stack.enter_async_context(self._connect(self._as(token)))
+                self._open[key], self._users[key] = (Viewer(api, key), stack), 0
+            viewer, stack = self._open[key]
+            self._users[key] += 1
         try:
             yield viewer
         finally:
