@@ -141,7 +141,7 @@ ENGINE = (
     Mutation("6", "a plan takes another name for another member", "engine/placement.py", "unit/engine/test_away.py",
              "if identity is not None and identity in names:", "if False:"),
     Mutation("6", "the later name wins over the newer pod", "engine/membership.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[the-newer-of-two-wins-whatever-its-name]",
-             "sorted(ready, key=lambda name: (ready[name].joined, name))", "sorted(ready)"),
+             "sorted(live, key=lambda name: (live[name].joined, name))", "sorted(live)"),
     Mutation("6", "two pods may have one identity", "engine/membership.py", "unit/engine/test_away.py",
              "fenced[newest[instance]] = name", "pass"),
     # 7: terminating pods
