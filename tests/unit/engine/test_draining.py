@@ -122,3 +122,10 @@ def test_a_drain_waits_for_no_approval_and_what_moves_back_does() -> None:
     group.drain("a", draining=False).settle(100)
     group.settle(100 + DELAY)
     assert group.owners() == "bbbb" and group.state.proposal is not None
+
+
+def test_who_drains_goes_before_the_youngest_though_it_still_has_its_partitions(spark: Group) -> None:
+    spark.drain("a")
+    spark.spec = replace(spark.spec, replicas=2)
+    spark.settle(60)
+    assert [name for name, _ in spark.state.victims] == ["a"]
