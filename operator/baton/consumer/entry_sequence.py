@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from baton.consumer.held_entry import HeldEntry
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from baton.consumer.delivery import Delivery
     from baton.consumer.held_partition import HeldPartition
 
+_OFFSET = attrgetter("offset")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -73,7 +75,7 @@ class EntrySequence:
         if not self.tries and len(self.waiting) <= most and most_bytes == inf:
             entries = list(self.waiting)
             self.waiting.clear()
-            self.out.update((entry.offset, entry) for entry in entries)
+            self.out.update(zip(map(_OFFSET, entries), entries, strict=True))
             return entries
         entries = []
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
@@ -94,8 +96,7 @@ class EntrySequence:
             return False
         match outcome:
             case Ack():
-                self.holding.handled.append(entry.offset)
-                self.tries.pop(entry.offset, None)
+                self._finished([entry.offset])
             case DeadLetter(why):
                 self.holding.aside.append((entry.offset, why))
                 self.tries.pop(entry.offset, None)
@@ -109,6 +110,12 @@ class EntrySequence:
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True
+
+    def acknowledge(self, entries: Iterable[HeldEntry]) -> bool:
+        """These are done with: as `settle`, for all of them at once. False: none of them is in hand."""
+        found = [entry.offset for entry in entries if _taken(self.out, entry) or _taken(self.kept, entry)]
+        self._finished(found)
+        return bool(found)
 
     def has(self, entry: HeldEntry) -> bool:
         """It is in hand, in this try, and nothing was said of it."""
@@ -151,6 +158,11 @@ class EntrySequence:
         self.kept.clear()
         self.tries.clear()
         self.at_work.clear()
+
+    def _finished(self, offsets: Sequence[str]) -> None:
+        self.holding.handled += offsets
+        for offset in self.tries.keys() & offsets if self.tries else ():
+            del self.tries[offset]
 
     def _put_back(self, entries: list[HeldEntry]) -> None:
         if self.dropped:

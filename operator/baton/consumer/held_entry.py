@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.acknowledgement import Acknowledgement
@@ -12,7 +12,6 @@ from baton.queues.entry import Entry
 if TYPE_CHECKING:
     from baton.consumer.entry_sequence import EntrySequence
     from baton.consumer.held_partition import HeldPartition
-    from baton.model.ids import Epoch, QueueName
 
 
 class OutcomeListener(Protocol):
@@ -34,54 +33,25 @@ class HeldEntry(Entry):
     value: Any
     """Bytes, or what a deserializer made of them; None where there is none (Kafka's tombstones)."""
 
-    def __init__(
-        self,
-        queue: QueueName,
-        partition: int,
-        offset: str,
-        key: Any,
-        value: Any,
-        timestamp: int,
-        epoch: Epoch,
-        redelivered: bool,
-        headers: Mapping[str, bytes],
-        sequence: EntrySequence,
-        origin: Entry,
-        nth: int,
-        attempt: int = 0,
-        alone: bool = False,
-        failed_by: str = "",
-    ) -> None:
+    def __init__(self, origin: Entry, sequence: EntrySequence, nth: int) -> None:
         """`origin`: as it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own. `nth`:
-        its place among what this consumer has read. `attempt`: how often it has failed in this consumer's hands: a word on an
-        earlier try says nothing of this one. `alone`: it is a batch of its own. `failed_by`: why its last try failed."""
-        self.queue, self.partition, self.offset, self.key, self.value = queue, partition, offset, key, value
-        self.timestamp, self.epoch, self.redelivered, self.headers = timestamp, epoch, redelivered, headers
-        self.sequence, self.origin, self.nth = sequence, origin, nth
-        self.attempt, self.alone, self.failed_by = attempt, alone, failed_by
+        its place among what this consumer has read."""
+        self.queue, self.partition, self.offset, self.epoch = origin.queue, origin.partition, origin.offset, origin.epoch
+        self.key, self.value, self.timestamp, self.redelivered = origin.key, origin.value, origin.timestamp, origin.redelivered
+        self.headers = dict(origin.headers)
+        self.origin, self.sequence, self.nth = origin, sequence, nth
+        self.attempt = 0
+        """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
+        self.alone = False
+        """It is a batch of its own."""
+        self.failed_by = ""
+        """Why its last try failed."""
         self.in_transaction = False
         """Of the program: one is open for it, or has finished it."""
 
-    @classmethod
-    def of(cls, entry: Entry, sequence: EntrySequence, nth: int) -> Self:
-        return cls(
-            entry.queue,
-            entry.partition,
-            entry.offset,
-            entry.key,
-            entry.value,
-            entry.timestamp,
-            entry.epoch,
-            entry.redelivered,
-            dict(entry.headers) if entry.headers else {},
-            sequence,
-            entry,
-            nth,
-        )
-
     def again(self, attempt: int, why: str, *, alone: bool) -> Self:
         """The same for its next try."""
-        made = self.of(self.origin, self.sequence, self.nth)
+        made = type(self)(self.origin, self.sequence, self.nth)
         made.attempt, made.failed_by, made.alone = attempt, why, alone
         return made
 

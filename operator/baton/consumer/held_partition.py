@@ -110,12 +110,12 @@ class HeldPartition:
         """Entries that were read; the first is the nth of all."""
         if not self.by_key:
             if entries and not (sequence := self._sequence(None)).dropped:
-                sequence.waiting.extend(map(HeldEntry.of, entries, repeat(sequence), count(nth)))
+                sequence.waiting.extend(map(HeldEntry, entries, repeat(sequence), count(nth)))
             return
         for number, entry in enumerate(entries, nth):
             sequence = self._sequence(entry.key)
             if not sequence.dropped:
-                sequence.waiting.append(HeldEntry.of(entry, sequence, number))
+                sequence.waiting.append(HeldEntry(entry, sequence, number))
 
     def _sequence(self, key: bytes | None) -> EntrySequence:
         sequence = self.sequences.get(key)

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from math import inf
@@ -14,6 +14,7 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import Reader, TransactionalReader
+from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 
@@ -25,6 +26,8 @@ _MOST = 200
 _SLICE_BYTES = 8_000_000
 _MOST_BYTES = 64_000_000
 """That a batch without a limit of its own reads at once."""
+_SAMPLE = 20
+"""Entries of a read that are measured."""
 TOLD_AFTER = 5.0
 """Seconds for which a queue was away when others than this process are to hear of it."""
 SURE_FOR = 1.0
@@ -73,7 +76,7 @@ class QueueRequests:
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
                 if entries:
-                    self._measure(sum([len(entry.key or b"") + len(entry.value or b"") for entry in entries]) / len(entries))
+                    self._measure(entries[:: len(entries) // _SAMPLE + 1])
                 found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
@@ -134,7 +137,8 @@ class QueueRequests:
             return _MOST if size == inf else 1
         return int(max(1.0, min(size, _MOST_BYTES) / self._size))
 
-    def _measure(self, size: float) -> None:
+    def _measure(self, entries: Sequence[Entry]) -> None:
+        size = sum([len(entry.key or b"") + len(entry.value or b"") for entry in entries]) / len(entries)
         self._size = max(size if self._size is None else 0.5 * (self._size + size), 1.0)
 
     def has_work(self, holding: HeldPartition, reader: Reader) -> bool:

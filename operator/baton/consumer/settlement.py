@@ -3,17 +3,18 @@
 import logging
 import time
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, groupby
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.grace_period import GracePeriod
+from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.outcome import ACK, Nack
+from baton.consumer.outcome import ACK, Nack, Outcome
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.consumer.session import Session
 from baton.model.ids import Uid
@@ -60,13 +61,15 @@ class Settlement:
         """Take in what became of entries."""
         now = time.monotonic()
         concerned: set[HeldPartition] = set()
-        for entry, outcome in outcomes:
-            settled = entry.sequence.settle(entry, outcome, now)
-            if receipt is None:
-                continue
+        for (sequence, outcome), run in groupby(outcomes, key=_sequence_and_outcome):
+            entries = [entry for entry, _ in run]
+            if outcome is ACK:
+                settled = sequence.acknowledge(entries)
+            else:
+                settled = any([sequence.settle(entry, outcome, now) for entry in entries])
             if settled:
-                concerned.add(entry.sequence.holding)
-            elif entry.sequence.holding.over:
+                concerned.add(sequence.holding)
+            elif receipt is not None and sequence.holding.over:
                 receipt.lost()
         if receipt is not None:
             if not concerned and any(entry.sequence.comes_again(entry) for entry, _ in outcomes):
@@ -161,3 +164,7 @@ class Settlement:
         for call in (self._notices.lost(chain(dropped, holdings)), self._notices.revoked(), self._notices.assigned(holdings)):
             if call is not None:
                 self._dispatcher.calls.append(call)
+
+
+def _sequence_and_outcome(one: tuple[HeldEntry, Outcome]) -> tuple[EntrySequence, Outcome]:
+    return one[0].sequence, one[1]

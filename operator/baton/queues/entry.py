@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from baton.model.ids import Epoch, QueueName
+
+NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+"""Of all entries that have none: a mapping of its own for each would be one more object to make, and to collect."""
 
 
 @dataclass(slots=True, unsafe_hash=True)

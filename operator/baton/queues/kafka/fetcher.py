@@ -128,14 +128,7 @@ class Fetcher:
             fetched = self._fetched.get(partition)
             if fetched is None:
                 return []
-            taken = _all_of(fetched, count, most_bytes, before)
-            while fetched.messages and len(taken) < count:
-                size = _size(fetched.messages[0])
-                if (taken and size > most_bytes) or (fetched.messages[0].offset() or 0) >= before:
-                    break
-                most_bytes -= size
-                fetched.size -= size
-                taken.append(fetched.messages.popleft())
+            taken = _taken(fetched, count, most_bytes, before)
             none = not taken and not fetched.messages
             if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
@@ -245,7 +238,7 @@ class Fetcher:
 
     def _fetched_more(self, fetched: _Fetched, run: list[Message]) -> None:
         """Without an error, of one partition."""
-        offsets = [message.offset() or 0 for message in run]
+        offsets = cast("list[int]", list(map(Message.offset, run)))
         if offsets[0] < fetched.next or any(map(ge, offsets, offsets[1:])):
             for message, offset in zip(run, offsets, strict=True):
                 if offset >= fetched.next:
@@ -311,14 +304,15 @@ _size = len
 """Of a message: bytes of its value and its key."""
 
 
-def _all_of(fetched: _Fetched, count: int, most_bytes: int, before: int) -> list[Message]:
-    """All that is there, taken out, if it is within these limits; else nothing."""
+def _taken(fetched: _Fetched, count: int, most_bytes: int, before: int) -> list[Message]:
+    """Out of what was fetched: as many as there may be, but for those at the end that are too much, or too late."""
     messages = fetched.messages
-    if not messages or len(messages) > count or fetched.size > most_bytes or (messages[-1].offset() or 0) >= before:
-        return []
-    taken = list(messages)
-    messages.clear()
-    fetched.size = 0
+    taken = [messages.popleft() for _ in range(min(count, len(messages)))]
+    size = sum(map(_size, taken))
+    while taken and ((size > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
+        size -= _size(taken[-1])
+        messages.appendleft(taken.pop())
+    fetched.size -= size
     return taken
 
 

@@ -39,12 +39,12 @@ class FinishedOffsets:
 
     def finish(self, offsets: Iterable[int]) -> None:
         """What is not out is passed over."""
+        out, done = self._out, self._done
         for offset in offsets:
-            if self._out and self._out[0] == offset:
-                self._out.popleft()
-                self.offset = offset + 1
-            elif self._out and self._out[0] < offset <= self._out[-1]:
-                self._done.add(offset)
-        while self._out and self._out[0] in self._done:
-            self.offset = self._out.popleft() + 1
-            self._done.discard(self.offset - 1)
+            if out and out[0] == offset:
+                self.offset = out.popleft() + 1
+            elif out and out[0] < offset <= out[-1]:
+                done.add(offset)
+        while done and out[0] in done:
+            done.discard(out[0])
+            self.offset = out.popleft() + 1

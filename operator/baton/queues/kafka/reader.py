@@ -11,7 +11,7 @@ from typing import Any, cast
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.entry import Entry
+from baton.queues.entry import NO_HEADERS, Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
@@ -68,7 +68,7 @@ class KafkaReader:
         if most == 0:
             return []
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
-        offsets = [message.offset() or 0 for message in messages]
+        offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = self._entries(partition, position, offsets, messages)
         position.progress.handed_out(offsets)
         position.read.update(zip(offsets, messages, strict=True))
@@ -97,7 +97,7 @@ class KafkaReader:
             places = [int(offset) for offset in those]
             if position.progress.is_out(places[0]):  # else it was taken in before, and this is the same once more
                 position.outputs.add(places, outputs)
-        numbers = [int(offset) for offset in offsets]
+        numbers = list(map(int, offsets))
         for number in numbers:
             position.read.pop(number, None)
         before, careful = position.progress.unfinished, position.careful
@@ -280,7 +280,7 @@ class KafkaReader:
                 message.timestamp()[1],
                 epoch,
                 offset < again,
-                {} if (headers := message.headers()) is None else dict(headers),
+                NO_HEADERS if (headers := message.headers()) is None else dict(headers),
             )
             for offset, message in zip(offsets, cast("Sequence[Any]", messages), strict=True)
         ]
