@@ -9,8 +9,8 @@ from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
 from baton.consumer.dispatcher import Dispatcher
-from baton.consumer.grace_period import GracePeriod
 from baton.consumer.entry_sequence import EntrySequence
+from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
@@ -65,8 +65,8 @@ class Settlement:
             entries = [entry for entry, _ in run]
             if outcome is ACK:
                 settled = sequence.acknowledge(entries)
-            else:
-                settled = any([sequence.settle(entry, outcome, now) for entry in entries])
+            else:  # each of them, also behind one that is in hand
+                settled = sum(sequence.settle(entry, outcome, now) for entry in entries) > 0
             if settled:
                 concerned.add(sequence.holding)
             elif receipt is not None and sequence.holding.over:
