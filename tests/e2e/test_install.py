@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.waiting import until
 
 @pytest.fixture
 def installed_by_helm(node: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    with installing.installed_by_helm(node, tmp_path) as cluster:
+    with installing.installed_by_helm(node, tmp_path, console={"enabled": True}) as cluster:
         yield cluster
 
 
@@ -31,6 +33,8 @@ def installed_by_kubectl(node: Cluster) -> Iterator[Cluster]:
 
 def test_helm_install_brings_a_working_operator(installed_by_helm: Cluster) -> None:
     leads_and_reconciles(installed_by_helm, "by-helm")
+    with namespace(installed_by_helm, "looked-at"):
+        a_console_shows_what_each_viewers_token_may_see(installed_by_helm, "looked-at")
 
 
 def test_kubectl_apply_brings_a_working_operator(installed_by_kubectl: Cluster) -> None:
@@ -52,9 +56,31 @@ def leads_and_reconciles(cluster: Cluster, name: str) -> None:
             cluster.kubectl("--namespace", name, "delete", "consumergroup/readers", "partitionedqueue/numbers", "--timeout=300s")
 
 
+def a_console_shows_what_each_viewers_token_may_see(cluster: Cluster, name: str) -> None:
+    found = cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/component=console", "-o", "json")
+    (pod,) = json.loads(found)["items"]
+    address = pod["status"]["podIP"]
+    for account in ("viewer", "stranger"):
+        cluster.kubectl("create", "serviceaccount", account, "--namespace", name)
+    allowed = ("--clusterrole=view", f"--serviceaccount={name}:viewer")
+    cluster.kubectl("create", "rolebinding", "viewer", "--namespace", name, *allowed)
+
+    def told(account: str) -> str:
+        """The kind of the first message."""
+        token = cluster.kubectl("create", "token", account, "--namespace", name).strip()
+        headers = {"Host": "localhost", "Authorization": f"Bearer {token}"}
+        with closing(HTTPConnection(address, 8080, timeout=30)) as connection:
+            connection.request("GET", f"/api/groups?namespace={name}", headers=headers)
+            return connection.getresponse().readline().decode().strip()
+
+    until(lambda: told("viewer") == "event: page")
+    assert told("stranger") == "event: refused"
+
+
 def replicas(cluster: Cluster) -> list[str]:
     """The operator's pods, without those of an earlier installation that are still ending."""
-    pods = json.loads(cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-o", "json"))["items"]
+    found = cluster.kubectl("--namespace", NAMESPACE, "get", "pods", "-l", "app.kubernetes.io/component=operator", "-o", "json")
+    pods = json.loads(found)["items"]
     return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 

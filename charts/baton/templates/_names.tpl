@@ -32,3 +32,16 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
+
+{{- define "baton.consoleSelector" -}}
+app.kubernetes.io/name: {{ include "baton.name" . | trunc 55 | trimSuffix "-" }}-console
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "baton.consoleLabels" -}}
+{{ include "baton.consoleSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: console
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
