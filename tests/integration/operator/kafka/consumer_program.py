@@ -22,7 +22,9 @@ def main() -> None:
 
     def handle(entry: Any) -> None:
         time.sleep(takes)  # the work
-        os.write(output, f"{entry.partition} {entry.offset} {entry.epoch} {int(entry.redelivered)} {pod.name}\n".encode())
+        os.write(
+            output, f"{entry.queue} {entry.partition} {entry.offset} {entry.epoch} {int(entry.redelivered)} {pod.name}\n".encode()
+        )
 
     session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
     Consumer(side.reader, AssignmentSource(pod.ledger, pod.name, pod.uid), pod.uid, session, grace=20.0).run(handle)

@@ -1,4 +1,4 @@
-"""A group on a topic: load, consumers as processes, and what they have handled, in the order in which they did."""
+"""A group on topics: load, consumers as processes, and what they have handled, in the order in which they did."""
 
 import os
 import signal
@@ -6,14 +6,16 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Producer
 
 from baton.kube.api import core_path
+from baton.model.ids import Partition, QueueName
 from tests.integration.operator.world import ROOT, World
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.load.ledger_watch import LedgerWatch
@@ -27,7 +29,7 @@ _UNTIL_ITS_END = "baton.test/process"
 class Handled(NamedTuple):
     """A line of the shared file."""
 
-    partition: int
+    partition: Partition
     offset: int
     epoch: int
     redelivered: bool
@@ -37,17 +39,28 @@ class Handled(NamedTuple):
 class KafkaFleet:
     """A context manager. Values are sent round and round the partitions until `quiet`."""
 
-    def __init__(self, world: World, kubeconfig: Path, broker: KafkaBroker, topic: str, group: str, folder: Path) -> None:
+    def __init__(
+        self,
+        world: World,
+        kubeconfig: Path,
+        broker: KafkaBroker,
+        topics: Mapping[str, int],
+        group: str,
+        folder: Path,
+        group_id: str = "",
+    ) -> None:
+        """`topics`: how many partitions each has. Their queues have the same names."""
         self._world, self._kubeconfig, self._broker = world, kubeconfig, broker
-        self.topic, self.group = topic, group
+        self.topics, self.group, self._group_id = dict(topics), group, group_id
         self._folder = folder
         self._mount = folder / "assignments"
         self._mount.mkdir()
-        self._output = folder / "handled"
-        self._output.touch()
+        self.output = folder / "handled"
+        self.output.touch()
+        self.takes = 0.002
+        """Seconds for an entry, of the pods that join."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.partitions = 8
-        self.sent: Counter[int] = Counter()
+        self.sent: Counter[Partition] = Counter()
         self._quiet = threading.Event()
         self._load = threading.Thread(target=self._send, daemon=True)
         self._stack = ExitStack()
@@ -64,9 +77,9 @@ class KafkaFleet:
             process.wait()
         self._stack.close()
 
-    async def join(self, *pods: str) -> None:
+    async def join(self, *pods: str, **metadata: Any) -> None:
         for pod in pods:
-            self._start(pod, await self._world.pod(pod, self.group, finalizers=[_UNTIL_ITS_END]))
+            self._start(pod, await self._world.pod(pod, self.group, finalizers=[_UNTIL_ITS_END], **metadata))
 
     async def leave(self, pod: str) -> None:
         """As a pod that is deleted: it is told, and is gone when its process is."""
@@ -97,9 +110,21 @@ class KafkaFleet:
         self._quiet.set()
         self._load.join(PATIENCE)
 
+    async def handles(self, more: int = 300) -> None:
+        """Wait until so many more have been handled."""
+        before = len(self.handled())
+
+        async def so() -> bool:
+            return len(self.handled()) > before + more
+
+        await eventually(so, "entries are handled", 30)
+
     def handled(self) -> list[Handled]:
-        lines = (line.split() for line in self._output.read_text().splitlines())
-        return [Handled(int(number), int(offset), int(epoch), again == "1", pod) for number, offset, epoch, again, pod in lines]
+        lines = (line.split() for line in self.output.read_text().splitlines())
+        return [
+            Handled(Partition(QueueName(queue), int(number)), int(offset), int(epoch), again == "1", pod)
+            for queue, number, offset, epoch, again, pod in lines
+        ]
 
     def log(self, pod: str) -> str:
         return (self._folder / f"{pod}.log").read_text()
@@ -110,14 +135,14 @@ class KafkaFleet:
     def _start(self, pod: str, uid: str) -> None:
         environment = {
             "KUBECONFIG": str(self._kubeconfig),
-            "BATON_KAFKA_URL": f"kafka://{self._broker.servers}",
+            "BATON_KAFKA_URL": f"kafka://{self._broker.servers}" + (f"/?group={self._group_id}" if self._group_id else ""),
             "BATON_LEDGER": str(self._mount),
             "BATON_GROUP": self.group,
             "POD_NAME": pod,
             "POD_NAMESPACE": self._world.namespace,
             "POD_UID": uid,
-            "OUTPUT": str(self._output),
-            "TAKES": "0.002",
+            "OUTPUT": str(self.output),
+            "TAKES": str(self.takes),
         }
         with (self._folder / f"{pod}.log").open("ab") as log:
             command = [sys.executable, "-m", "tests.integration.operator.kafka.consumer_program"]
@@ -129,9 +154,10 @@ class KafkaFleet:
         )
         number = 0
         while not self._quiet.wait(0.02):
+            all_of_them = [Partition(QueueName(topic), n) for topic, count in self.topics.items() for n in range(count)]
             for _ in range(8):
-                partition = number % self.partitions
-                producer.produce(self.topic, str(number), partition=partition)
+                partition = all_of_them[number % len(all_of_them)]
+                producer.produce(partition.queue, str(number), partition=partition.number)
                 self.sent[partition] += 1
                 number += 1
             producer.poll(0)
@@ -151,12 +177,12 @@ class Verdict(NamedTuple):
     """Of these, by the owner and not marked redelivered."""
 
 
-def verdict(handled: list[Handled], sent: Counter[int]) -> Verdict:
+def verdict(handled: list[Handled], sent: Counter[Partition]) -> Verdict:
     """From all lines, in their order."""
-    reached: defaultdict[int, int] = defaultdict(int)
-    epochs: defaultdict[int, int] = defaultdict(int)
+    reached: defaultdict[Partition, int] = defaultdict(int)
+    epochs: defaultdict[Partition, int] = defaultdict(int)
     out_of_order, unmarked, repeated = [], [], []
-    last: dict[int, Handled] = {}
+    last: dict[Partition, Handled] = {}
     for one in handled:
         if one.offset < reached[one.partition]:
             repeated.append((last[one.partition], one))

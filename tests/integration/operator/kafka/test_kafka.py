@@ -1,10 +1,9 @@
 """Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka.cimpl import NewPartitions
 
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
@@ -17,12 +16,6 @@ from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[KafkaBroker]:
-    with KafkaBroker() as running:
-        yield running
 
 
 async def made(world: World, broker: KafkaBroker, topic: str, **rebalance: Any) -> None:
@@ -41,42 +34,33 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
     await made(world, broker, "orders", maxHandoffSeconds=10)
     spec = TopicToOpen(topic="orders", queue="orders")
     looking = KafkaQueue(KafkaAddress((broker.servers,)), "on-kafka.orders", spec, Claimant("who only looks", ""))
-    with KafkaFleet(world, kubeconfig, broker, "orders", "orders", tmp_path) as fleet:
-
-        async def handled_more(than: int = 300) -> None:
-            before = len(fleet.handled())
-
-            async def so() -> bool:
-                return len(fleet.handled()) > before + than
-
-            await eventually(so, "entries are handled", 30)
-
+    with KafkaFleet(world, kubeconfig, broker, {"orders": 8}, "orders", tmp_path) as fleet:
         await fleet.join("a", "b", "c")
         await world.spread("orders", 2, 3, 3, seconds=30)
-        await handled_more()
+        await fleet.handles()
         await fleet.join("d")
         await world.spread("orders", 2, 2, 2, 2, seconds=30)
-        await handled_more()
+        await fleet.handles()
         await fleet.leave("a")
         await world.spread("orders", 2, 3, 3, seconds=30)
-        await handled_more()
+        await fleet.handles()
         assert verdict(fleet.handled(), fleet.sent).repeated == [], "a graceful change repeats nothing"
 
         await fleet.die("b")
         await world.spread("orders", 4, 4, seconds=30)
-        await handled_more()
+        await fleet.handles()
         fleet.freeze("c")
         await world.set_ready("c", False)
         await world.spread("orders", 8, seconds=30)
-        await handled_more()
+        await fleet.handles()
         fleet.thaw("c")
         await world.set_ready("c", True)
         await world.spread("orders", 4, 4, seconds=30)
         admin = broker.admin()
         admin.create_partitions([NewPartitions("orders", 10)])["orders"].result(PATIENCE)
         await world.spread("orders", 5, 5, seconds=30)
-        fleet.partitions = 10
-        await handled_more()
+        fleet.topics["orders"] = 10
+        await fleet.handles()
         fleet.quiet()
 
         async def done() -> bool:
