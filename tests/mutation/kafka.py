@@ -18,10 +18,10 @@ _FENCE = "integration/kafka/test_fence.py"
 _RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
-    Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "            if self._out and self._out[0] == offset:\n                self._out.popleft()\n", "            if self._out and offset in self._out:\n                self._out.remove(offset)\n"),
-    Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "                self._done.add(offset)", "                pass"),
-    Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        while self._out and self._out[0] in self._done:", "        while False:"),
-    Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "            elif self._out and self._out[0] < offset <= self._out[-1]:", "            elif True:"),
+    Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "            if out and out[0] == offset:\n                self.offset = out.popleft() + 1\n", "            if out and offset in out:\n                out.remove(offset)\n                self.offset = offset + 1\n"),
+    Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "                done.add(offset)", "                pass"),
+    Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        while done and out[0] in done:", "        while False:"),
+    Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "            elif out and out[0] < offset <= out[-1]:", "            elif True:"),
     Mutation("commits", "pass over what is in hand for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "        if not self._out:\n            self.offset = max", "        if True:\n            self.offset = max"),
     Mutation("commits", "wait for ever behind marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            pass"),
     Mutation("commits", "go back for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            self.offset = end"),
