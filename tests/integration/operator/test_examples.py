@@ -10,8 +10,8 @@ from tests.integration.operator.world import World
 
 EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
 STARTED = {"deployment.apps", "statefulset.apps", "job.batch", "sparkapplication.sparkoperator.k8s.io"}
-REPLACED = "poddisruptionbudget.policy/"
-"""kubectl sends the selector of one whole with every apply, and says \"configured\"."""
+REPLACED = ("poddisruptionbudget.policy/", "statefulset.apps/redis ")
+"""kubectl sends the selector of the one, and the claims of the other, whole with every apply, and says \"configured\"."""
 FOLDERS = sorted(file.parent for file in EXAMPLES.glob("*/kustomization.yaml"))
 
 
