@@ -11,13 +11,13 @@ from tests.watched_redis import watched_redis
 
 async def test_owners_are_asserted_again_at_the_primary_that_sentinels_promote(shop: World) -> None:
     with watched_redis() as watched:
-        await shop.secret("watched-redis", watched.url())
-        await shop.queue("watched", {"type": "Redis", "redis": {"urlSecretRef": {"name": "watched-redis"}}}, 4)
-        await shop.group("watched")
-        a = await shop.pod("watched-a", "watched")
-        await shop.spread("watched", 4)
-        queue = RedisQueue(watched.url(), "shop/watched", Claimant("shop/watched", "a test"))
+        await shop.secret("promoted-redis", watched.url())
+        await shop.queue("promoted", {"type": "Redis", "redis": {"urlSecretRef": {"name": "promoted-redis"}}}, 4)
+        await shop.group("promoted")
+        a = await shop.pod("promoted-a", "promoted")
+        await shop.spread("promoted", 4)
+        queue = RedisQueue(watched.url(), "shop/promoted", Claimant("shop/promoted", "a test"))
         before = (await queue.check()).owners
         await asyncio.to_thread(watched.fail_over, crash=True)
-        await goes_on(shop, "watched", queue, a, before)
+        await goes_on(shop, "promoted", queue, a, before)
         await queue.close()
