@@ -77,7 +77,7 @@ async def seen(tab: Browser, busy: Busy, console: Console) -> None:
     await tab.shows("document.querySelector('.state.Ready')")
     assert console.token is not None and console.token not in await tab.value("location.href")
     await eventually(as_the_ledger_says, "the grid is as the ledger", shown=lambda: shown_owners(tab))
-    await tab.shows(r"/Lag\s+[\d,]+ message/.test(document.getElementById('summary').innerText)")
+    await tab.shows(r"/Lag\s+[\d,]+ entr(y|ies)/.test(document.getElementById('summary').innerText)")
 
     await tab.shows("document.getElementById('timeline').innerText.includes('<img src=x onerror=alert(1)> evil')")
     assert await tab.value("document.images.length") == 0
