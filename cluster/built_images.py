@@ -8,16 +8,14 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from cluster.faults import ClusterError
 from cluster.images import ROOT
 from cluster.programs import cache
+from cluster.progress import told
 
 
 class Image(NamedTuple):
@@ -48,8 +46,10 @@ def build(image: Image) -> None:
     with (cache() / "images.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
-            _tell("making a base image of Debian packages (1 to 3 minutes, once)", _make_base)
-        _tell(f"building {image.name} (up to 5 minutes the first time)", lambda: _bud(image))
+            with told("making a base image of Debian packages", "1 to 3 minutes"):
+                _make_base()
+        with told(f"building {image.name}", "5 minutes the first time"):
+            _bud(image)
 
 
 def archive(image: Image, name: str) -> Path:
@@ -96,10 +96,3 @@ def _run(command: list[str]) -> str:
     if done.returncode != 0:
         raise ClusterError(f"`{' '.join(command)}` failed: {(done.stdout + done.stderr).strip()[-2000:]}")
     return done.stdout.strip()
-
-
-def _tell(what: str, work: Callable[[], None]) -> None:
-    began = time.monotonic()
-    print(f"cluster: {what}", file=sys.stderr, flush=True)
-    work()
-    print(f"cluster: done in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cluster.faults import ClusterError
+from cluster.progress import told
 
 CONTROL_PLANE = {"ip": "iproute2"}
 """program -> package, for a cluster without a node."""
@@ -57,11 +58,13 @@ def install(needed: dict[str, str]) -> None:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise ClusterError(f"missing {_enumerate(packages)}: install as root (apt-get install {' '.join(packages)})")
-    print(f"cluster: installing {_enumerate(packages)}", file=sys.stderr, flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", *packages]
-    for attempt in (["apt-get", "update", "--quiet=2"], command):
-        done = subprocess.run(attempt, check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with told(f"installing {_enumerate(packages)}", "1 to 2 minutes"):
+        for attempt in (["apt-get", "update", "--quiet=2"], command):
+            done = subprocess.run(
+                attempt, check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
         raise ClusterError(f"apt-get could not install {_enumerate(packages)}: see its lines above")

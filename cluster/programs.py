@@ -11,12 +11,14 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
-import time
+import tempfile
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.faults import ClusterError
+from cluster.progress import told
 
 _MODULES = Path(__file__).parent / "go"
 _KUBERNETES = "1.35.4"
@@ -118,20 +120,42 @@ def _built(program: Program) -> Path:
 
 
 def _build(program: Program, target: Path) -> None:
-    go = _go(program)
-    print(f"cluster: building {program.name} into {target.parent} ({program.minutes}, once)", file=sys.stderr, flush=True)
-    started = time.monotonic()
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".building")
-    command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
-    done = subprocess.run(
-        [*command, "-o", unfinished, program.package],
-        check=False,
-        cwd=program.module,
-        env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-        stdout=sys.stderr,
-    )
-    if done.returncode != 0:
-        raise ClusterError(f"building {program.name} in {program.module} failed: see the lines of `go build` above")
+    options = ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags]
+    with told(f"building {program.name} into {target.parent}", program.minutes) as progress:
+        packages = 0
+
+        def fetching(line: str) -> None:
+            progress.far = line.removeprefix("go: ")
+
+        def compiling(line: str) -> None:
+            nonlocal packages
+            packages += not line.startswith("go: ")
+            progress.far = f"{packages:,} of {total:,} packages compiled"
+
+        total = len(_run_go(program, fetching, "list", "-mod=readonly", "-deps", program.package).split())
+        _run_go(program, compiling, "build", "-v", *options, "-o", str(unfinished), program.package)
     unfinished.rename(target)
-    print(f"cluster: {program.name} built in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+
+
+def _run_go(program: Program, heard: Callable[[str], None], *arguments: str) -> str:
+    """What it says on standard output. `heard` is given each line of its standard error; ClusterError has the last ones."""
+    command = [_go(program), *arguments]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    last: deque[str] = deque(maxlen=30)
+    with (
+        tempfile.TemporaryFile("w+") as answer,
+        subprocess.Popen(
+            command, cwd=program.module, env=environment, stdout=answer, stderr=subprocess.PIPE, text=True
+        ) as running,
+    ):
+        assert running.stderr is not None
+        for line in map(str.strip, running.stderr):
+            last.append(line)
+            heard(line)
+        if running.wait() != 0:
+            lines = "\n".join(last)
+            raise ClusterError(f"`go {arguments[0]}` of {program.name} in {program.module} failed. It said last:\n{lines}")
+        answer.seek(0)
+        return answer.read()

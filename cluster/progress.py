@@ -1,0 +1,82 @@
+"""Long work on one line: what is made, how long it has taken, about how long it takes, and how far it is.
+
+A terminal sees the line move each second. Elsewhere, as in a log of CI, there is a line at the beginning, each minute, and at
+the end.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+_MOVES, _REPEATS = 1.0, 60.0
+"""Seconds between two looks at the work: on a terminal, and elsewhere."""
+
+
+class Progress:
+    """What a piece of work says of itself while it goes on."""
+
+    def __init__(self) -> None:
+        self.far = ""
+        """How far it is, in a few words. Whoever works sets it, in any thread."""
+
+
+@contextmanager
+def told(what: str, about: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
+    """Tell of the work that is done within: `what` is being done, which takes `about` so long.
+
+    `moves`: seconds from one look to the next.
+    """
+    out = stream or sys.stderr
+    line = _MovingLine(out) if out.isatty() else _Lines(out)
+    progress, over, began = Progress(), threading.Event(), time.monotonic()
+
+    def show(takes: str = f" of about {about}") -> None:
+        far = f": {progress.far}" if progress.far else ""
+        line.show(f"cluster: {what}, {_clock(time.monotonic() - began)}{takes}{far}")
+
+    def follow() -> None:
+        while not over.wait(moves or line.moves):
+            show()
+
+    line.show(f"cluster: {what} (about {about})")
+    follower = threading.Thread(target=follow, name="progress", daemon=True)
+    follower.start()
+    how = "not done"
+    try:
+        yield progress
+        how = "done"
+    finally:
+        over.set()
+        follower.join()
+        line.end(f"cluster: {what}: {how} after {_clock(time.monotonic() - began)}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+class _Lines:
+    moves = _REPEATS
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def show(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    end = show
+
+
+class _MovingLine(_Lines):
+    moves = _MOVES
+
+    def show(self, text: str) -> None:
+        self._out.write(f"\r\x1b[K{text}")
+        self._out.flush()
+
+    def end(self, text: str) -> None:
+        self.show(f"{text}\n")
