@@ -24,7 +24,7 @@ PARTITIONS = 4
 
 
 class KafkasConsumer:
-    """A context manager: one of Kafka's own protocol, that writes down and commits each message before the next."""
+    """A context manager: one of Kafka's own protocol, that commits what it has written down before it reads on."""
 
     def __init__(self, broker: KafkaBroker, group: str, protocol: str, output: Path, *, begins: str) -> None:
         """`begins`: what it does where nothing is committed."""
@@ -47,14 +47,14 @@ class KafkasConsumer:
     def _run(self) -> None:
         with self._output.open("a", buffering=1) as output:
             while not self._enough.is_set():
-                message = self._consumer.poll(0.1)
-                if message is None:
-                    continue
-                if (error := message.error()) is not None:
-                    self.errors.append(str(error))
-                    continue
-                output.write(f"{message.topic()} {message.partition()} {message.offset()} 0 0 theirs\n")
-                self._consumer.commit(message=message, asynchronous=False)
+                messages = self._consumer.consume(500, 0.1)
+                for message in messages:
+                    if (error := message.error()) is not None:
+                        self.errors.append(str(error))
+                    else:
+                        output.write(f"{message.topic()} {message.partition()} {message.offset()} 0 0 theirs\n")
+                if messages:
+                    self._consumer.commit(asynchronous=False)
 
     def consumes_no_more(self) -> None:
         """It stays a member for as long as Kafka takes it for one."""
