@@ -92,6 +92,8 @@ SPARK = (
     Mutation("stream", "leave unfinished what the last query had no time to finish", "spark/query_numbers.py", _STREAM, "if any(partition.queue == queue for partition in start):", "if False:"),
     Mutation("stream", "finish partitions that there are no more", "spark/query_numbers.py", _STREAM, "in start.items() if one in there}", "in start.items()}"),
     Mutation("stream", "say once only that a batch is done", "spark/query_numbers.py", _STREAM, "        if now - self._settled >= _SETTLE_EVERY:", "        if False:"),
+    Mutation("stream", "say it again only where nothing comes", "spark/stream.py", _STREAM, "            self._query.settle(start)\n            addresses", "            addresses"),
+    Mutation("stream", "finish without what a batch has met of nobody's", "spark/query_numbers.py", _STREAM, "                if not self._around.finishing.settled({queue}):\n                    continue\n", ""),
     Mutation("stream", "go on when idle after a later query has begun", "spark/query_numbers.py", _STREAM, "                        if isinstance(answer, LaterQuery):", "                        if False:"),
     Mutation("stream", "end an idle query when its queue is away", "spark/query_numbers.py", _STREAM, "                with suppress(QueueAwayError):\n                    for", "                with suppress(KeyError):\n                    for"),
     Mutation("stream", "read a checkpoint of another queue", "spark/stream.py", _STREAM, "        of_these_queues(positions, self._around.queues.names, self._around.group)\n", ""),

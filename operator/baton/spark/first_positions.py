@@ -1,13 +1,17 @@
 """Where a partition that the offset does not have yet is read from."""
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from baton.model.ids import Partition
+from baton.model.wording import counted
 from baton.queues.logged_ranges import PartitionBounds
 from baton.spark.errors import SourceError
 from baton.spark.offsets import Positions
 from baton.spark.queues import FleetQueues
 from baton.spark.source_options import OffsetPlace, Offsets
+
+log = logging.getLogger("baton.spark")
 
 
 def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
@@ -22,7 +26,22 @@ def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
                     f"startingOffsets has {position} for {partition.queue}/{partition.number}, and the last entry there is "
                     f"{last}: name a position up to it, or `latest`"
                 )
-    return {partition: at(starting, partition, of) for partition, of in bounds.items()}
+    found = {partition: at(starting, partition, of) for partition, of in bounds.items()}
+    _tell_skipped(found, bounds)
+    return found
+
+
+def _tell_skipped(first: Positions, bounds: Mapping[Partition, PartitionBounds]) -> None:
+    """Of what a query begins behind it is done: on Redis it goes from the queue."""
+    for queue in sorted({partition.queue for partition in first}):
+        skipped = {
+            one for one, at in first.items() if one.queue == queue and at > max(bounds[one].committed, bounds[one].before_first)
+        }
+        if skipped:
+            many = counted(len(skipped), "partition")
+            log.warning(
+                "startingOffsets begins behind entries of %s of queue %s that nobody has read: they are skipped", many, queue
+            )
 
 
 def committed_positions(partitions: Iterable[Partition], queues: FleetQueues) -> Positions:

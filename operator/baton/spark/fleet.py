@@ -49,7 +49,7 @@ class Fleet:
         *,
         group: str,
         queues: Mapping[str, str],
-        holdup_timeout: float = 5.0,
+        holdup_timeout: float = 60.0,
         repeat_wait: float = 120.0,
         metrics_port: int | None = None,
         environment: FleetEnvironment | None = None,
@@ -57,7 +57,8 @@ class Fleet:
     ) -> None:
         """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
 
-        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others. `repeat_wait`: how long
+        `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
+        task: longer than the longest task. `repeat_wait`: how long
         a batch that the last driver left unfinished waits for owners of all its partitions, before others read them. Both in
         seconds. `metrics_port`: of `/metrics` for Prometheus; none without it. `environment`: the Kubernetes cluster, or `baton
         dev` under `baton dev run`, unless told otherwise.

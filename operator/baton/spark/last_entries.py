@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from baton.model.ids import Partition
+from baton.model.ids import Partition, QueueName
 from baton.spark.offsets import Positions
 from baton.spark.queues import FleetQueues, QueueAwayError
 
@@ -25,6 +25,8 @@ class LastEntries:
     def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
         self._queues, self._clock = queues, clock
         self._known: dict[Partition, _Entries] = {}
+        self._heard: set[QueueName] = set()
+        """Queues that have said which partitions they have."""
         self._again = float("-inf")
 
     def saw(self, partition: Partition, first: int, last: int) -> None:
@@ -32,16 +34,25 @@ class LastEntries:
         self._known[partition] = _Entries(first - 1, last)
 
     def behind(self, positions: Positions) -> Mapping[Partition, int]:
-        """Entries behind each position. Of a thousand partitions that is a second old at most; older while a queue is away."""
+        """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most; older while a queue
+        is away."""
         began = self._clock()
         if began >= self._again:
             for queue in self._queues.names:
                 with suppress(QueueAwayError):
-                    for partition, bounds in self._queues.positions({queue}).items():
+                    found = self._queues.positions({queue})
+                    for partition, bounds in found.items():
                         self._known[partition] = _Entries(bounds.before_first, bounds.last)
+                    for partition in [one for one in list(self._known) if one.queue == queue and one not in found]:
+                        del self._known[partition]  # the queue has fewer now; the query's positions keep it
+                    self._heard.add(queue)
             now = self._clock()
             self._again = now + (now - began) / _SHARE
-        return {partition: self._behind(partition, position) for partition, position in positions.items()}
+        return {
+            partition: self._behind(partition, position)
+            for partition, position in positions.items()
+            if partition in self._known or partition.queue not in self._heard
+        }
 
     def _behind(self, partition: Partition, position: int) -> int:
         known = self._known.get(partition)

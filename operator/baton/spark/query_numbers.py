@@ -43,12 +43,14 @@ class QueryNumbers:
             raise QueueAwayError
 
     def settle(self, start: Positions) -> None:
-        """A failover may have lost that a batch was finished. Where nothing new comes nobody says it again, and a partition that
-        is to be emptied would never be."""
+        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes nobody says it again, and
+        if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that."""
         now = self._around.clock()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
             for queue in self.known:
+                if not self._around.finishing.settled({queue}):
+                    continue
                 mine = {partition: end for partition, end in start.items() if partition.queue == queue}
                 with suppress(QueueAwayError):
                     for answer in self._around.queues.finish(self.known, mine, {}).values():

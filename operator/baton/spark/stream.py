@@ -138,6 +138,7 @@ class Stream:
                 raise AskAgain(_QUEUE_AGAIN)
             if not self._around.finishing.settled(queues):
                 raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
+            self._query.settle(start)
             addresses = {queue: self._around.queues.address(queue) for queue in queues}
             if known is None:
                 self._await_owners(todo, executors, end, batch)

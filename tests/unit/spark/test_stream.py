@@ -16,6 +16,7 @@ from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import OffsetError
 from baton.spark.queues import FleetQueues
 from baton.spark.receipts import How, RangeReport
+from baton.spark.source_options import OffsetPlace
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
@@ -357,6 +358,35 @@ def test_what_a_failover_has_undone_is_finished_again_though_nothing_comes(scene
     assert scene.partitions[0].committed == 1
 
 
+def test_what_a_failover_has_undone_is_finished_again_though_others_have_rows_in_every_batch() -> None:
+    scene = StreamScene(2)
+    scene.own({0: 1, 1: 1})
+    scene.add(0)
+    before = scene.partitions[0].copy()
+    stream = scene.stream()
+    stream.latest_offset(at(p0=1, p1=0))
+    scene.partitions[0] = before
+    scene.own({0: 2, 1: 2})
+    for batch in range(2):
+        scene.add(1)
+        stream.latest_offset(at(p0=1, p1=batch))
+        if batch:
+            scene.finishing.finish_next(ORDERS)
+        stream.plan(at(p0=1, p1=batch), at(p0=1, p1=batch + 1), str(batch))
+        scene.now += 60
+    assert scene.partitions[0].committed == 1
+
+
+def test_a_batch_that_is_just_being_finished_is_left_to_that(scene: StreamScene) -> None:
+    scene.add(count=2)
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    stream.plan(at(p0=0), at(p0=2), "1")
+    scene.now += 60
+    stream.latest_offset(at(p0=2))
+    assert scene.partitions[0].committed == 0, "what it has met of nobody's is not named yet"
+
+
 def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
     stream = scene.stream()
     stream.latest_offset(at(p0=0))
@@ -562,6 +592,26 @@ def test_starting_offsets_are_not_beyond_the_last_entry(scene: StreamScene) -> N
     assert first_positions({only: 3}, queues) == {only: 3}
     with pytest.raises(SourceError, match="startingOffsets has 4 for orders/0, and the last entry there is 3"):
         first_positions({only: 4}, queues)
+
+
+def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.add(count=3)
+    queues, only = scene.around.queues, a_partition("orders", 0)
+    first_positions(OffsetPlace.COMMITTED, queues)
+    first_positions({only: 0}, queues)
+    assert caplog.messages == []
+    first_positions(OffsetPlace.LATEST, queues)
+    assert "behind entries of 1 partition of queue orders that nobody has read" in caplog.text
+
+
+def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:
+    scene = StreamScene(2)
+    entries = LastEntries(scene.around.queues, lambda: scene.now)
+    both = {a_partition("orders", 0): 0, a_partition("orders", 1): 0}
+    assert entries.behind(both).keys() == both.keys()
+    del scene.partitions[1]
+    scene.now += 60
+    assert entries.behind(both).keys() == {a_partition("orders", 0)}
 
 
 def test_a_query_that_is_over_names_no_further_partition_in_the_checkpoint_of_the_next_one() -> None:

@@ -19,6 +19,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.SaslConfigs;
 import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.errors.InterruptException;
@@ -129,7 +130,15 @@ final class KafkaConsumers implements Patience.Server {
 
   @Override
   public boolean passes(RuntimeException failed) {
-    return failed instanceof RetriableException || failed instanceof InterruptException;
+    return failed instanceof RetriableException || failed instanceof InterruptException || unresolved(failed);
+  }
+
+  /** A name server is away as a broker is; a client that is just being made takes that for a wrong setting. */
+  private static boolean unresolved(Throwable failed) {
+    for (Throwable why = failed; why != null; why = why.getCause()) {
+      if (why instanceof ConfigException && String.valueOf(why.getMessage()).contains("No resolvable bootstrap")) return true;
+    }
+    return false;
   }
 
   private One free(int partition) {
@@ -243,7 +252,7 @@ final class KafkaConsumers implements Patience.Server {
     private long passed() {
       try {
         return consumer.position(partition, Duration.ZERO);
-      } catch (TimeoutException unknown) {
+      } catch (RetriableException unknown) { // what was fetched is handed out all the same
         return NOWHERE;
       }
     }
