@@ -34,8 +34,8 @@ class LastEntries:
         self._known[partition] = _Entries(first - 1, last)
 
     def behind(self, positions: Positions) -> Mapping[Partition, int]:
-        """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most; older
-        while a queue is away."""
+        """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most;
+        older while a queue is away."""
         began = self._clock()
         if began >= self._again:
             for queue in self._queues.names:
