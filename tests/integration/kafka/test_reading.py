@@ -54,6 +54,20 @@ async def test_the_offset_goes_over_what_is_finished_without_a_gap(queue: Queue)
         assert await queue.committed() == offset
 
 
+async def test_the_lag_is_what_is_not_committed_of_the_partitions_that_are_asked_for(queue: Queue) -> None:
+    queue.send(*map(str, range(6)))
+    queue.send("one", "two", partition=1)
+    reader = await queue.granted("a", 1)
+    with pytest.raises(QueueUnreachable, match="nothing was read yet of the queue orders"):
+        await asyncio.to_thread(reader.lag, [0])
+    entries = await asyncio.to_thread(read, reader, 0, 1, 6)
+    assert await asyncio.to_thread(reader.lag, [0, 1, 2]) == 8
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries[:2]])
+    assert await asyncio.to_thread(reader.lag, [0, 1, 2]) == 6
+    assert await asyncio.to_thread(reader.lag, [1]) == 2
+    assert await asyncio.to_thread(reader.lag, []) == 0
+
+
 async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the_latest_when_it_is_let_go_of(
     queue: Queue,
 ) -> None:

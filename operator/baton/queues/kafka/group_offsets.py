@@ -9,6 +9,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.positions_in_log import lag
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
@@ -80,8 +81,32 @@ class GroupOffsets:
         self._found()
         return self._loop.run(self._renewed(partition, change), _WITHIN if within is None else within)
 
+    def lag(self, partitions: tuple[int, ...]) -> int:
+        """Entries of these that are not committed. Any thread may ask: commits and looks go on meanwhile. It is not known before
+        something was read, nor while a partition has no leader."""
+        if self._transactions is None:
+            raise QueueUnreachable(f"{self._address.place}: nothing was read yet of the queue {self._queue}")
+        return self._loop.run(self._lag(self._transactions, partitions), _WITHIN)
+
     def close(self) -> None:
         self._loop.close()
+
+    async def _lag(self, transactions: PartitionTransactions, partitions: tuple[int, ...]) -> int:
+        client = transactions.client
+
+        async def ends() -> tuple[dict[int, int], dict[int, int]]:
+            topic = await describe(client, transactions.topic)
+            first, last = (dict.fromkeys(partitions, place) for place in (LogEnd.BEGINNING, LogEnd.END))
+            begins, found = await asyncio.gather(offsets(client, topic, first), offsets(client, topic, last))
+            return begins, found
+
+        seen, (begins, found) = await asyncio.gather(transactions.all_stable(partitions), ends())
+        if missing := [number for number in partitions if number not in begins or number not in found]:
+            raise self._no_leader(missing[0], transactions.topic)
+        return sum(lag(seen, begins, found).values())
+
+    def _no_leader(self, partition: int, topic: str) -> QueueUnreachable:
+        return QueueUnreachable(f"{self._address.place}: partition {partition} of {topic} has no leader")
 
     async def _renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
         transactions = self._transactions
@@ -89,7 +114,7 @@ class GroupOffsets:
         client = transactions.client
         found = await offsets(client, await describe(client, transactions.topic), {partition: LogEnd.END})
         if partition not in found:
-            raise QueueUnreachable(f"{self._address.place}: partition {partition} of {transactions.topic} has no leader")
+            raise self._no_leader(partition, transactions.topic)
         return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
 
     async def _commit_several(

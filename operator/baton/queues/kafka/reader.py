@@ -155,6 +155,10 @@ class KafkaReader:
         self._of(partition, epoch)
         self._commits.look(partition)
 
+    def lag(self, partitions: Sequence[int]) -> int:
+        """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
+        return self._offsets.lag(tuple(partitions))
+
     def ready(self, partition: int, epoch: Epoch) -> bool:
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:

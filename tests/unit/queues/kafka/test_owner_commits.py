@@ -203,6 +203,29 @@ def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> N
     assert broker.within is not None and 0 < broker.within <= 2.5
 
 
+def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
+    owner = Owner(broker := Broker())
+    before = list(broker.tokens)
+    owner.commits.commit_idle()
+    assert broker.tokens == before, "there is no need yet"
+    owner.position.committed_at -= 6 * 3600 + 1
+    owner.commits.commit_idle()
+    assert broker.tokens == [*before, Token(1, 0)]
+    owner.commits.commit_idle()
+    assert len(broker.tokens) == len(before) + 1, "that was enough"
+
+
+def test_what_is_somebody_elses_is_not_kept_from_expiring() -> None:
+    owner = Owner(broker := Broker())
+    broker.loses = ["owner"]
+    with pytest.raises(StaleOwner):
+        commit(owner)
+    before = list(broker.tokens)
+    owner.position.committed_at -= 6 * 3600 + 1
+    owner.commits.commit_idle()
+    assert broker.tokens == before
+
+
 def test_where_no_time_is_left_nobody_is_asked() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0)
