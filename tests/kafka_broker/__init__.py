@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from cluster.ports import free_ports
@@ -116,6 +116,12 @@ class KafkaBroker(Freezable):
         admin = self.admin()  # what is asked of it ends with it
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE)
         until(lambda: name in admin.list_topics(timeout=PATIENCE).topics, f"the broker tells of the topic {name}")
+
+    def configure_topic(self, name: str, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        admin = self.admin()  # it is asked until it has answered
+        admin.incremental_alter_configs([changed])[changed].result(PATIENCE)
 
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""

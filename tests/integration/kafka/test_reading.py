@@ -185,6 +185,25 @@ async def test_without_a_topic_for_dead_letters_the_entry_stays_and_the_cure_is_
     assert await queue.committed() == 0
 
 
+async def test_a_dead_letter_may_be_as_large_as_its_topic_takes_and_one_that_is_larger_waits_until_it_may(
+    make: MakeQueue,
+) -> None:
+    queue = make(max_message_bytes="3000000")
+    letters = f"{queue.topic}.dead-letters"
+    queue.broker.make_topic(letters, 1, max_message_bytes="2000")
+    queue.producer = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers, "message.max.bytes": 3_000_000})
+    queue.send("x" * 2_000_000)
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    said = rf"a dead letter is larger than the topic {letters} takes: raise its max.message.bytes"
+    with pytest.raises(QueueUnreachable, match=said):
+        await asyncio.to_thread(reader.set_aside, 0, Epoch(1), entry.offset, "hopeless")
+    assert await queue.committed() == 0
+    queue.broker.configure_topic(letters, "max.message.bytes", "3000000")
+    await asyncio.to_thread(reader.set_aside, 0, Epoch(1), entry.offset, "hopeless")
+    assert await queue.committed() == 1
+
+
 @pytest.mark.parametrize("latest", [False, True])
 async def test_a_new_group_begins_where_the_spec_says_and_new_partitions_at_their_beginning(
     make: MakeQueue, latest: bool

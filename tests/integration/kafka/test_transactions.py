@@ -106,6 +106,23 @@ async def test_a_topic_that_is_not_there_is_told_and_its_outputs_are_sent_once_w
     assert committed_values(queue.broker, f"{out}-later") == [[b"two"]]
 
 
+async def test_an_output_over_its_topics_limit_is_told_and_nothing_of_its_transaction_is_seen(queue: Queue, out: str) -> None:
+    small = f"{out}-small"
+    queue.broker.make_topic(small, 1, max_message_bytes="2000")
+    queue.send("a", "b")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+    outputs = Output(out, b"one", partition=0), Output(small, b"x" * 5000)
+    for _ in range(2):
+        with pytest.raises(QueueUnreachable, match=rf"topic {small}.*larger than it takes: raise its max.message.bytes"):
+            await asyncio.to_thread(finish, reader, entries[:1], *outputs)
+    assert await queue.committed() == 0
+    queue.broker.configure_topic(small, "max.message.bytes", "10000")
+    await asyncio.to_thread(finish, reader, entries[:1], *outputs)
+    assert (await queue.committed(), committed_values(queue.broker, out)[0]) == (1, [b"one"])
+    assert committed_values(queue.broker, small) == [[b"x" * 5000]]
+
+
 async def test_a_partition_that_is_not_there_is_told(queue: Queue, out: str) -> None:
     queue.send("a")
     reader = await queue.granted("a", 1)

@@ -8,6 +8,8 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.protocol import QueueUnreachable
 
 _WITHIN = 5.0
+_ANY_SIZE = 1_000_000_000
+"""Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
 
 
 class DeadLetterTopic:
@@ -53,6 +55,7 @@ class DeadLetterTopic:
     def _connected(self) -> Producer:
         if self._producer is None:
             bounds = {"message.timeout.ms": int(_WITHIN * 1000), "topic.metadata.propagation.max.ms": 1000, "log_level": 0}
+            bounds["message.max.bytes"] = _ANY_SIZE
             self._producer = Producer({**self._address.for_librdkafka(), "acks": "all", "enable.idempotence": True, **bounds})
         return self._producer
 
@@ -61,6 +64,8 @@ class DeadLetterTopic:
         code = error.code() if error is not None else None
         if code in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
             why = f"there is no topic {topic} for dead letters: create it, or name another in spec.source.kafka.deadLetterTopic"
+        elif code == KafkaError.MSG_SIZE_TOO_LARGE:
+            why = f"a dead letter is larger than the topic {topic} takes: raise its max.message.bytes"
         elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             why = f"{self._address.who} may not WRITE the topic {topic}: allow it by an ACL"
         else:
