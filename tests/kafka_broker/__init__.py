@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cluster.ports import free_ports
@@ -118,8 +119,9 @@ class KafkaBroker(Freezable):
         until(lambda: name in admin.list_topics(timeout=PATIENCE).topics, f"the broker tells of the topic {name}")
 
     def configure_topic(self, name: str, key: str, value: str) -> None:
-        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        changed = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        kafka: Any = kafka_admin  # its types export none of these
+        entry = kafka.ConfigEntry(key, value, incremental_operation=kafka.AlterConfigOpType.SET)
+        changed = kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
         admin = self.admin()  # it is asked until it has answered
         admin.incremental_alter_configs([changed])[changed].result(PATIENCE)
 

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
 from baton.model.options import function, number, text, whole
+from baton.spark import spark_version
 from baton.spark.development import here
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executors import Executors, SparkExecutors
@@ -58,16 +59,17 @@ class Fleet:
         """`group` is the ConsumerGroup's name, `queues` its queues by name with their URLs.
 
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
-        task: longer than the longest task. `repeat_wait`: how long
-        a batch that the last driver left unfinished waits for owners of all its partitions, before others read them. Both in
-        seconds. `metrics_port`: of `/metrics` for Prometheus; none without it. `environment`: the Kubernetes cluster, or `baton
-        dev` under `baton dev run`, unless told otherwise.
+        task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
+        of all its partitions, before others read them. Both in seconds. `metrics_port`: of `/metrics` for Prometheus; none without
+        it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises
+        RuntimeError for a Spark of another version.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
+        spark_version.check()
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Mapping
 
 from baton.model.options import number, text, whole
-from baton.spark import jar_file
+from baton.spark import jar_file, spark_version
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
@@ -49,12 +49,13 @@ def conf(
     Where the program was started by spark-submit, what is `submitted` of all these stands unless it is given here. In a pod,
     namespace, name and address of the driver are found as `DriverPod` says. Outside the cluster give `namespace` and `master`
     (k8s://https://…), set `spark.driver.host` to an address that pods can reach, and Spark's own settings for the credentials
-    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing, and
-    TypeError or ValueError for numbers that are none.
+    (`spark.kubernetes.authenticate.…`). Raises ValueError for what is missing,
+    TypeError or ValueError for numbers that are none, and RuntimeError for a Spark of another version.
 
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     `environment`: instead of this process's.
     """
+    spark_version.check()
     environment = os.environ if environment is None else environment
     whole("executors", 2 if executors is None else executors, 1)
     whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)
