@@ -191,10 +191,11 @@ class Dispatcher:
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        alone = any(sequence.waiting[0].alone for holding, _ in having for sequence in holding.ready(now, shared=self.shared))
+        in_hand = [(holding, reader) for holding, reader in having if holding.sequences]
+        alone = any(sequence.waiting[0].alone for holding, _ in in_hand for sequence in holding.ready(now, shared=self.shared))
         if not (enough or alone or any(holding.letting_go for holding, _ in having)):
             return worked
-        if parts := self._gather(having, size, now):
+        if parts := self._gather(in_hand, size, now):
             self.wants.popleft()
             self._deliver(want, parts)
         return True
@@ -208,6 +209,8 @@ class Dispatcher:
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:
         """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
+        if not holding.sequences:  # as nearly all, at each batch
+            return 0, 0
         sequences = list(holding.ready(now, shared=self.shared))
         total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
         return sum(len(sequence.waiting) for sequence in sequences), total
