@@ -5,6 +5,7 @@ from tests.mutation.mutation import Mutation
 
 _KAFKA = "queues/kafka/"
 _OFFSETS = "unit/queues/kafka/test_finished_offsets.py"
+_MESSAGES = "unit/queues/kafka/test_message_entries.py"
 _POSITION = "unit/queues/kafka/test_read_position.py"
 _RECORD = "unit/queues/kafka/test_record.py"
 _LOG = "unit/queues/kafka/test_positions_in_log.py"
@@ -18,10 +19,12 @@ _FENCE = "integration/kafka/test_fence.py"
 _RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
-    Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "            if out and out[0] == offset:\n                self.offset = out.popleft() + 1\n", "            if out and offset in out:\n                out.remove(offset)\n                self.offset = offset + 1\n"),
-    Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "                done.add(offset)", "                pass"),
-    Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        while done and out[0] in done:", "        while False:"),
-    Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "            elif out and out[0] < offset <= out[-1]:", "            elif True:"),
+    Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "if offset not in done), len(out))", "if offset not in done), len(out)) or 1"),
+    Mutation("commits", "forget what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        done.update(filter(self.is_out, offsets))", "        pass"),
+    Mutation("commits", "leave uncommitted what was finished out of order", _KAFKA + "finished_offsets.py", _OFFSETS, "        self._go_over(next(", "        _ = (next("),
+    Mutation("commits", "finish what was not handed out", _KAFKA + "finished_offsets.py", _OFFSETS, "done.update(filter(self.is_out, offsets))", "done.update(offsets)"),
+    Mutation("commits", "take any offsets for the next ones", _KAFKA + "finished_offsets.py", _OFFSETS, "out[: len(offsets)] == offsets:", "len(out) >= len(offsets):"),
+    Mutation("commits", "mark one message too many as handed out before", _KAFKA + "message_entries.py", _MESSAGES, "offset < again,", "offset <= again,"),
     Mutation("commits", "pass over what is in hand for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "        if not self._out:\n            self.offset = max", "        if True:\n            self.offset = max"),
     Mutation("commits", "wait for ever behind marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            pass"),
     Mutation("commits", "go back for marks of transactions", _KAFKA + "finished_offsets.py", _OFFSETS, "            self.offset = max(self.offset, end)", "            self.offset = end"),

@@ -37,7 +37,7 @@ class Batch(Sequence[HeldEntry]):
         """The entries by partition, those of each partition in order."""
         found: dict[Partition, list[HeldEntry]] = {}
         for entry in self._entries:
-            found.setdefault(Partition(entry.queue, entry.partition), []).append(entry)
+            found.setdefault(entry.sequence.holding.partition, []).append(entry)
         return found
 
     def ack(self) -> Acknowledgement:
@@ -58,4 +58,4 @@ class Batch(Sequence[HeldEntry]):
         return receipt
 
     def _tell(self, outcome: Outcome, receipt: Acknowledgement | None) -> None:
-        self._hearing.tell([(entry, outcome) for entry in self._entries], receipt)
+        self._hearing.tell([(self._entries, outcome)], receipt)

@@ -46,6 +46,7 @@ class BatchStream:
     def _batch(self, delivery: Delivery) -> Batch | None:
         entries, others = self._options.deserializers.apply(delivery.entries)
         if others:
-            known = {entry.nth for entry in entries} | {entry.nth for entry, _ in others}
-            self._loop.give_back(Delivery([entry for entry in delivery.entries if entry.nth not in known]), others)
+            known = {entry.nth for those in (entries, *(unread for unread, _ in others)) for entry in those}
+            left = [(sequence, [entry for entry in those if entry.nth not in known]) for sequence, those in delivery.parts]
+            self._loop.give_back(Delivery(left), others)
         return Batch(entries, self._loop) if entries else None

@@ -7,22 +7,30 @@ from math import inf
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call
+from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import Outcome
 from baton.model.options import number, whole
 
-Outcomes = Sequence[tuple[HeldEntry, Outcome]]
+Outcomes = Sequence[tuple[Sequence[HeldEntry], Outcome]]
+"""Entries, and what became of each of them."""
+Part = tuple[EntrySequence, Sequence[HeldEntry]]
+"""Entries of one sequence, in order."""
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
     """Entries for one worker, to be worked on in this order."""
 
-    entries: Sequence[HeldEntry]
+    parts: Sequence[Part]
     recalled: bool = False
     """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
     held_up: bool = False
     """Likewise, behind one that is to come again."""
+
+    @property
+    def entries(self) -> Sequence[HeldEntry]:
+        return [entry for _, entries in self.parts for entry in entries]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,13 @@ class Deserializers:
         function("key_deserializer", self.key, "key")
         function("value_deserializer", self.value, "value")
 
-    def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[HeldEntry, Outcome]]]:
+    def apply(self, entries: Sequence[HeldEntry]) -> tuple[Sequence[HeldEntry], list[tuple[Sequence[HeldEntry], Outcome]]]:
         """What can be read, in order; and what cannot, which no other try would mend unless the deserializer raises Retry. What
         is behind such an entry in its partition (or key) is in neither."""
         if self.key is None and self.value is None:
             return entries, []
         readable: list[HeldEntry] = []
-        others: list[tuple[HeldEntry, Outcome]] = []
+        others: list[tuple[Sequence[HeldEntry], Outcome]] = []
         held_up: set[EntrySequence] = set()
         for entry in entries:
             if entry.sequence in held_up:
@@ -45,10 +45,10 @@ class Deserializers:
                 place = (entry.queue, entry.partition, entry.offset)
                 outcome = outcome_of(error)
                 log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
-                others.append((entry, outcome))
+                others.append(([entry], outcome))
                 held_up.add(entry.sequence)
             except Exception as error:
-                others.append((entry, DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
+                others.append(([entry], DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
         return readable, others
 
     def _applied(self, entry: HeldEntry) -> HeldEntry:

@@ -3,14 +3,11 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from math import inf
-from operator import attrgetter
 
 from baton.consumer.callbacks import Call
-from baton.consumer.delivery import BatchSize, Delivery, Want
+from baton.consumer.delivery import BatchSize, Delivery, Part, Want
 from baton.consumer.entry_sequence import EntrySequence
-from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import QueueRequests
@@ -70,7 +67,7 @@ class Dispatcher:
     def take_back(self, delivery: Delivery) -> None:
         """What was not begun of it waits again."""
         self.out.discard(delivery)
-        for sequence, entries in groupby(delivery.entries, key=attrgetter("sequence")):
+        for sequence, entries in delivery.parts:
             sequence.at_work.discard(delivery)
             sequence.give_back(entries)
 
@@ -116,7 +113,7 @@ class Dispatcher:
     def _serve_together(self, quiet: Callable[[], bool]) -> bool:
         """What a slice has room for, of all partitions, for the one worker: to be woken for each of them costs more than many
         handlers."""
-        worked, left, entries = False, self._requests.slice(), list[HeldEntry]()
+        worked, left, parts = False, self._requests.slice(), list[Part]()
         for holding, reader in self._having():
             now = time.monotonic()
             if now < self._requests.not_before(holding):
@@ -128,13 +125,13 @@ class Dispatcher:
                 holding.served_at = now
                 worked = True
                 if left > 0 and self._requests.may_begin(sequence, reader):
-                    entries += sequence.hand_out(left)
-                    left = self._requests.slice() - len(entries)
+                    parts.append((sequence, sequence.hand_out(left)))
+                    left = self._requests.slice() - _count(parts)
             worked |= not quiet()
             if left <= 0 or not quiet():
                 break
-        if entries := _still_held(entries):
-            self._deliver(self.wants.popleft(), entries)
+        if parts := _still_held(parts):
+            self._deliver(self.wants.popleft(), parts)
         return worked
 
     def _serve(self, holding: HeldPartition, reader: Reader) -> bool:
@@ -145,16 +142,14 @@ class Dispatcher:
         if (room := self._room(holding)) > 0:
             holding.served_at = now
             worked = self._requests.read(holding, reader, room)
-        for sequence in self._shares(holding, now):
+        for share in self._shares(holding, now):
             holding.served_at = now
             worked = True
             if not self.wants:
                 break
-            entries = [
-                entry for one in sequence if self._requests.may_begin(one, reader) for entry in one.hand_out(len(one.waiting))
-            ]
-            if entries and not holding.over:
-                self._deliver(self.wants.popleft(), entries)
+            begun = [one for one in share if self._requests.may_begin(one, reader)]
+            if parts := _still_held([(one, one.hand_out(len(one.waiting))) for one in begun]):
+                self._deliver(self.wants.popleft(), parts)
         return worked
 
     def _room(self, holding: HeldPartition) -> int:
@@ -196,12 +191,13 @@ class Dispatcher:
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        alone = any(sequence.waiting[0].alone for holding, _ in having for sequence in holding.ready(now, shared=self.shared))
+        in_hand = [(holding, reader) for holding, reader in having if holding.sequences]
+        alone = any(sequence.waiting[0].alone for holding, _ in in_hand for sequence in holding.ready(now, shared=self.shared))
         if not (enough or alone or any(holding.letting_go for holding, _ in having)):
             return worked
-        if batch := self._gather(having, size, now):
+        if parts := self._gather(in_hand, size, now):
             self.wants.popleft()
-            self._deliver(want, batch)
+            self._deliver(want, parts)
         return True
 
     def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
@@ -213,33 +209,36 @@ class Dispatcher:
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:
         """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
+        if not holding.sequences:  # as nearly all, at each batch
+            return 0, 0
         sequences = list(holding.ready(now, shared=self.shared))
         total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
         return sum(len(sequence.waiting) for sequence in sequences), total
 
-    def _gather(self, having: Sequence[tuple[HeldPartition, Reader]], size: BatchSize, now: float) -> list[HeldEntry]:
-        entries: list[HeldEntry] = []
-        left = size.bytes
+    def _gather(self, having: Sequence[tuple[HeldPartition, Reader]], size: BatchSize, now: float) -> list[Part]:
+        parts: list[Part] = []
+        room, left = size.entries, size.bytes
         for holding, reader in having:
             if now < self._requests.not_before(holding):
                 continue
             for sequence in holding.ready(now, shared=self.shared):
-                while len(entries) < size.entries and now >= sequence.due and not (entries and sequence.waiting[0].alone):
+                while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
                     if not self._requests.may_begin(sequence, reader):
                         break
                     # An entry that is larger than a batch may be is a batch of its own.
-                    found = sequence.hand_out(size.entries - len(entries), left) or ([] if entries else sequence.hand_out(1))
+                    found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))
                     if not found or found[0].alone:
-                        return found or entries
+                        return [(sequence, found)] if found else parts
+                    room -= len(found)
                     left -= sum(entry.size for entry in found) if left < inf else 0
-                    entries += found
-        return _still_held(entries)
+                    parts.append((sequence, found))
+        return _still_held(parts)
 
-    def _deliver(self, want: Want, entries: Sequence[HeldEntry]) -> None:
-        delivery = Delivery(entries)
+    def _deliver(self, want: Want, parts: Sequence[Part]) -> None:
+        delivery = Delivery(parts)
         if not self.shared:
             self.out.add(delivery)
-            for sequence in {entry.sequence for entry in entries}:
+            for sequence, _ in parts:
                 sequence.at_work.add(delivery)
         if not self._answer(want, delivery):
             self.take_back(delivery)
@@ -252,7 +251,10 @@ class Dispatcher:
         return True
 
 
-def _still_held(entries: list[HeldEntry]) -> list[HeldEntry]:
+def _count(parts: Sequence[Part]) -> int:
+    return sum(len(entries) for _, entries in parts)
+
+
+def _still_held(parts: Sequence[Part]) -> list[Part]:
     """But for those of partitions that were lost meanwhile."""
-    lost = {sequence for sequence in {entry.sequence for entry in entries} if sequence.holding.over}
-    return [entry for entry in entries if entry.sequence not in lost] if lost else entries
+    return [(sequence, entries) for sequence, entries in parts if entries and not sequence.holding.over]

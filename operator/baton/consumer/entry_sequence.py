@@ -113,7 +113,11 @@ class EntrySequence:
 
     def acknowledge(self, entries: Iterable[HeldEntry]) -> bool:
         """These are done with: as `settle`, for all of them at once. False: none of them is in hand."""
-        found = [entry.offset for entry in entries if _taken(self.out, entry) or _taken(self.kept, entry)]
+        if self.tries:
+            found = [entry.offset for entry in entries if _taken(self.out, entry) or _taken(self.kept, entry)]
+        else:  # all are in their first try
+            out, kept = self.out, self.kept
+            found = [offset for offset in map(_OFFSET, entries) if out.pop(offset, None) or kept.pop(offset, None)]
         self._finished(found)
         return bool(found)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.acknowledgement import Acknowledgement
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class OutcomeListener(Protocol):
     """Who hears what became of entries, and knows whether they are still ours: the consumer's loop."""
 
-    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None: ...
+    def tell(self, outcomes: Sequence[tuple[Sequence[HeldEntry], Outcome]], receipt: Acknowledgement | None = None) -> None: ...
     def still_mine(self, holding: HeldPartition) -> bool: ...
     def time_left(self, holding: HeldPartition) -> float | None: ...
 
@@ -27,19 +27,27 @@ class HeldEntry(Entry):
     them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
     Entry has, and nothing of the consumer's."""
 
-    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "nth", "origin", "sequence")
+    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "make", "nth", "origin", "sequence", "source")
 
     key: Any
     value: Any
     """Bytes, or what a deserializer made of them; None where there is none (Kafka's tombstones)."""
+    origin: Entry
+    """As it was read: what a handler has made of this one (`entry.value = …`) is its own, and not its next try's."""
 
-    def __init__(self, origin: Entry, sequence: EntrySequence, nth: int) -> None:
-        """`origin`: as it was read, for another try: what a handler has made of this one (`entry.value = …`) is its own. `nth`:
-        its place among what this consumer has read."""
-        self.queue, self.partition, self.offset, self.epoch = origin.queue, origin.partition, origin.offset, origin.epoch
-        self.key, self.value, self.timestamp, self.redelivered = origin.key, origin.value, origin.timestamp, origin.redelivered
-        self.headers = dict(origin.headers)
-        self.origin, self.sequence, self.nth = origin, sequence, nth
+    def __init__(
+        self,
+        make: Callable[[Any], Entry],
+        source: Any,
+        offset: str,
+        key: bytes,
+        value: bytes,
+        sequence: EntrySequence,
+        nth: int,
+    ) -> None:
+        """`make`, `source`: see `Entries`. `nth`: its place among what this consumer has read."""
+        self.make, self.source, self.sequence, self.nth = make, source, sequence, nth
+        self.offset, self.key, self.value = offset, key, value
         self.attempt = 0
         """How often it has failed in this consumer's hands: a word on an earlier try says nothing of this one."""
         self.alone = False
@@ -49,9 +57,26 @@ class HeldEntry(Entry):
         self.in_transaction = False
         """Of the program: one is open for it, or has finished it."""
 
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            """What nobody has looked at yet: most handlers look at keys and values only, and to copy the rest of each entry would
+            take longer than all else that a consumer does with it."""
+            if name == "origin":
+                found = self.make(self.source)
+            elif name == "headers":
+                found = dict(self.origin.headers)
+            elif name in Entry.__slots__:
+                found = getattr(self.origin, name)
+            else:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            setattr(self, name, found)
+            return found
+
     def again(self, attempt: int, why: str, *, alone: bool) -> Self:
         """The same for its next try."""
-        made = type(self)(self.origin, self.sequence, self.nth)
+        read = self.origin
+        made = type(self)(self.make, self.source, read.offset, read.key, read.value, self.sequence, self.nth)
         made.attempt, made.failed_by, made.alone = attempt, why, alone
         return made
 
@@ -81,7 +106,7 @@ class HeldEntry(Entry):
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
         entry counts."""
         receipt = Acknowledgement()
-        self.sequence.holding.hearing.tell([(self, ACK)], receipt)
+        self.sequence.holding.hearing.tell([([self], ACK)], receipt)
         return receipt
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
@@ -89,12 +114,12 @@ class HeldEntry(Entry):
         (or key) and was not handed out yet waits."""
         word = Nack(bounded(why), seconds(delay))
         self.sequence.hold_up()
-        self.sequence.holding.hearing.tell([(self, word)])
+        self.sequence.holding.hearing.tell([([self], word)])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""
         receipt = Acknowledgement()
-        self.sequence.holding.hearing.tell([(self, DeadLetter(bounded(why)))], receipt)
+        self.sequence.holding.hearing.tell([([self], DeadLetter(bounded(why)))], receipt)
         return receipt
 
     def still_mine(self) -> bool:

@@ -1,17 +1,18 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from itertools import count, repeat
+from itertools import count, groupby, repeat
+from operator import attrgetter
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_entry import HeldEntry, OutcomeListener
 from baton.model.ids import Epoch, Partition
 from baton.queues.consumer_side import Reader
-from baton.queues.entry import Entry
+from baton.queues.entries import Entries
 from baton.queues.output import FinishedTogether
 
 _LOST_WITHIN = 3.0
@@ -106,16 +107,16 @@ class HeldPartition:
         """Those from which entries may be handed out."""
         return (sequence for sequence in list(self.sequences.values()) if sequence.ready(now, shared=shared))
 
-    def take_in(self, entries: Sequence[Entry], nth: int) -> None:
+    def take_in(self, read: Entries, nth: int) -> None:
         """Entries that were read; the first is the nth of all."""
-        if not self.by_key:
-            if entries and not (sequence := self._sequence(None)).dropped:
-                sequence.waiting.extend(map(HeldEntry, entries, repeat(sequence), count(nth)))
+        if not read:
             return
-        for number, entry in enumerate(entries, nth):
-            sequence = self._sequence(entry.key)
+        sequences = map(self._sequence, read.keys) if self.by_key else repeat(self._sequence(None))
+        columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
+        made = map(HeldEntry, *columns, sequences, count(nth))
+        for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
-                sequence.waiting.append(HeldEntry(entry, sequence, number))
+                sequence.waiting.extend(entries)
 
     def _sequence(self, key: bytes | None) -> EntrySequence:
         sequence = self.sequences.get(key)

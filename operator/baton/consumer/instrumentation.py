@@ -10,7 +10,7 @@ from baton.consumer.assignment_source import Assignments
 from baton.model.ids import Epoch, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import Reader
-from baton.queues.entry import Entry
+from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 
 
@@ -130,10 +130,10 @@ class MeasuredReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, **how: Any) -> list[Entry]:
+    def read(self, partition: int, epoch: Epoch, count: int = 100, **how: Any) -> Entries:
         with self._asking(partition, epoch):
-            entries = self._reader.read(partition, epoch, count, **how)
-        if again := sum(entry.redelivered for entry in entries):
+            entries = Entries.of(self._reader.read(partition, epoch, count, **how))
+        if again := entries.redelivered:
             self._measures.redelivered(self._queue, again)
         self._held_times.read(self._queue, partition, epoch, bool(entries))
         return entries

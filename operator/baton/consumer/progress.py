@@ -3,16 +3,15 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import Self
 
 from baton.consumer.batch import Batch
-from baton.consumer.delivery import Delivery
+from baton.consumer.delivery import Delivery, Outcomes
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.loop import ConsumerLoop
-from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome, Reject, Retry, outcome_of, then
+from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Reject, Retry, outcome_of, then
 from baton.consumer.queue_requests import SURE_FOR
 from baton.model.wording import one_line
 
@@ -30,6 +29,8 @@ class Progress:
         self._delivery = delivery
         self._options = options
         self._entries, self._outcomes = options.deserializers.apply(delivery.entries)
+        self._handled: list[HeldEntry] = []
+        """Since the last word;"""
         self._begun = self._told_at = time.monotonic()
         self._count = 0
         self._failed = False
@@ -38,7 +39,7 @@ class Progress:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._loop.give_back(self._delivery, self._outcomes, time.monotonic() - self._begun, self._count)
+        self._loop.give_back(self._delivery, self._said(), time.monotonic() - self._begun, self._count)
 
     def entries(self) -> Iterator[HeldEntry]:
         """One by one, until one fails or is to come again, or the ledger or the end calls."""
@@ -49,29 +50,35 @@ class Progress:
 
     def batch(self) -> Batch | None:
         """All of it, or nothing if the ledger or the end has called."""
-        if self._delivery.recalled or not self._entries or not all(map(_is_sure, _holdings(self._entries))):
+        held = {sequence.holding for sequence, _ in self._delivery.parts}
+        if self._delivery.recalled or not self._entries or not all(map(_is_sure, held)):
             return None
         return Batch(self._entries, self._loop)
 
-    def handled(self, *entries: HeldEntry) -> None:
+    def handled(self, entries: Sequence[HeldEntry]) -> None:
         """The handler has returned."""
-        outcome: Outcome = KEPT if self._options.manual_ack else ACK
-        self._outcomes.extend(zip(entries, repeat(outcome)))
+        self._handled += entries
         self._count += len(entries)
         if (now := time.monotonic()) - self._told_at > _TELL_EVERY:
-            self._loop.tell(self._outcomes)
-            self._outcomes, self._told_at = [], now
+            self._loop.tell(self._said())
+            self._told_at = now
 
-    def failed(self, error: Exception, *entries: HeldEntry) -> None:
+    def failed(self, error: Exception, entries: Sequence[HeldEntry]) -> None:
         """The handler has raised."""
         outcome = outcome_of(error, self._options.dead_letter_on)
         if self._options.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
             outcome = Nack(outcome.why, delay, alone=True)
         _log(error, outcome, entries)
-        self._outcomes += [(entry, outcome) for entry in entries]
+        self._outcomes = [*self._said(), (entries, outcome)]
         self._count += len(entries)
         self._failed = True
+
+    def _said(self) -> Outcomes:
+        """What became of entries since the last word."""
+        said = [*self._outcomes, (self._handled, KEPT if self._options.manual_ack else ACK)]
+        self._outcomes, self._handled = [], []
+        return said
 
 
 def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEntry]) -> None:
@@ -87,10 +94,6 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
         log.error("the handler failed on %s once more: %s; %s", what, why, comes)
     else:
         log.error("the handler failed on %s: %s; %s", what, why, comes, exc_info=error)
-
-
-def _holdings(entries: Sequence[HeldEntry]) -> set[HeldPartition]:
-    return {sequence.holding for sequence in {entry.sequence for entry in entries}}
 
 
 def _is_sure(holding: HeldPartition) -> bool:

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from math import inf
@@ -14,7 +14,7 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import Reader, TransactionalReader
-from baton.queues.entry import Entry
+from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 
@@ -70,13 +70,13 @@ class QueueRequests:
         found = True
         with self._asking(holding, reader):
             try:
-                entries = reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new)
+                entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
                 holding.sure_at = time.monotonic()
                 holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
                 if entries:
-                    self._measure(entries[:: len(entries) // _SAMPLE + 1])
+                    self._measure(entries)
                 found = bool(entries) or not new
             except PartitionPaused:
                 # The queue knows of a hand-off before the ledger has arrived (a pod that terminates never sees it).
@@ -137,8 +137,10 @@ class QueueRequests:
             return _MOST if size == inf else 1
         return int(max(1.0, min(size, _MOST_BYTES) / self._size))
 
-    def _measure(self, entries: Sequence[Entry]) -> None:
-        size = sum([len(entry.key or b"") + len(entry.value or b"") for entry in entries]) / len(entries)
+    def _measure(self, entries: Entries) -> None:
+        some = slice(None, None, len(entries) // _SAMPLE + 1)
+        sizes = [len(key or b"") + len(value or b"") for key, value in zip(entries.keys[some], entries.values[some], strict=True)]
+        size = sum(sizes) / len(sizes)
         self._size = max(size if self._size is None else 0.5 * (self._size + size), 1.0)
 
     def has_work(self, holding: HeldPartition, reader: Reader) -> bool:

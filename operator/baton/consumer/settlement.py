@@ -4,17 +4,17 @@ import logging
 import time
 from collections.abc import Sequence
 from itertools import chain, groupby
+from operator import attrgetter
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.callbacks import Call, Notices
 from baton.consumer.delivery import Outcomes
 from baton.consumer.dispatcher import Dispatcher
-from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.outcome import ACK, Nack, Outcome
+from baton.consumer.outcome import ACK, Nack
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.consumer.session import Session
 from baton.model.ids import Uid
@@ -61,18 +61,18 @@ class Settlement:
         """Take in what became of entries."""
         now = time.monotonic()
         concerned: set[HeldPartition] = set()
-        for (sequence, outcome), run in groupby(outcomes, key=_sequence_and_outcome):
-            entries = [entry for entry, _ in run]
-            if outcome is ACK:
-                settled = sequence.acknowledge(entries)
-            else:  # each of them, also behind one that is in hand
-                settled = sum(sequence.settle(entry, outcome, now) for entry in entries) > 0
-            if settled:
-                concerned.add(sequence.holding)
-            elif receipt is not None and sequence.holding.over:
-                receipt.lost()
+        for entries, outcome in outcomes:
+            for sequence, run in groupby(entries, key=attrgetter("sequence")):
+                if outcome is ACK:
+                    settled = sequence.acknowledge(list(run))
+                else:  # each of them, also behind one that is in hand
+                    settled = sum(sequence.settle(entry, outcome, now) for entry in list(run)) > 0
+                if settled:
+                    concerned.add(sequence.holding)
+                elif receipt is not None and sequence.holding.over:
+                    receipt.lost()
         if receipt is not None:
-            if not concerned and any(entry.sequence.comes_again(entry) for entry, _ in outcomes):
+            if not concerned and any(entry.sequence.comes_again(entry) for entries, _ in outcomes for entry in entries):
                 receipt.lost()
             receipt.expect(len(concerned))
             for holding in concerned:
@@ -164,7 +164,3 @@ class Settlement:
         for call in (self._notices.lost(chain(dropped, holdings)), self._notices.revoked(), self._notices.assigned(holdings)):
             if call is not None:
                 self._dispatcher.calls.append(call)
-
-
-def _sequence_and_outcome(one: tuple[HeldEntry, Outcome]) -> tuple[EntrySequence, Outcome]:
-    return one[0].sequence, one[1]

@@ -29,16 +29,16 @@ def work(loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> No
                 if batch := progress.batch():
                     try:
                         handler(batch)
-                        progress.handled(*batch)
+                        progress.handled(batch)
                     except Exception as error:
-                        progress.failed(error, *batch)
+                        progress.failed(error, batch)
                 continue
             for entry in progress.entries():
                 try:
                     handler(entry)
-                    progress.handled(entry)
+                    progress.handled([entry])
                 except Exception as error:
-                    progress.failed(error, entry)
+                    progress.failed(error, [entry])
 
 
 def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], options: CheckedOptions) -> None:
@@ -106,16 +106,16 @@ async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options
                 if batch := progress.batch():
                     try:
                         await awaited(handler(batch))
-                        progress.handled(*batch)
+                        progress.handled(batch)
                     except Exception as error:
-                        progress.failed(error, *batch)
+                        progress.failed(error, batch)
                 continue
             for entry in progress.entries():
                 try:
                     await awaited(handler(entry))
-                    progress.handled(entry)
+                    progress.handled([entry])
                 except Exception as error:
-                    progress.failed(error, entry)
+                    progress.failed(error, [entry])
 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:

@@ -17,7 +17,9 @@ class Reader(Protocol):
     Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable.
     """
 
-    def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> list[Entry]: ...
+    def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:
+        """One that has many at a time answers `baton.queues.entries.Entries` that makes each when it is looked at."""
+
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
         """`soon`: nobody waits for the queue to have it; but it has it when the partition is let go of."""
 

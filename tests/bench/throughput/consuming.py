@@ -15,6 +15,7 @@ import confluent_kafka
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.queues.entries import Entries
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 
@@ -84,12 +85,11 @@ def _read(reader: KafkaReader, count: int, every: int, *, soon: bool) -> None:
         if not reader.ready(number, EPOCH):
             reader.wait(range(PARTITIONS), 1.0)
             continue
-        entries = reader.read(number, EPOCH, every)
-        for entry in entries:
-            size += len(entry.value)
+        entries = Entries.of(reader.read(number, EPOCH, every))
+        size += sum(map(len, entries.values))
         handled += len(entries)
         if entries:
-            reader.ack(number, EPOCH, [entry.offset for entry in entries], soon=soon)
+            reader.ack(number, EPOCH, entries.offsets, soon=soon)
         if handled >= count:
             break
     for number in range(PARTITIONS):

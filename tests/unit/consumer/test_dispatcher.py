@@ -18,7 +18,7 @@ def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
             delivery = consumer._loop.take(Want())
             assert isinstance(delivery, Delivery)
             handed.append([(entry.partition, int(entry.offset)) for entry in delivery.entries])
-            consumer._loop.give_back(delivery, [(entry, ACK) for entry in delivery.entries], 1e-3, EACH)
+            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
     assert len(handed[0]) == 1, "how fast the handler is nobody knows yet"
     assert any({partition for partition, _ in those} == {0, 1} for those in handed)
     every = [one for those in handed for one in those]

@@ -12,6 +12,7 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome
 from baton.model.ids import Epoch, Partition, QueueName
+from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 
 ORDERS = QueueName("orders")
@@ -21,9 +22,9 @@ class Heard:
     """A loop that only listens."""
 
     def __init__(self) -> None:
-        self.outcomes: list[tuple[HeldEntry, Outcome]] = []
+        self.outcomes: list[tuple[Sequence[HeldEntry], Outcome]] = []
 
-    def tell(self, outcomes: Sequence[tuple[HeldEntry, Outcome]], receipt: Acknowledgement | None = None) -> None:
+    def tell(self, outcomes: Sequence[tuple[Sequence[HeldEntry], Outcome]], receipt: Acknowledgement | None = None) -> None:
         self.outcomes += outcomes
 
     def still_mine(self, holding: HeldPartition) -> bool:
@@ -39,7 +40,7 @@ def holding(*values: str, by_key: bool = False) -> HeldPartition:
     entries = [
         Entry(ORDERS, 0, f"{n}-0", value[:1].encode(), value.encode(), 0, Epoch(1), False) for n, value in enumerate(values)
     ]
-    made.take_in(entries, 0)
+    made.take_in(Entries(entries), 0)
     return made
 
 
@@ -148,12 +149,12 @@ def test_words_of_an_entry_reach_the_loop() -> None:
     heard = Heard()
     one = HeldPartition(Partition(ORDERS, 0), Epoch(1), heard)
     counter = count()
-    one.take_in([Entry(ORDERS, 0, f"{next(counter)}-0", b"k", b"v", 0, Epoch(1), False) for _ in range(3)], 0)
+    one.take_in(Entries([Entry(ORDERS, 0, f"{next(counter)}-0", b"k", b"v", 0, Epoch(1), False) for _ in range(3)]), 0)
     first, second, third = one.sequences[None].hand_out(3)
     first.ack()
     second.nack(7.0, "why")
     third.dead_letter("x" * 1000)
-    assert heard.outcomes == [(first, ACK), (second, Nack("why", 7.0)), (third, DeadLetter("x" * 500))]
+    assert heard.outcomes == [([first], ACK), ([second], Nack("why", 7.0)), ([third], DeadLetter("x" * 500))]
 
 
 def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
@@ -176,7 +177,7 @@ def test_what_comes_back_to_a_sequence_that_was_dropped_or_is_read_for_it_is_not
     one.settle(entries[0], Nack("no"), 0.0)
     one.give_back(entries)
     one.holding.tidy()
-    one.holding.take_in([Entry(ORDERS, 0, "9-0", b"k", b"d", 0, Epoch(1), False)], 9)
+    one.holding.take_in(Entries([Entry(ORDERS, 0, "9-0", b"k", b"d", 0, Epoch(1), False)]), 9)
     assert list(one.holding.ready(inf)) == []
 
 

@@ -113,7 +113,7 @@ def entry(*, redelivered: bool = False) -> Entry:
 
 def test_entries_that_come_again_and_acknowledgements_are_counted(world: World) -> None:
     world.answers.found = [entry(redelivered=True), entry()]
-    assert world.reader.read(0, FIRST) == world.answers.found
+    assert list(world.reader.read(0, FIRST)) == world.answers.found
     world.reader.ack(0, FIRST, ["1-1", "1-2"])
     assert world.book.lines == [("redelivered", ORDERS, 1), ("handled", ORDERS, 2)]
 

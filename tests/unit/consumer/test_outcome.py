@@ -39,7 +39,7 @@ def test_what_cannot_be_deserialized_is_hopeless_and_the_rest_is_in_order() -> N
     entries = sequence("[1]", "[", "[2]").hand_out(3)
     readable, hopeless = Deserializers(bytes.decode, json.loads).apply(entries)
     assert [(entry.key, entry.value) for entry in readable] == [("[", [1]), ("[", [2])]
-    ((entry, outcome),) = hopeless
+    (((entry,), outcome),) = hopeless
     assert entry is entries[1]
     assert isinstance(outcome, DeadLetter) and outcome.why.startswith("it cannot be read: JSONDecodeError")
     assert Deserializers().apply(entries) == (entries, [])

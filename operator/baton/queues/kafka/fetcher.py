@@ -221,12 +221,15 @@ class Fetcher:
                 fetched = self._fetched.get(-1 if number is None else number)
                 if fetched is not None and self._assigned.get(number or 0) is not fetched:
                     continue
-                for failed, those in groupby(run, lambda message: message.error() is not None):
-                    if failed:
-                        for message in those:
-                            self._failed(cast("KafkaError", message.error()), fetched, message)
+                those = list(run)
+                if fetched is not None and not any(map(Message.error, those)):
+                    self._fetched_more(fetched, those)
+                    continue
+                for message in those:
+                    if (error := message.error()) is not None:
+                        self._failed(error, fetched, message)
                     elif fetched is not None:
-                        self._fetched_more(fetched, list(those))
+                        self._fetched_more(fetched, [message])
             total = sum(len(fetched.messages) for fetched in self._fetched.values())
             for partition, fetched in self._fetched.items():
                 if _plenty(fetched) and not fetched.resting and (total >= _AHEAD_OF_ALL or fetched.size >= _AHEAD_BYTES):

@@ -1,7 +1,7 @@
 """How far an owner is in a partition: what it was handed out, and what may be committed of it. Pure."""
 
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 
 class FinishedOffsets:
@@ -12,7 +12,7 @@ class FinishedOffsets:
         """Of the next entry that is not finished, or not handed out."""
         self.end = offset
         """Of the next entry that is not handed out."""
-        self._out: deque[int] = deque()
+        self._out: list[int] = []
         """Handed out, in order: from the first that is not finished."""
         self._done: set[int] = set()
         """Of these."""
@@ -35,16 +35,22 @@ class FinishedOffsets:
 
     def is_out(self, offset: int) -> bool:
         """It was handed out, and is not finished."""
-        return bool(self._out) and self._out[0] <= offset <= self._out[-1] and offset not in self._done
+        place = bisect_left(self._out, offset)
+        return self._out[place : place + 1] == [offset] and offset not in self._done
 
-    def finish(self, offsets: Iterable[int]) -> None:
+    def finish(self, offsets: Sequence[int]) -> None:
         """What is not out is passed over."""
         out, done = self._out, self._done
-        for offset in offsets:
-            if out and out[0] == offset:
-                self.offset = out.popleft() + 1
-            elif out and out[0] < offset <= out[-1]:
-                done.add(offset)
-        while done and out[0] in done:
-            done.discard(out[0])
-            self.offset = out.popleft() + 1
+        if not done and out[: len(offsets)] == offsets:  # the next ones, as nearly always
+            self._go_over(len(offsets))
+            return
+        done.update(filter(self.is_out, offsets))
+        self._go_over(next((nth for nth, offset in enumerate(out) if offset not in done), len(out)))
+
+    def _go_over(self, count: int) -> None:
+        """The first of those that are out are finished."""
+        if not count:
+            return
+        self.offset = self._out[count - 1] + 1
+        self._done.difference_update(self._out[:count])
+        del self._out[:count]

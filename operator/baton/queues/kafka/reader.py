@@ -6,18 +6,19 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.entry import NO_HEADERS, Entry
+from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
+from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.output import FinishedTogether
@@ -56,7 +57,7 @@ class KafkaReader:
 
     def read(
         self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = _MOST_BYTES, new: bool = True
-    ) -> list[Entry]:
+    ) -> Sequence[Entry]:
         """Up to `count` entries in order, perhaps none. They have no more than `most_bytes`, unless the first alone has. `new`
         False: none, for what an earlier process of this pod had in hand is read as new."""
         if not new:
@@ -69,16 +70,16 @@ class KafkaReader:
             return []
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
         offsets = cast("list[int]", list(map(Message.offset, messages)))
-        entries = self._entries(partition, position, offsets, messages)
+        entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.record.again)
         position.progress.handed_out(offsets)
         position.read.update(zip(offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:
             return entries
-        hopeless = [entry.offset for entry in entries if position.too_often(int(entry.offset))]
+        hopeless = [str(offset) for offset in filter(position.too_often, offsets)]
         position.hopeless.extend(hopeless)
         self._set_hopeless_aside(partition, position)
-        return [entry for entry in entries if entry.offset not in hopeless]
+        return [entry for entry in entries if entry.offset not in hopeless] if hopeless else entries
 
     def ack(
         self,
@@ -269,22 +270,3 @@ class KafkaReader:
             return False
         position.progress.nothing_before(end)
         return position.behind
-
-    def _entries(
-        self, partition: int, position: ReadPosition, offsets: Sequence[int], messages: Sequence[Message]
-    ) -> list[Entry]:
-        queue, epoch, again = self._queue, position.epoch, position.record.again
-        return [
-            Entry(
-                queue,
-                partition,
-                str(offset),
-                message.key(),
-                message.value(),
-                message.timestamp()[1],
-                epoch,
-                offset < again,
-                NO_HEADERS if (headers := message.headers()) is None else dict(headers),
-            )
-            for offset, message in zip(offsets, cast("Sequence[Any]", messages), strict=True)
-        ]

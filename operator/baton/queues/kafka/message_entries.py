@@ -1,0 +1,55 @@
+"""Messages of a partition as entries."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any, cast
+
+from confluent_kafka import Message
+
+from baton.model.ids import Epoch, QueueName
+from baton.queues.entries import Entries
+from baton.queues.entry import NO_HEADERS, Entry
+
+
+class MessageEntries(Entries):
+    """Each is made when somebody looks at it: to make one takes as long as librdkafka needs for its message."""
+
+    def __init__(
+        self, queue: QueueName, partition: int, epoch: Epoch, messages: Sequence[Message], offsets: Sequence[int], again: int
+    ) -> None:
+        """`offsets`: of these messages. Those before the offset `again` were handed out before."""
+        super().__init__(messages, partial(_entry, queue, partition, epoch, again))
+        self._numbers = offsets
+        self._again = again
+
+    @cached_property
+    def offsets(self) -> Sequence[str]:
+        return list(map(str, self._numbers))
+
+    @cached_property
+    def keys(self) -> Sequence[bytes]:
+        return cast("list[bytes]", list(map(Message.key, self.sources)))
+
+    @cached_property
+    def values(self) -> Sequence[bytes]:
+        return cast("list[bytes]", list(map(Message.value, self.sources)))
+
+    @property
+    def redelivered(self) -> int:
+        return bisect_left(self._numbers, self._again)
+
+
+def _entry(queue: QueueName, partition: int, epoch: Epoch, again: int, message: Any) -> Entry:
+    offset, headers = message.offset(), message.headers()
+    return Entry(
+        queue,
+        partition,
+        str(offset),
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+        epoch,
+        offset < again,
+        NO_HEADERS if headers is None else dict(headers),
+    )

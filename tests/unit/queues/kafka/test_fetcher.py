@@ -1,0 +1,52 @@
+"""What is fetched of a partition, however librdkafka hands it over."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.fetcher import Fetcher
+from tests.waiting import until
+
+
+@pytest.fixture
+def fetcher() -> Iterator[Fetcher]:
+    """Of a broker that is not there: two of its partitions are assigned."""
+    made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
+    for partition in (0, 1):
+        made.begin(partition, 0)
+    until(lambda: len(made._assigned) == 2)
+    yield made
+    made.close()
+
+
+def of(partition: int, *offsets: int) -> list[Message]:
+    return [Message(topic="orders", partition=partition, offset=offset, value=b"v") for offset in offsets]
+
+
+def end(partition: int, offset: int) -> Message:
+    return Message(topic="orders", partition=partition, offset=offset, error=KafkaError(KafkaError._PARTITION_EOF))
+
+
+def taken(fetcher: Fetcher, partition: int) -> Sequence[int | None]:
+    return [message.offset() for message in fetcher.take(partition, 100, 1_000_000, 1_000)]
+
+
+def test_messages_on_both_sides_of_an_end_of_the_log_are_fetched(fetcher: Fetcher) -> None:
+    fetcher._take_in([*of(0, 0, 1), end(0, 2), *of(0, 2), end(0, 3), *of(1, 5, 6), *of(0, 3), end(1, 7)])
+    assert fetcher.end_of_log(1) is None, "something is to be taken before it"
+    assert [taken(fetcher, partition) for partition in (0, 1)] == [[0, 1, 2, 3], [5, 6]]
+    assert [fetcher.end_of_log(partition) for partition in (0, 1)] == [None, 7]
+
+
+def test_what_is_fetched_again_is_passed_over(fetcher: Fetcher) -> None:
+    fetcher._take_in(of(0, 0, 1, 2, 1, 2, 3))
+    fetcher._take_in(of(0, 2, 3, 4))
+    assert taken(fetcher, 0) == [0, 1, 2, 3, 4]
+
+
+def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
+    fetcher._assigned[0] = fetcher._assigned[1]  # as until the thread has assigned it again
+    fetcher._take_in([*of(0, 0, 1), *of(1, 0)])
+    assert [taken(fetcher, partition) for partition in (0, 1)] == [[], [0]]
