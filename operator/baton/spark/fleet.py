@@ -60,8 +60,8 @@ class Fleet:
 
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
         task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
-        of all its partitions, before others read them. Both in seconds. `metrics_port`: of `/metrics` for Prometheus; none without
-        it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises
+        of all its partitions, before others read them. Both in seconds. `metrics_port`: of `/metrics` for Prometheus; none
+        without it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises
         RuntimeError for a Spark of another version.
         """
         number("holdup_timeout", holdup_timeout, 0)
