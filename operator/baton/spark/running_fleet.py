@@ -26,6 +26,7 @@ from baton.spark.source_metrics import FleetView, fleet_view
 from baton.spark.start_times import StartTimes
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
+from baton.spark.unread_queues import unread_queues
 from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
@@ -128,7 +129,7 @@ class RunningFleet:
             executor_warm_up=ExecutorWarmUp(self._warm_up, _WARMING),
             dismissals=Dismissals(self._leaving, executors),
             troubles=lambda: {
-                "trouble": self._queues.trouble(),
+                "trouble": self._trouble(),
                 "query_failure": query_failure(),
                 "missing_rights": self._rights.missing(),
             },
@@ -191,6 +192,10 @@ class RunningFleet:
             log.error("%s", self.lost)
             self._stop_queries()
         return self.alive()
+
+    def _trouble(self) -> str:
+        unread = unread_queues(self._ledger.read().ownership, self._queues.names)
+        return " ".join(filter(None, (self._queues.trouble(), unread)))
 
     def _follow_start(self) -> None:
         if self._start.over():

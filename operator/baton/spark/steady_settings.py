@@ -30,6 +30,8 @@ def steady(executor_timeout: float) -> Settings:
         # Blocks of a pod that is gone: its address may not even refuse, and Spark would try for two minutes.
         "spark.shuffle.io.connectionCreationTimeout": "5s",
         "spark.shuffle.io.retryWait": "1s",
+        # Ten thousand large entries at once are more than the memory of a Python worker.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
         # Who stops a query whose function hangs is to go on after that, and to give the group up.
         "spark.sql.streaming.stopTimeout": "30s",
         # Decommissioning moves blocks about and was seen to stall a batch for two minutes; handing partitions off is Baton's

@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import StreamingQueryException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
@@ -245,6 +246,44 @@ def test_the_progress_tells_rows_offsets_and_who_owns_what(world: Worlds) -> Non
     assert (metrics["partitionsOwned"], metrics["partitionsRevoking"], metrics["partitionsWaiting"]) == ("1", "1", "0")
 
 
+class Heard(StreamingQueryListener):
+    """As a user writes one."""
+
+    def __init__(self) -> None:
+        self.progress: list[StreamingQueryProgress] = []
+
+    def onQueryStarted(self, event: object) -> None: ...  # noqa: N802 - Spark's name
+    def onQueryIdle(self, event: object) -> None: ...  # noqa: N802 - likewise
+    def onQueryTerminated(self, event: object) -> None: ...  # noqa: N802 - likewise
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - likewise
+        self.progress.append(event.progress)
+
+
+def test_a_listener_in_python_hears_rows_offsets_and_who_owns_what(world: Worlds, spark: SparkSession) -> None:
+    orders, listener = at_work(2, world), Heard()
+    spark.streams.addListener(listener)
+    try:
+        orders.query_here()
+        orders.send(*numbers(40))
+        wait_for(lambda: sum(one.numInputRows for one in listener.progress) == 40, "it has heard of all rows")
+    finally:
+        spark.streams.removeListener(listener)
+    (source,) = next(one for one in reversed(listener.progress) if one.numInputRows).sources
+    assert json.loads(source.endOffset)[orders.name].keys() == {"0", "1"}
+    assert (source.metrics["partitionsOwned"], source.metrics["rowsBehind"]) == ("2", "0")
+
+
+def test_a_stream_is_asked_by_sql(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+    orders = at_work(2, world)
+    orders.send(*numbers(40))
+    orders.load().createOrReplaceTempView("orders_as_they_come")
+    some = spark.sql("SELECT CAST(value AS STRING) AS value FROM orders_as_they_come WHERE CAST(value AS STRING) < '00010'")
+    writer = some.writeStream.format("parquet").option("checkpointLocation", str(orders.checkpoint)).trigger(availableNow=True)
+    assert writer.start(str(tmp_path / "table")).awaitTermination(120)
+    assert values(spark, tmp_path / "table") == numbers(10)
+
+
 def test_an_offset_that_is_gone_fails_the_query_with_the_cure_or_is_passed_over(
     world: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -377,6 +416,12 @@ def test_a_query_that_would_lose_rows_or_read_none_is_refused(
     orders.send("one")
     writer = orders.load().writeStream.format("console").options(**options).trigger(**trigger)
     assert why in failure(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start())
+
+
+def test_the_continuous_trigger_is_refused(world: Worlds) -> None:
+    writer = at_work(1, world).load().writeStream.format("console").trigger(continuous="1 second")
+    with pytest.raises(UnsupportedOperationException, match="baton does not support continuous processing"):
+        writer.start()
 
 
 def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:

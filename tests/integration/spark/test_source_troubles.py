@@ -121,6 +121,26 @@ def test_large_entries_fit_into_small_executors(source: StandIn, tmp_path: Path)
     assert {one["how"] for one in source.reports()} == {"owner"}
 
 
+def test_a_python_function_is_given_large_entries_in_parts_that_fit(source: StandIn, tmp_path: Path) -> None:
+    for n in range(40):
+        source.producer.send(f"key-{n}", b"x" * 2_000_000)
+    seen: list[int] = []
+
+    def sizes(batches):  # type: ignore[no-untyped-def] # its types would be looked for in the executor
+        import pyarrow
+
+        for batch in batches:
+            yield pyarrow.RecordBatch.from_pydict({"rows": [batch.num_rows], "bytes": [batch.nbytes]})
+
+    def measure(rows: DataFrame, _: int) -> None:
+        found = rows.select("value").mapInArrow(sizes, "rows long, bytes long").collect()
+        seen.extend((sum(row.rows for row in found), max((row.bytes for row in found), default=0)))
+
+    drained(source.stream(), measure, tmp_path)
+    assert seen[0] == 40
+    assert seen[1] <= (32 << 20) + 2_000_000, "of 80 MB in two partitions"
+
+
 def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as own, StandIn(spark, own.url) as source:
         source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
