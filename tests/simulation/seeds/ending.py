@@ -47,7 +47,8 @@ def end(tenant: Tenant, what: str) -> None:
         path = f"/api/v1/namespaces/{tenant.namespace}"
     environment.ask("delete", path)
     gone(tenant, path, LEADS_WITHIN if what == ALONE else 0.0)
-    held = [name for name in tenant.named if tenant.servers[name].group is not None]
+    # Where a neighbour had called an External queue one of Kafka's, what was claimed there stays: the spec names it no more.
+    held = [name for name in tenant.named if tenant.servers[name].fenced and tenant.servers[name].group is not None]
     if held and what == GROUP:  # with its namespace goes what says where its queues are
         raise InvariantError(f"{tenant} is gone, and still has {held}")
     for pod in list(tenant.pods.values()):
