@@ -12,8 +12,9 @@ from baton.queues.kafka.record import Committed, Record
 from baton.queues.protocol import Owner
 
 AHEAD = 1000
-"""Offsets beyond what was handed out that a record reserves: so many entries are marked redelivered without need, at most, where
-a process ends without a word."""
+"""Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
+entries are marked redelivered without need, at most, where a process ends without a word. Whoever hands out more than is reserved
+waits for a record first: a fast one would wait for most of its time."""
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class ReadPosition:
     read: dict[int, Message] = field(default_factory=dict)
     """What is in the consumer's hands, by offset: a dead letter is all of the message."""
     outputs: PendingOutputs = field(default_factory=PendingOutputs)
+    recorded: int = 0
+    """How far it had handed out at its last record."""
     in_doubt: bool = False
     """A commit may have been taken, or be under way. What it had is not to be sent again under its token."""
     hopeless: list[str] = field(default_factory=list)
@@ -44,7 +47,7 @@ class ReadPosition:
         """Where the record names this process."""
         record = seen.record
         assert record is not None
-        return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now)
+        return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now, recorded=seen.offset)
 
     @property
     def offset(self) -> int:
@@ -77,7 +80,7 @@ class ReadPosition:
 
     def taken(self, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken a commit, which was begun at `asked_at`."""
-        self.record, self.committed_at, self.sure_at = record, asked_at, asked_at
+        self.record, self.committed_at, self.sure_at, self.recorded = record, asked_at, asked_at, self.progress.end
         self.found(offset)
 
     def found(self, offset: int) -> None:
@@ -88,7 +91,8 @@ class ReadPosition:
 
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
-        reserved = max(self.record.reserved, self.progress.end + AHEAD, upto)
+        ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
+        reserved = max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self.record.at(self.offset), reserved=reserved)
 
     def left_record(self) -> Record:

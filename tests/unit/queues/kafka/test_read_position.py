@@ -79,3 +79,17 @@ def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> No
     found.append(one.careful)
     found.append(position(replace(GRANTED, again=11)).careful)
     assert found == [True, False, False]
+
+
+def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_again_when_that_was_less() -> None:
+    one = position(GRANTED)
+    one.progress.handed_out(range(10, 10 + AHEAD))
+    fast = one.next_record()
+    assert fast.reserved == one.progress.end + 2 * AHEAD
+    one.taken(10, fast, 1.0)
+    assert one.next_record() == fast
+    one.progress.handed_out(range(one.progress.end, fast.reserved))
+    assert one.next_record().reserved == fast.reserved + 2 * 2 * AHEAD
+    one.taken(10, one.record, 2.0)
+    one.progress.handed_out([one.progress.end])
+    assert one.next_record().reserved == one.progress.end + AHEAD
