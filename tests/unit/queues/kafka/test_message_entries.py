@@ -12,11 +12,19 @@ OFFSETS = [3, 4, 7, 20]  # a log has gaps
 
 
 def messages() -> list[Message]:
-    """The first is a tombstone, and the last has no key."""
-    headers: list[list[tuple[str, str | bytes | None]] | None] = [None, [("n", b"1")], None, None]
+    """The first is a tombstone, the second has headers, and the last has no key."""
+    keys, values = [b"a", b"b", b"c", None], [None, b"1", b"2", b"3"]
     return [
-        Message(topic="orders", partition=1, offset=offset, key=key, value=value, headers=named, timestamp=(1, 1000 + offset))
-        for offset, key, value, named in zip(OFFSETS, [b"a", b"b", b"c", None], [None, b"1", b"2", b"3"], headers, strict=True)
+        Message(
+            topic="orders",
+            partition=1,
+            offset=offset,
+            key=key,
+            value=value,
+            headers={"n": b"1"} if offset == OFFSETS[1] else None,
+            timestamp=(1, 1000 + offset),
+        )
+        for offset, key, value in zip(OFFSETS, keys, values, strict=True)
     ]
 
 
@@ -25,7 +33,7 @@ def test_an_entry_is_what_its_message_says() -> None:
     tombstone, second, _, last = read
     assert tombstone == Entry(ORDERS, 1, "3", b"a", None, 1003, Epoch(5), True, {})  # type: ignore[arg-type] # as it says
     assert second == Entry(ORDERS, 1, "4", b"b", b"1", 1004, Epoch(5), False, {"n": b"1"})
-    assert last == Entry(ORDERS, 1, "20", None, b"3", 1020, Epoch(5), False, {})  # type: ignore[arg-type] # as it says
+    assert last == Entry(ORDERS, 1, "20", None, b"3", 1020, Epoch(5), False, {})  # type: ignore[arg-type] # likewise
 
 
 def test_what_is_said_of_all_is_what_each_entry_would_say() -> None:
