@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from operator import ge
 from typing import Any, cast
@@ -190,8 +191,19 @@ class Fetcher:
         while self._changes:  # between two polls, so that no poll has messages of before and after one
             self._changes.popleft()()
         first = self._consumer.poll(_POLL)
-        if first is not None:
+        if first is None:
+            return
+        try:
             self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
+        except Exception:
+            self._fetch_again()
+            raise
+
+    def _fetch_again(self) -> None:
+        """What a poll has brought and was not taken in comes no more: fetch all partitions from behind what was."""
+        with self._news:
+            for partition, fetched in self._assigned.items():
+                self._changes.append(partial(self._assign, partition, fetched.next, fetched))
 
     def _assign(self, partition: int, offset: int, fetched: _Fetched) -> None:
         if self._fetched.get(partition) is not fetched:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetcher import Fetcher
@@ -44,6 +44,34 @@ def test_what_is_fetched_again_is_passed_over(fetcher: Fetcher) -> None:
     fetcher._take_in(of(0, 0, 1, 2, 1, 2, 3))
     fetcher._take_in(of(0, 2, 3, 4))
     assert taken(fetcher, 0) == [0, 1, 2, 3, 4]
+
+
+class FailsOnce:
+    """A consumer that hands out one message, fails at the next ones, and has nothing after that."""
+
+    def __init__(self) -> None:
+        self.assigned: list[tuple[int, int]] = []
+        self._messages = of(0, 7)
+
+    def poll(self, timeout: float) -> Message | None:
+        return self._messages.pop() if self._messages else None
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        raise RuntimeError("once")
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned += [(one.partition, one.offset) for one in partitions]
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_what_a_poll_brought_that_failed_is_fetched_again(fetcher: Fetcher) -> None:
+    fetcher._take_in(of(0, *range(7)))
+    consumer = FailsOnce()
+    fetcher._consumer = consumer  # type: ignore[assignment] # as the thread uses it
+    until(lambda: sorted(consumer.assigned) == [(0, 7), (1, 0)], "both are assigned from behind what was taken in")
 
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
