@@ -106,7 +106,8 @@ def main() -> None:
     )
     settings |= SMALL
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
-    fleet = baton.spark.Fleet(spark, group=group, queues={os.environ["QUEUE"]: os.environ["REDIS_URL"]})
+    queues = {os.environ["QUEUE"]: os.environ["REDIS_URL"]}
+    fleet = baton.spark.Fleet(spark, group=group, queues=queues, holdup_timeout=5)  # no task takes a second
     fleet.run(lambda rows: rows.writeStream.foreachBatch(work).option("checkpointLocation", "/checkpoint").start())
 
 
