@@ -16,6 +16,8 @@ from baton.queues.logged_ranges import (
     Paused,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAsideAnswer,
     Stale,
     Unlogged,
 )
@@ -26,6 +28,7 @@ class ModelledRanges:
     """For one driver. What happens around its questions is for subclasses to say."""
 
     sizes_known = True
+    sets_aside = False
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions
@@ -100,6 +103,9 @@ class ModelledRanges:
             word, *rest = self.answered(number, query, one.finish(query, asked.end))
             answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished())
         return answers
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        raise NotImplementedError
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.before()
