@@ -14,6 +14,7 @@ _PLACES = "unit/spark/test_range_placement.py"
 _REPORTS = "unit/spark/test_receipts.py"
 _QUEUES = "unit/spark/test_queues.py"
 _TASKS = "unit/spark/test_range_tasks.py"
+_FAILURES = "unit/spark/test_query_failures.py"
 _STUCK = "unit/spark/test_stuck_executors.py"
 
 SPARK = (
@@ -43,6 +44,11 @@ SPARK = (
     Mutation("due", "ask a queue that is away all the time", "spark/due.py", _DUE, "now < known.again", "False"),
     Mutation("due", "wait where there is more", "spark/due.py", _DUE, "candidate.position < end or end < answer.last", "False"),
     Mutation("due", "sleep on when woken", "spark/due.py", _DUE, "                known.more = True", "                pass"),
+
+    # A batch that always fails
+    Mutation("failing", "count tries whose entries could not be read", "spark/query_failures.py", _FAILURES, "before.of_batch + readable", "before.of_batch + 1"),
+    Mutation("failing", "count tries of the batch before", "spark/query_failures.py", _FAILURES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
+    Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "            if not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "            if True:\n"),
 
     # The search for a batch's end
     Mutation("batches", "never hear of a partition while another has rows in every batch", "spark/batch_search.py", "unit/spark/test_stream.py", "self._unheard = waiting if chosen.ends else ()", "self._unheard = ()"),
