@@ -39,3 +39,8 @@ def kind(name: str) -> QueueKind:
 def with_transactions() -> str:
     """The names of those that have them, for a message."""
     return " or ".join(one.name for one in KINDS if one.transactions)
+
+
+def with_spark() -> str:
+    """The names of those that Spark reads, for a message."""
+    return " and ".join(one.name for one in KINDS if one.spark)

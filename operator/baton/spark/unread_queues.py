@@ -4,6 +4,7 @@ from collections.abc import Set
 
 from baton.model.ids import QueueName
 from baton.model.wording import first_of
+from baton.queues.kinds import with_spark
 from baton.spark.ownership import Ownership
 
 
@@ -15,5 +16,5 @@ def unread_queues(ownership: Ownership, named: Set[QueueName]) -> str:
     which = "queue" if len(unread) == 1 else "queues"
     return (
         f"The fleet owns partitions of {which} {first_of(unread, 5)} and does not read them: name each with its URL in the "
-        "queues of baton.spark.Fleet, or take it out of the ConsumerGroup's spec.queues. (Spark reads no External queue.)"
+        f"queues of baton.spark.Fleet, or take it out of the ConsumerGroup's spec.queues. (Spark reads queues of {with_spark()}.)"
     )
