@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
 from baton.model.options import function, number, text, whole
+from baton.queues.kinds import with_dead_letters
 from baton.spark import spark_version
 from baton.spark.development import here
 from baton.spark.environment import FleetEnvironment
@@ -139,8 +140,8 @@ class Fleet:
         query that fails, or a `start` that raises, is tried again, after a second and then after longer pauses. After so many
         `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
         on; or, to `give_up`, the error is raised; or its entries go to the `dead_letters` of their queues, and the query goes on
-        behind them. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the
-        group given up. Raises RuntimeError when another driver has taken the group.
+        behind them. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
+        RuntimeError when another driver has taken the group, and ValueError where a queue keeps no dead letters and is to.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
@@ -154,7 +155,7 @@ class Fleet:
         assert running is not None
         try:
             if dead_letters and (without := running.without_dead_letters()):
-                raise ValueError(f"dead_letters is for queues on Redis, and {', '.join(sorted(without))} is a topic of Kafka")
+                raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
             while not running.ending():
                 error = self._run_query(start, options or {})
                 if error is None or running.ending():

@@ -1,6 +1,7 @@
 """A range that nobody can work on goes to the dead letters, each entry once, whatever stops the driver meanwhile."""
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 import redis
@@ -40,7 +41,8 @@ def raw(queue: Queue) -> Iterator[redis.Redis]:
 
 
 def dead(raw: redis.Redis, queue: Queue) -> list[bytes]:
-    return [fields[b"value"] for _, fields in raw.xrange(partition_keys(queue.name, 0).dead)]
+    letters = cast("list[tuple[bytes, dict[bytes, bytes]]]", raw.xrange(partition_keys(queue.name, 0).dead))
+    return [fields[b"value"] for _, fields in letters]
 
 
 def set_aside(ranges: RedisRanges, query: int, start: int, end: int) -> object:

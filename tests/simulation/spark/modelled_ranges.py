@@ -17,6 +17,7 @@ from baton.queues.logged_ranges import (
     RangeToFinish,
     RangeToLog,
     RangeToSetAside,
+    SetAside,
     SetAsideAnswer,
     Stale,
     Unlogged,
@@ -28,7 +29,7 @@ class ModelledRanges:
     """For one driver. What happens around its questions is for subclasses to say."""
 
     sizes_known = True
-    sets_aside = False
+    sets_aside = True
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions
@@ -92,7 +93,7 @@ class ModelledRanges:
         answers: list[LogAnswer] = []
         for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
             word, *rest = self.answered(number, query, one.log(query, asked.start, asked.end, int(asked.partly)))
-            kind = {"OK": Logged, "GONE": Gone, "QUERY": LaterQuery}[str(word)]
+            kind = {"OK": Logged, "GONE": Gone, "ASIDE": SetAside, "QUERY": LaterQuery}[str(word)]
             answers.append(kind(*map(int, rest)))
         return answers
 
@@ -105,7 +106,11 @@ class ModelledRanges:
         return answers
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
-        raise NotImplementedError
+        answers: list[SetAsideAnswer] = []
+        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
+            word, *rest = self.answered(number, query, one.set_aside(query, asked.start, asked.end))
+            answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else SetAside())
+        return answers
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.before()

@@ -278,7 +278,7 @@ def test_a_query_that_has_ended_tells_what_it_had_planned_unless_it_could_not_be
         scene.reports = (RangeReport(Partition(ORDERS, 0), 1, How.FAILED, 0, 0),)
     unplanned.stop()
     query, ranges = readable.unfinished
-    assert (ranges, query.keys()) == ((Range(Partition(ORDERS, 0), 0, 1),), {ORDERS})
+    assert (ranges, set(query)) == ((Range(Partition(ORDERS, 0), 0, 1),), {ORDERS})
     assert unreadable.unfinished == unplanned.unfinished == ({}, ())
 
 
