@@ -6,6 +6,7 @@ from tests.mutation.mutation import Mutation
 _LUA = "queues/redis/scripts/"
 _LOGGED = _LUA + "logged.lua"
 _TESTS = "integration/redis/test_logged_ranges.py"
+_ASIDE = "integration/redis/test_ranges_set_aside.py"
 _MANY = "integration/redis/test_many_partitions.py"
 
 RANGES = (
@@ -95,6 +96,20 @@ RANGES = (
     Mutation("log", "tell of a lost queue's positions where they were", _LOGGED, _TESTS, "  if start > last then start = 0 end", ""),
     Mutation("log", "tell as there what is finished", _LOGGED, _TESTS, "first_behind(math.max(start, finished), finish)", "first_behind(start, finish)"),
     Mutation("log", "leave a server's gaps to the next query", "queues/redis/ranges.py", _TESTS, "(query, one.start, one.end, int(one.partly))", "(query, one.start, one.end, 0)"),
+
+    # What is set aside
+    Mutation("aside", "set aside for an earlier query", _LUA + "aside.lua", _ASIDE, "if refused then return refused end", ""),
+    Mutation("aside", "set aside what is not there", _LUA + "aside.lua", _ASIDE, "  if missing and missing[1] ~= 'ASIDE' then return {'UNLOGGED'} end\n", ""),
+    Mutation("aside", "forget what is set aside", _LUA + "aside.lua", _ASIDE, "    redis.call('HSET', PROGRESS, 'aside', digits[start], 'asideTo', digits[finish], ", "    redis.call('HSET', PROGRESS, "),
+    Mutation("aside", "take for moved what was begun", _LUA + "aside.lua", _ASIDE, "move_aside() and 'OK' or 'MORE'", "(move_aside() or true) and 'OK'"),
+    Mutation("aside", "leave what was begun to nobody", _LUA + "log.lua", _ASIDE, "and not move_aside() then return {'MORE'} end", "and false then return {'MORE'} end"),
+    Mutation("aside", "log again what is set aside", _LOGGED, _ASIDE, "== finish then return {'ASIDE'} end", "== finish and false then return {'ASIDE'} end"),
+    Mutation("aside", "move any number of bytes at once", _LOGGED, _ASIDE, "and moved < MOST and size < MOST_BYTES do", "and moved < MOST do"),
+    Mutation("aside", "move any number of entries at once", _LOGGED, _ASIDE, "and moved < MOST and size < MOST_BYTES do", "and size < MOST_BYTES do"),
+    Mutation("aside", "lose the headers", _LOGGED, _ASIDE, "local headers = fields[8] and {'headers', fields[8]} or {}", "local headers = {}"),
+    Mutation("aside", "count no dead letter", _LOGGED, _ASIDE, "        redis.call('HINCRBY', PROGRESS, 'dead', 1)\n      else\n        set_foreign", "      else\n        set_foreign"),
+    Mutation("aside", "lose what somebody else added", _LOGGED, _ASIDE, "      else\n        set_foreign_aside(entry)\n      end\n      reached", "      end\n      reached"),
+    Mutation("aside", "leave in the stream what was moved", _LOGGED, _ASIDE, "  finish_up_to(reached, summary())\n  return reached", "  return reached"),
 
     # Who may read
     Mutation("loan", "let an earlier attempt read on", _LUA + "reading.lua", _TESTS, "if loan and (attempt < loan[1] or", "if loan and (false or"),

@@ -14,6 +14,7 @@ _PLACES = "unit/spark/test_range_placement.py"
 _REPORTS = "unit/spark/test_receipts.py"
 _QUEUES = "unit/spark/test_queues.py"
 _TASKS = "unit/spark/test_range_tasks.py"
+_FAILURES = "unit/spark/test_query_failures.py"
 _STUCK = "unit/spark/test_stuck_executors.py"
 
 SPARK = (
@@ -43,6 +44,11 @@ SPARK = (
     Mutation("due", "ask a queue that is away all the time", "spark/due.py", _DUE, "now < known.again", "False"),
     Mutation("due", "wait where there is more", "spark/due.py", _DUE, "candidate.position < end or end < answer.last", "False"),
     Mutation("due", "sleep on when woken", "spark/due.py", _DUE, "                known.more = True", "                pass"),
+
+    # A batch that always fails
+    Mutation("failing", "count tries whose entries could not be read", "spark/query_failures.py", _FAILURES, "before.of_batch + readable", "before.of_batch + 1"),
+    Mutation("failing", "count failures that are over", "spark/query_failures.py", _FAILURES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
+    Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "            if not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "            if True:\n"),
 
     # The search for a batch's end
     Mutation("batches", "never hear of a partition while another has rows in every batch", "spark/batch_search.py", "unit/spark/test_stream.py", "self._unheard = waiting if chosen.ends else ()", "self._unheard = ()"),
@@ -86,7 +92,7 @@ SPARK = (
     Mutation("stream", "let the grants of a repeated batch go", "spark/stream.py", _STREAM, "frozenset(self._take(ends))", "frozenset()"),
     Mutation("stream", "finish a batch that is done in part", "spark/stream.py", _STREAM, "            if batch is None or any(position.get(partition, -1) < end for partition, end in batch.ends.items()):", "            if batch is None:"),
     Mutation("stream", "finish a batch twice", "spark/stream.py", _STREAM, "                return\n            self._planned = None\n", "                return\n"),
-    Mutation("stream", "keep the grants of a query that has ended", "spark/stream.py", _STREAM, "        if batch is not None:\n            self._around.grants_in_use.put_back(batch.grants)", "        pass"),
+    Mutation("stream", "keep the grants of a query that has ended", "spark/stream.py", _STREAM, "                self.unfinished = batch.query, tuple(self._recorded)\n            self._around.grants_in_use.put_back(batch.grants)", "                self.unfinished = batch.query, tuple(self._recorded)"),
     Mutation("stream", "keep the grants of a batch that was chosen when the query ended", "spark/stream.py", _STREAM, "        self._leave_chosen()\n        with self._lock:\n            batch, self._planned", "        with self._lock:\n            batch, self._planned"),
     Mutation("stream", "take a number with each question", "spark/query_numbers.py", _STREAM, "        if names == self.known.keys() or (start and now < self._again):\n            return\n", ""),
     Mutation("stream", "leave unfinished what the last query had no time to finish", "spark/query_numbers.py", _STREAM, "if any(partition.queue == queue for partition in start):", "if False:"),
@@ -197,7 +203,6 @@ SPARK = (
     # Queries that fail
     Mutation("failures", "try again all the time", "spark/query_failures.py", "unit/spark/test_query_failures.py", "_FIRST * 2 ** min(self.count - 1, _SIX)", "_FIRST"),
     Mutation("failures", "wait longer and longer", "spark/query_failures.py", "unit/spark/test_query_failures.py", "min(_LONGEST, _FIRST *", "max(0.0, _FIRST *"),
-    Mutation("failures", "count failures that are over", "spark/query_failures.py", "unit/spark/test_query_failures.py", "self.count if batches_done == self.batches_done else 0", "self.count"),
     Mutation("failures", "tell of the first failure", "spark/query_failures.py", "unit/spark/test_query_failures.py", "if self.count < told_after or", "if"),
     Mutation("failures", "tell of failures that are over", "spark/query_failures.py", "unit/spark/test_query_failures.py", "if self.count < told_after or batches_done != self.batches_done:", "if self.count < told_after:"),
 )  # fmt: skip

@@ -44,3 +44,8 @@ def with_transactions() -> str:
 def with_spark() -> str:
     """The names of those that Spark reads, for a message."""
     return " and ".join(one.name for one in KINDS if one.spark)
+
+
+def with_dead_letters() -> str:
+    """The names of those that keep dead letters, for a message."""
+    return " and ".join(one.name for one in KINDS if one.dead_letters)

@@ -81,6 +81,20 @@ class Gone(NamedTuple):
     last: int
 
 
+class RangeToSetAside(NamedTuple):
+    """Nobody can work on it."""
+
+    partition: int
+    start: int
+    end: int
+    failures: int
+    """How often its batch has failed."""
+
+
+class SetAside(NamedTuple):
+    """The entries of the range are dead letters now, and it has no rows."""
+
+
 class RangeToFinish(NamedTuple):
     """Everything up to `end` is done."""
 
@@ -99,5 +113,6 @@ class Unlogged(NamedTuple):
 
 
 AheadAnswer = Ahead | Stale | Paused | LaterQuery | Gone
-LogAnswer = Logged | Gone | LaterQuery
+LogAnswer = Logged | Gone | SetAside | LaterQuery
+SetAsideAnswer = SetAside | Unlogged | LaterQuery
 FinishAnswer = Finished | Unlogged | LaterQuery

@@ -7,13 +7,15 @@ import itertools
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from baton.model.ids import QueueName
 from baton.model.wording import one_line, quoted
 from baton.spark.batch_read import batch_read
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.offsets import OffsetError, offset_text, parse_offset
+from baton.spark.range_placement import Range
 from baton.spark.running_query import RunningQuery, running_query
 from baton.spark.source_metrics import source_metrics
 from baton.spark.source_options import OptionError, batch_options, stream_options
@@ -38,6 +40,7 @@ class Decisions:
         self._around, self._active = around, active
         self._streams: dict[str, Stream] = {}
         self._last_plan = ""
+        self._ended: Stream | None = None
         self._lock = threading.Lock()
 
     # -- for Spark, by way of py4j: the names are those of the Java interface
@@ -85,6 +88,10 @@ class Decisions:
         """The batch that was planned last, for people; empty: none was."""
         return next((stream.last_plan for stream in reversed(self.streams())), "") or self._last_plan
 
+    def unfinished(self) -> tuple[Mapping[QueueName, int], tuple[Range, ...]]:
+        """Of the query that ended last: see `Stream.unfinished`."""
+        return self._ended.unfinished if self._ended is not None else ({}, ())
+
     def _stream(self, name: str) -> Stream:
         found = self._streams.get(name)
         if found is None:
@@ -122,6 +129,7 @@ class Decisions:
         if stream := self._streams.pop(name, None):
             self._last_plan = stream.last_plan
             stream.stop()
+            self._ended = stream
 
     def _batch(self, options: dict[str, str]) -> dict[str, Any]:
         options.pop(_CHECKPOINT, None)

@@ -79,7 +79,7 @@ class Finishing:
         queues = batch.queues()
         with self._lock:
             self._open.update(queues)
-        reports = self._reported(batch)
+        reports = self.reported(batch)
         self._counts.batch(len(batch.ends), outcomes(batch.ends, reports), reports)
         self.sizes.learn(reports)
         foreign = foreign_entries(batch.ends, reports)
@@ -122,7 +122,8 @@ class Finishing:
         while self.finish_next(queue):
             pass
 
-    def _reported(self, batch: PlannedBatch) -> Sequence[RangeReport]:
+    def reported(self, batch: PlannedBatch) -> Sequence[RangeReport]:
+        """What tasks of its stream have said since this was last asked."""
         try:
             return self._reports(batch.stream)
         except Exception as error:  # the JVM is gone: what was read is finished all the same

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.model.ids import QueueName
 from baton.model.options import function, number, text, whole
+from baton.queues.kinds import with_dead_letters
 from baton.spark import spark_version
 from baton.spark.development import here
 from baton.spark.environment import FleetEnvironment
@@ -125,18 +126,27 @@ class Fleet:
         self._metrics.close()
 
     def run(
-        self, start: StartQuery, *, options: Mapping[str, Any] | None = None, failures: int = 3, give_up: bool = False
+        self,
+        start: StartQuery,
+        *,
+        options: Mapping[str, Any] | None = None,
+        failures: int = 3,
+        give_up: bool = False,
+        dead_letters: bool = False,
     ) -> None:
         """`start` the fleet and a query, and stay until it has ended. To be called in the main thread of the driver's process.
 
         `start(rows)` is given the source's DataFrame, read with these `options`, and returns the query that it has started. A
         query that fails, or a `start` that raises, is tried again, after a second and then after longer pauses. After so many
         `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
-        on; or, to `give_up`, the error is raised. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the
-        group given up. Raises RuntimeError when another driver has taken the group.
+        on; or, to `give_up`, the error is raised; or its entries go to the `dead_letters` of their queues, and the query goes on
+        behind them. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
+        RuntimeError when another driver has taken the group, and ValueError where a queue keeps no dead letters and is to.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
+        if give_up and dead_letters:
+            raise ValueError("give_up and dead_letters are two ends of a batch that always fails: choose one")
         self._told_after = failures
         signal.signal(signal.SIGTERM, self._terminate)
         if self._running is None or not self._running.alive():
@@ -144,6 +154,8 @@ class Fleet:
         running = self._running
         assert running is not None
         try:
+            if dead_letters and (without := running.without_dead_letters()):
+                raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
             while not running.ending():
                 error = self._run_query(start, options or {})
                 if error is None or running.ending():
@@ -151,9 +163,15 @@ class Fleet:
                 self._counts.add("query_failures")
                 ran = isinstance(error, StreamingQueryException)
                 why, batch = _failed(error), running.last_plan() if ran else ""
-                self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why)
+                self._failures = self._failures.and_another(
+                    self._counts.statistics().batches, batch, why, readable=ran and running.unfinished()
+                )
                 if give_up and self._failures.count >= failures:
                     raise error
+                if dead_letters and self._failures.of_batch >= failures and ran:
+                    running.set_aside(
+                        self._failures.of_batch, f"its batch failed {self._failures.of_batch} times in a row: {why}"
+                    )
                 told = "the query failed at %s and is started again in %.0f s: %s"
                 log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)

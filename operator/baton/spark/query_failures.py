@@ -15,15 +15,18 @@ class QueryFailures:
     """In a row: since a batch was done."""
 
     count: int = 0
+    of_batch: int = 0
+    """Of these, at a batch whose entries could be read: the same one each time, for Spark repeats it until it is done."""
     batches_done: int = 0
     """When the last one failed, of the whole fleet."""
     batch: str = ""
     error: str = ""
 
-    def and_another(self, batches_done: int, batch: str, error: str) -> "QueryFailures":
-        """The query has failed. `batch`: what it was at; `error`: one line."""
-        in_a_row = self.count if batches_done == self.batches_done else 0
-        return replace(self, count=in_a_row + 1, batches_done=batches_done, batch=batch, error=error)
+    def and_another(self, batches_done: int, batch: str, error: str, *, readable: bool = False) -> "QueryFailures":
+        """The query has failed. `batch`: what it was at; `error`: one line. `readable`: its entries were handed to it."""
+        before = self if batches_done == self.batches_done else QueryFailures()
+        of_batch = before.of_batch + readable
+        return replace(before, count=before.count + 1, of_batch=of_batch, batches_done=batches_done, batch=batch, error=error)
 
     @property
     def pause(self) -> float:

@@ -19,6 +19,8 @@ from baton.queues.logged_ranges import (
     PartitionBounds,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAsideAnswer,
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
@@ -81,6 +83,11 @@ class FleetQueues:
     def without_sizes(self) -> frozenset[QueueName]:
         """Those that do not know how many bytes entries have."""
         return frozenset(name for name, queue in self._queues.items() if not queue.sizes_known)
+
+    @property
+    def without_dead_letters(self) -> frozenset[QueueName]:
+        """Those that cannot set ranges aside."""
+        return frozenset(name for name, queue in self._queues.items() if not queue.sets_aside)
 
     def answer(self) -> bool:
         """All of them, now: they are asked."""
@@ -169,6 +176,18 @@ class FleetQueues:
             mine = [partitions[place] for place in places]
             told = [RangeToFinish(one.number, ends[one], foreign.get(one, ())) for one in mine]
             answers = self._ask(name, methodcaller("finish", query[name], told))
+            found |= zip(mine, answers, strict=True)
+        return found
+
+    def set_aside(
+        self, query: Mapping[QueueName, int], ranges: Sequence[Range], failures: int, why: str
+    ) -> dict[Range, SetAsideAnswer]:
+        """Move the entries of these ranges to the dead letters. Raises QueueAwayError; what was moved by then stays there."""
+        found: dict[Range, SetAsideAnswer] = {}
+        for name, places in _by_queue(one.partition.queue for one in ranges):
+            mine = [ranges[place] for place in places]
+            told = [RangeToSetAside(one.partition.number, one.start, one.end, failures) for one in mine]
+            answers = self._ask(name, methodcaller("set_aside", query[name], told, why))
             found |= zip(mine, answers, strict=True)
         return found
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import Gone, LaterQuery, Logged
+from baton.queues.logged_ranges import Gone, LaterQuery, Logged, SetAside
 from baton.spark.errors import SourceError
 from baton.spark.queues import FleetQueues
 from baton.spark.range_placement import Range
@@ -35,6 +35,8 @@ def record_ranges(
             match answer:
                 case Logged():
                     recorded[one] = answer
+                case SetAside():
+                    log.warning("%s/%s from %s to %s was set aside: it has no rows", *one.partition, one.start + 1, one.end)
                 case LaterQuery(number):
                     raise superseded(number)
                 case Gone(_, last) if last < one.start:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
+from baton.queues.logged_ranges import SetAside
 from baton.spark.active_queries import query_of_this_thread, running_in, stop_queries
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
@@ -20,7 +21,7 @@ from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
-from baton.spark.queues import FleetQueues
+from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
 from baton.spark.start_times import StartTimes
@@ -157,6 +158,28 @@ class RunningFleet:
     def last_plan(self) -> str:
         """The batch that was planned last, for people."""
         return self._decisions.last_plan()
+
+    def unfinished(self) -> bool:
+        """The query that ended last had a batch whose entries could be read."""
+        _, ranges = self._decisions.unfinished()
+        return bool(ranges)
+
+    def without_dead_letters(self) -> frozenset[QueueName]:
+        """Queues that cannot set ranges aside."""
+        return self._queues.without_dead_letters
+
+    def set_aside(self, failures: int, why: str) -> None:
+        """Move what the query that ended last could not work on to the dead letters. What cannot be moved now is at the next
+        failure."""
+        query, ranges = self._decisions.unfinished()
+        try:
+            answers = self._queues.set_aside(query, ranges, failures, why)
+        except QueueAwayError:
+            return  # it is told already
+        for one, answer in answers.items():
+            moved = isinstance(answer, SetAside)
+            done = "is in the dead letters now" if moved else "could not be set aside: a later query or a pod reads it"
+            log.error("%s/%s from %s to %s %s: %s", *one.partition, one.start + 1, one.end, done, why)
 
     def view(self) -> FleetView:
         """What the driver sees now."""

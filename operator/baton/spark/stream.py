@@ -18,6 +18,7 @@ from baton.spark.query_numbers import QueryNumbers
 from baton.spark.queues import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
 from baton.spark.range_tasks import range_tasks
+from baton.spark.receipts import How
 from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
@@ -64,6 +65,8 @@ class Stream:
         """Everything up to here is done, as far as Spark has said."""
         self._recorded: Recorded = {}
         """The ranges of what is planned."""
+        self.unfinished: tuple[Mapping[QueueName, int], tuple[Range, ...]] = {}, ()
+        """When it has ended: the query's numbers, and the ranges that were planned, could be read, and are not done."""
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
         self._lent: Positions | None = None
@@ -171,6 +174,8 @@ class Stream:
         with self._lock:
             batch, self._planned = self._planned, None
         if batch is not None:
+            if not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):
+                self.unfinished = batch.query, tuple(self._recorded)
             self._around.grants_in_use.put_back(batch.grants)
 
     def rows_behind(self, positions: Positions) -> Mapping[Partition, int]:

@@ -41,13 +41,17 @@ class Server:
 
     def keep(self) -> None:
         """What a replica has by now."""
-        self.kept = {key: self.client.dump(key) for key in (self.keys.owner, self.keys.stream, self.keys.progress)}
+        self.kept = {
+            key: self.client.dump(key) for key in (self.keys.owner, self.keys.stream, self.keys.progress, self.keys.dead)
+        }
 
     def fail_over(self) -> None:
         """To the replica: what was written since then is lost."""
         for key, text in self.kept.items():
-            assert text is not None
-            self.client.restore(key, 0, text, replace=True)
+            if text is None:
+                self.client.delete(key)
+            else:
+                self.client.restore(key, 0, text, replace=True)
         self.histories += 1
         self.client.hset(self.keys.progress, "history", f"before-{self.histories}")
 
@@ -93,7 +97,7 @@ class Life:
         server.keep()
 
     def step(self) -> None:
-        ours = [self.ahead, self.log, self.log, self.reading, self.reading, self.finish, self.fence]
+        ours = [self.ahead, self.log, self.log, self.reading, self.reading, self.finish, self.fence, self.set_aside]
         others = [
             self.add,
             self.add,
@@ -195,6 +199,11 @@ class Life:
         asked = (self.query(), self.range()[1])
         self.same(f"finish {asked}", self.server.run_many(scripts.FINISH, *asked), self.model.finish(*asked))
 
+    def set_aside(self) -> None:
+        asked = (self.query(), *self.range())
+        real = self.server.run_many(scripts.ASIDE, *asked, 3, "why")
+        self.same(f"aside {asked}", real, self.model.set_aside(*asked))
+
     def fence(self) -> None:
         query = self.query()
         self.same(f"fence {query}", self.server.run_many(scripts.FENCE, query), self.model.fence(query))
@@ -229,5 +238,7 @@ async def test_the_scripts_answer_as_the_model_does(server: RedisServer) -> None
                 life.step()
             ids = [number(entry_id) for entry_id, _ in client.xrange(life.server.keys.stream)]
             life.same("stream", tuple(ids), life.model.entries)
+            letters = [number(fields[b"offset"]) for _, fields in client.xrange(life.server.keys.dead)]
+            life.same("dead letters", tuple(letters), life.model.dead)
             assert all(one < other for one, other in pairwise(ids))
         await queue.close()

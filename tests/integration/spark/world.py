@@ -57,10 +57,10 @@ class World:
     def __init__(self, spark: SparkSession, url: str, folder: Path, partitions: int, epoch: int = 0) -> None:
         """`epoch`: grants are above it."""
         self.spark, self.folder = spark, folder
-        self._url = url
+        self.url = url
         self._partitions = partitions
-        self._queue = f"default/{folder.parent.name}-{folder.name}".replace("_", "-").lower()
-        self.name = QueueName(self._queue.rpartition("/")[2])
+        self.queue = f"default/{folder.parent.name}-{folder.name}".replace("_", "-").lower()
+        self.name = QueueName(self.queue.rpartition("/")[2])
         self._ledger, self.checkpoint = folder / "ledger", folder / "checkpoint"
         self._ledger.mkdir(parents=True, exist_ok=True)
         for key in self._ledger.iterdir():  # of the driver before
@@ -78,7 +78,7 @@ class World:
 
     @cached_property
     def producer(self) -> RedisProducer:
-        return RedisProducer(self._url, self._queue)
+        return RedisProducer(self.url, self.queue)
 
     # -- the operator's part
 
@@ -164,7 +164,7 @@ class World:
         return Fleet(
             self.spark,
             group=group,
-            queues={self.name: self._url},
+            queues={self.name: self.url},
             environment=Directory(self._ledger, session=self.session),
             holdup_timeout=holdup_timeout,
             repeat_wait=repeat_wait,
@@ -237,7 +237,7 @@ class World:
 
     def operator(self) -> QueueAdapter:
         """The operator's side of the queue."""
-        return RedisQueue(self._url, self._queue, CLAIMANT)
+        return RedisQueue(self.url, self.queue, CLAIMANT)
 
     def _ask(self, what: Callable[[QueueAdapter], Awaitable[T]]) -> T:
         async def ask() -> T:

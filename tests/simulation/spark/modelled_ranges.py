@@ -16,6 +16,9 @@ from baton.queues.logged_ranges import (
     Paused,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAside,
+    SetAsideAnswer,
     Stale,
     Unlogged,
 )
@@ -26,6 +29,7 @@ class ModelledRanges:
     """For one driver. What happens around its questions is for subclasses to say."""
 
     sizes_known = True
+    sets_aside = True
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self.modelled = partitions
@@ -89,7 +93,7 @@ class ModelledRanges:
         answers: list[LogAnswer] = []
         for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
             word, *rest = self.answered(number, query, one.log(query, asked.start, asked.end, int(asked.partly)))
-            kind = {"OK": Logged, "GONE": Gone, "QUERY": LaterQuery}[str(word)]
+            kind = {"OK": Logged, "GONE": Gone, "ASIDE": SetAside, "QUERY": LaterQuery}[str(word)]
             answers.append(kind(*map(int, rest)))
         return answers
 
@@ -99,6 +103,13 @@ class ModelledRanges:
             self.finishing(number, asked.end)
             word, *rest = self.answered(number, query, one.finish(query, asked.end))
             answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else Finished())
+        return answers
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        answers: list[SetAsideAnswer] = []
+        for (number, one), asked in zip(self._each(asked.partition for asked in ranges), ranges, strict=True):
+            word, *rest = self.answered(number, query, one.set_aside(query, asked.start, asked.end))
+            answers.append(Unlogged() if word == "UNLOGGED" else LaterQuery(int(rest[0])) if word == "QUERY" else SetAside())
         return answers
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:

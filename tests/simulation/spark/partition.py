@@ -30,6 +30,9 @@ class Partition:
     """Evaluation to attempt, executor, and which of them began when."""
     voided: tuple[int, int] | None = None
     spoiled: bool = False
+    aside: tuple[int, int] | None = None
+    dead: tuple[int, ...] = ()
+    """The dead letters."""
     uid: str = ""
     epoch: int = 0
     paused: bool = False
@@ -154,7 +157,22 @@ class Partition:
 
     def log(self, query: int, start: int, end: int, partly: int = 0) -> Answer:
         """What may have been handed out before. `partly`: 1 where what is there will do."""
-        return self._refused(query) or self._log(start, end, partly == 1) or ("OK", self.log_seen)
+        if refused := self._refused(query):
+            return refused
+        missing = self._log(start, end, partly == 1)
+        if missing == ("ASIDE",):
+            self._move_aside()
+        return missing or ("OK", self.log_seen)
+
+    def set_aside(self, query: int, start: int, end: int) -> Answer:
+        """OK, and not MORE: it has never much to move."""
+        if refused := self._refused(query):
+            return refused
+        if self._log(start, end) not in (None, ("ASIDE",)):
+            return ("UNLOGGED",)
+        self.aside = (start, end)
+        self._move_aside()
+        return ("OK",)
 
     def reading(
         self, query: int, uid: str, epoch: int, start: int, end: int, evaluation: str, attempt: int, executor: str
@@ -244,6 +262,8 @@ class Partition:
         self._look()
         if (self.logged, self.planned) == (start, end):
             return None
+        if self.aside == (start, end):
+            return ("ASIDE",)
         spoiled = self.spoiled and self.voided == (start, end) and not partly
         whole = self.done == self.committed and start >= self.committed
         finished = self.committed if "a jump finishes nothing" in self.broken else self.finished
@@ -264,6 +284,14 @@ class Partition:
         self.count = min(end - first + 1, len(self.entries))
         self.voided, self.spoiled = None, False
         return None
+
+    def _move_aside(self) -> None:
+        self._look()
+        assert self.aside is not None
+        start, end = self.aside
+        if self.finished < end:
+            self.dead += tuple(self._between(max(start, self.finished), end))
+            self._finish(end)
 
     def _finish(self, end: int) -> None:
         self.finished = end

@@ -14,6 +14,9 @@ from baton.queues.logged_ranges import (
     PartitionBounds,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAside,
+    SetAsideAnswer,
 )
 from baton.queues.protocol import QueueUnreachable
 from tests.waiting import PATIENCE
@@ -23,6 +26,7 @@ class QueueWithoutEntries:
     """A `LoggedRanges` (baton.queues.spark_side). Everything asked of it is answered, unless it is `away`."""
 
     sizes_known = True
+    sets_aside = True
 
     def __init__(self) -> None:
         self.away = False
@@ -53,6 +57,10 @@ class QueueWithoutEntries:
         self._ask()
         self.finished += [one.end for one in ranges]
         return [Finished() for _ in ranges]
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        self._ask()
+        return [SetAside() for _ in ranges]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.waits += 1

@@ -12,6 +12,7 @@ from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
 from baton.spark.offsets import Positions, offset_text
 from baton.spark.queues import FleetQueues
+from baton.spark.receipts import RangeReport
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import MAX_BYTES, StreamOptions
 from baton.spark.statistics import Counts
@@ -71,6 +72,8 @@ class StreamScene:
         """`parcels`: there is a second queue, to which nobody adds, and whose partition nobody owns."""
         self.now = 0.0
         self.over = ""
+        self.reports: tuple[RangeReport, ...] = ()
+        """What tasks say."""
         self.looks, self.looking = 0, 0.0
         """How often somebody has looked what there may be to read, and how long that takes."""
         self.stopping = False
@@ -88,7 +91,7 @@ class StreamScene:
             addresses, "shop", "group", lambda _, name, group: made[QueueName(name.partition("/")[2])], self._sleep
         )
         grants_in_use = GrantsInUse(self.ledger, self._told)
-        self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: ())
+        self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: self.reports)
         self.around = Surroundings(
             group="pickers",
             queues=queues,

@@ -24,6 +24,14 @@ def test_a_batch_that_is_done_ends_the_row() -> None:
     assert failing(3).and_another(5, "batch 6", "x").count == 1
 
 
+def test_failures_of_the_batch_count_where_its_entries_could_be_read() -> None:
+    failures = QueryFailures()
+    for readable in (True, False, True):
+        failures = failures.and_another(4, "batch 5", "x", readable=readable)
+    assert (failures.count, failures.of_batch) == (3, 2)
+    assert failures.and_another(5, "batch 6", "x", readable=True).of_batch == 1
+
+
 def test_the_error_s_last_line_without_traces() -> None:
     text = """[STREAM_FAILED] Query [id = 1] terminated with exception: An exception was raised by the Python Proxy.
 Traceback (most recent call last):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.model.ids import QueueName
+from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges
@@ -15,6 +15,7 @@ from baton.spark.first_positions import first_positions
 from baton.spark.last_entries import LastEntries
 from baton.spark.offsets import OffsetError
 from baton.spark.queues import FleetQueues
+from baton.spark.range_placement import Range
 from baton.spark.receipts import How, RangeReport
 from baton.spark.source_options import OffsetPlace
 from tests.ids import a_partition
@@ -265,6 +266,20 @@ def test_a_query_that_has_ended_holds_nothing(scene: StreamScene, planned: bool)
     scene.own({}, revoking={0: 1})
     assert {one.partition for one in scene.released} == {0}
     assert not stream.busy()
+
+
+def test_a_query_that_has_ended_tells_what_it_had_planned_unless_it_could_not_be_read(scene: StreamScene) -> None:
+    scene.add()
+    readable, unreadable, unplanned = scene.stream(), scene.stream(), scene.stream()
+    for stream in (readable, unreadable):
+        stream.latest_offset(at(p0=0))
+        stream.plan(at(p0=0), at(p0=1), "1")
+        stream.stop()
+        scene.reports = (RangeReport(Partition(ORDERS, 0), 1, How.FAILED, 0, 0),)
+    unplanned.stop()
+    query, ranges = readable.unfinished
+    assert (ranges, set(query)) == ((Range(Partition(ORDERS, 0), 0, 1),), {ORDERS})
+    assert unreadable.unfinished == unplanned.unfinished == ({}, ())
 
 
 # -- what is done

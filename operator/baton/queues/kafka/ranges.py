@@ -20,6 +20,8 @@ from baton.queues.logged_ranges import (
     PartitionBounds,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAsideAnswer,
 )
 from baton.queues.protocol import QueueUnreachable
 
@@ -43,6 +45,7 @@ class KafkaRanges:
     granted any of its partitions yet, and may be repeated after that. One thread asks; another may be in `wait` meanwhile."""
 
     sizes_known = False
+    sets_aside = False
 
     def __init__(self, url: str, queue: str, group: str) -> None:
         """`queue` and `group` are namespace/name."""
@@ -84,6 +87,10 @@ class KafkaRanges:
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order: the group's offset goes to their ends. To finish once more changes nothing."""
         return self._ask(lambda topic: topic.finish(query, ranges))
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        """Not over a topic (`sets_aside`)."""
+        raise NotImplementedError
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there is something new in one of these partitions. Answers which; the empty set after `timeout` seconds. One

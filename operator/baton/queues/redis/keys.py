@@ -18,9 +18,10 @@ class PartitionKeys(NamedTuple):
     the next is further ahead."""
     progress: str
     """Hash: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
-    to the dead letters), lost (how many went with a stream that was deleted), committed, the range that is
-    logged for Spark (docs/development/spark-source.md), seen (entries up to it may have been handed out), history (the
-    server's), since (when that was first seen, in microseconds), waits: 1 if its owner has read everything and is to be woken;
+    to the dead letters), lost (how many went with a stream that was deleted), committed, the ranges that
+    are logged or set aside for Spark (docs/development/spark-source.md), seen (entries up to it may have been handed out),
+    history (the server's), since (when that was first seen, in microseconds), waits: 1 if its owner has read everything and is
+    to be woken;
     sealed and barrier (the version at which slots last went, and the last entry then), staged (entries on stages), suspect: 1
     if some of these may have been handed out in a former history, `follows stage` (the history in which its entries began to
     follow), forgetting (the cursor in sequences), bytes (of keys, values and headers of all that was added) and marked (of

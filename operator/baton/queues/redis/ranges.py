@@ -20,6 +20,9 @@ from baton.queues.logged_ranges import (
     Paused,
     RangeToFinish,
     RangeToLog,
+    RangeToSetAside,
+    SetAside,
+    SetAsideAnswer,
     Stale,
     Unlogged,
 )
@@ -39,6 +42,7 @@ class RedisRanges:
     """
 
     sizes_known = True
+    sets_aside = True
 
     def __init__(self, url: str, queue: str) -> None:
         self._queue = queue
@@ -102,6 +106,11 @@ class RedisRanges:
         """In their order. To finish once more changes nothing."""
         runs: list[Run] = [(one.partition, (query, one.end, *one.foreign)) for one in ranges]
         return [_finished(answer) for answer in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
+
+    def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
+        """Their entries go to the dead letters, and they are finished. In their order. To set aside once more changes nothing."""
+        runs = [(one.partition, (query, one.start, one.end, one.failures, why)) for one in ranges]
+        return [_set_aside(answer) for answer in self._run(scripts.ASIDE, runs, no_such=("UNLOGGED",))]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
@@ -198,6 +207,8 @@ def _logged(answer: Sequence[str]) -> LogAnswer:
             return LaterQuery(int(answer[1]))
         case "GONE":
             return Gone(int(answer[1]), int(answer[2]))
+        case "ASIDE":
+            return SetAside()
     return Logged(int(answer[1]))
 
 
@@ -208,3 +219,12 @@ def _finished(answer: Sequence[str]) -> FinishAnswer:
         case "UNLOGGED":
             return Unlogged()
     return Finished()
+
+
+def _set_aside(answer: Sequence[str]) -> SetAsideAnswer:
+    match answer[0]:
+        case "QUERY":
+            return LaterQuery(int(answer[1]))
+        case "UNLOGGED":
+            return Unlogged()
+    return SetAside()

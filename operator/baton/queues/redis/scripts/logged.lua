@@ -188,14 +188,49 @@ local function gone(start, finish)
   return {'GONE', first, last_up_to(finish, first - 1)}
 end
 
+-- Moves a portion of the range that is to be set aside to the dead letters, from its beginning, and finishes with it: an entry is in one
+-- place or the other after any step. Answer: whether that was all; else it is to be asked for again.
+local function move_aside()
+  local MOST, MOST_BYTES = 1000, 2 ^ 20
+  local finish, last = tonumber(progress('asideTo')), look()
+  local reached = math.max(tonumber(progress('aside')), tonumber(progress('finished') or 0))
+  if reached >= finish then return true end
+  largest = nil -- that of the partition before
+  local why, failures = progress('asideWhy'), progress('asideFailures')
+  local moved, size = 0, 0
+  while reached < finish and moved < MOST and size < MOST_BYTES do
+    local some = at_once(MOST - moved)
+    local entries = redis.call('XRANGE', STREAM, '(' .. id(reached), id(finish), 'COUNT', some)
+    for _, entry in ipairs(entries) do
+      size = size + size_of(entry[2])
+      if ours(entry, last) then
+        local fields = entry[2]
+        local headers = fields[8] and {'headers', fields[8]} or {}
+        redis.call('XADD', DEAD, '*', 'offset', entry[1], 'key', fields[2], 'value', fields[4], 'timestamp', fields[6],
+          'deliveries', failures, 'why', why, unpack(headers))
+        redis.call('HINCRBY', PROGRESS, 'dead', 1)
+      else
+        set_foreign_aside(entry)
+      end
+      reached = number(entry[1])
+    end
+    moved = moved + #entries
+    if #entries < some then reached = finish end
+  end
+  removed_in_all = removed_in_all + 10 * moved
+  finish_up_to(reached, summary())
+  return reached == finish
+end
+
 -- Logs a range, and before that finishes with everything up to its start: Spark has that in its commit log. Answer: what is to be
--- answered instead (GONE; MORE, as of `finish`), or nil (`partly`: also where a pod has finished with some of its entries); and
+-- answered instead (GONE; ASIDE: it was set aside, or that was begun; MORE, as of `finish`), or nil (`partly`: also where a pod has finished with some of its entries); and
 -- entries up to which all may have been handed out before.
 local function log_range(start, finish, partly)
   look()
   local pending = summary()
   local logged, voided = progress('logged'), progress('voided')
   if tonumber(logged) == start and tonumber(progress('loggedTo')) == finish then return nil, progress('logSeen') end
+  if tonumber(progress('aside')) == start and tonumber(progress('asideTo')) == finish then return {'ASIDE'} end
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   local same = not partly and tonumber(voided) == start and tonumber(progress('voidedTo')) == finish
   local spoiled = same and progress('spoiled')

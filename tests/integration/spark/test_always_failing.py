@@ -1,0 +1,130 @@
+"""A batch that always fails, and the ways out of it: dead letters, or a new checkpoint with smaller limits."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from baton.queues.redis.dead_letters import RedisDeadLetters
+from tests.integration.spark.world import World, Worlds, wait_for
+
+
+def letters(orders: World) -> list[tuple[str, str]]:
+    """Values and reasons."""
+    with RedisDeadLetters(orders.url, orders.queue) as dead:
+        found = [dead.find(line.letter) for partition in dead.counts() for page in dead.every(partition) for line in page]
+    return sorted((one.value.decode(), one.why) for one in found if one is not None)
+
+
+class Poisoned:
+    """A function that fails with a certain value, and stops the fleet behind another."""
+
+    def __init__(self, orders: World, poison: str, last: str) -> None:
+        self.orders, self.poison, self.last = orders, poison, last
+        self.tries = 0
+
+    def start(self, rows: DataFrame) -> StreamingQuery:
+        writer = rows.writeStream.foreachBatch(self.process)
+        return writer.option("checkpointLocation", str(self.orders.checkpoint)).start()
+
+    def process(self, rows: DataFrame, batch: int) -> None:
+        values = [row.value.decode() for row in rows.collect()]
+        if self.poison in values:
+            self.tries += 1
+            raise ValueError(f"cannot work on {self.poison}")
+        self.orders.keep(rows, batch)
+        if self.last in values:
+            assert self.orders.fleet is not None
+            self.orders.fleet.stop()
+
+
+def test_after_so_many_failures_the_batch_is_in_the_dead_letters_and_the_query_goes_on(world: Worlds) -> None:
+    orders = world(2)
+    orders.share_out(2)
+    orders.send_to(0, "poison", "beside it")
+    function = Poisoned(orders, "poison", "last")
+    fleet = orders.fleet_here()
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        if function.tries == 2:  # the next batch has these, and the one that is repeated has not
+            orders.send_to(1, "last")
+        return function.start(rows)
+
+    fleet.run(start, failures=2, dead_letters=True)
+    assert function.tries == 2
+    assert orders.values() == ["last"]
+    why = "its batch failed 2 times in a row: ValueError: cannot work on poison"
+    assert letters(orders) == [("beside it", why), ("poison", why)]
+    wait_for(orders.committed, "all is committed")
+
+
+def test_a_driver_that_ends_behind_the_set_aside_leaves_the_next_one_an_empty_batch(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send_to(0, "poison")
+    function = Poisoned(orders, "poison", "last")
+    starts: list[int] = []
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        starts.append(function.tries)
+        if function.tries == 2:
+            raise SystemExit("the driver ends here")
+        return function.start(rows)
+
+    with pytest.raises(SystemExit):
+        orders.fleet_here().run(start, failures=2, dead_letters=True)
+    assert [value for value, _ in letters(orders)] == ["poison"]
+    orders.send_to(0, "last")
+    orders.fleet_here().run(function.start)  # without the option: what was set aside stays so
+    assert orders.values() == ["last"]
+    assert function.tries == 2
+
+
+def test_without_the_option_the_batch_comes_again_and_nothing_is_set_aside(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send_to(0, "poison")
+    function = Poisoned(orders, "poison", "last")
+    with pytest.raises(StreamingQueryException, match="cannot work on poison"):
+        orders.fleet_here().run(function.start, failures=2, give_up=True)
+    assert letters(orders) == []
+    function.poison = ""
+    function.last = "poison"
+    orders.fleet_here().run(function.start)
+    assert orders.values() == ["poison"]
+
+
+def test_two_ends_of_a_failing_batch_are_refused(world: Worlds) -> None:
+    fleet = world(1).another_fleet("orders")
+    with pytest.raises(ValueError, match="choose one"):
+        fleet.run(lambda rows: pytest.fail("started"), give_up=True, dead_letters=True)
+
+
+def test_a_batch_that_is_too_large_is_cured_by_a_new_checkpoint_with_smaller_limits(world: Worlds, tmp_path: Path) -> None:
+    orders = world(2)
+    orders.share_out(2)
+    sent = [f"{number:03}" for number in range(60)]
+    orders.send(*sent)
+
+    def process(rows: DataFrame, batch: int) -> None:
+        if rows.count() > 10:
+            raise MemoryError("too many rows")
+        orders.keep(rows, batch)
+
+    query = orders.start(process)
+    with pytest.raises(StreamingQueryException, match="too many rows"):
+        query.awaitTermination()
+    orders.stop()
+    query = orders.start(process, maxRowsPerTrigger=10)
+    with pytest.raises(StreamingQueryException, match="too many rows"):
+        query.awaitTermination()  # its end is in Spark's log, whatever the limits are now
+    orders.stop()
+    assert orders.values() == []
+
+    shutil.rmtree(orders.checkpoint)
+    orders.start(process, maxRowsPerTrigger=10, startingOffsets="committed")
+    wait_for(orders.committed, "all is committed")
+    assert orders.values() == sent, "no row is missing, and none is there twice"
