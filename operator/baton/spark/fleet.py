@@ -80,7 +80,7 @@ class Fleet:
         self._metrics = OptionalMetrics(metrics_port, group, self)
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
-        self._told_after = 0
+        self._told_after = 1
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited

@@ -284,6 +284,38 @@ def test_a_stream_is_asked_by_sql(world: Worlds, spark: SparkSession, tmp_path: 
     assert values(spark, tmp_path / "table") == numbers(10)
 
 
+def test_a_table_of_the_catalog_is_a_sink(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
+    orders = at_work(2, world)
+    orders.send(*numbers(40))
+    some = orders.load().select(F.col("value").cast("string").alias("value"))
+    writer = some.writeStream.option("checkpointLocation", str(orders.checkpoint)).trigger(availableNow=True)
+    assert writer.toTable("orders_taken", path=str(tmp_path / "table")).awaitTermination(120)
+    assert sorted(row.value for row in spark.table("orders_taken").collect()) == numbers(40)
+
+
+def test_a_limit_of_bytes_bounds_each_batch(world: Worlds) -> None:
+    orders = at_work(2, world)
+    orders.send(*("." * 1000 + one for one in numbers(80)))
+    query = orders.query_here(maxBytesPerTrigger=12_000)
+    wait_for(lambda: len(orders.rows) == 80, "all rows came")
+    sizes = [int(one.numInputRows) for one in query.recentProgress if one.numInputRows]
+    assert max(sizes) <= 12
+    assert sum(sizes) == 80
+
+
+def test_a_queue_that_is_not_there_is_named_and_waited_for(world: Worlds) -> None:
+    orders = world(2)
+    orders.share_out(2)
+    parcels = orders.name + "-parcels"
+    fleet = orders.another_fleet(orders.name, others=(parcels,))
+    orders.fleet = fleet.start()
+    query = orders.query_here()
+    wait_for(lambda: parcels in orders.session.word.trouble, "the group says which queue is not there")
+    assert "names those that there are" in orders.session.word.trouble
+    assert orders.session.word.query_failure == ""
+    assert query.isActive
+
+
 def test_an_offset_that_is_gone_fails_the_query_with_the_cure_or_is_passed_over(
     world: Worlds, caplog: pytest.LogCaptureFixture
 ) -> None:

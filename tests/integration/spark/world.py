@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -159,12 +159,14 @@ class World:
         self.fleet = self.another_fleet(self.name, holdup_timeout, repeat_wait)
         return self.fleet.start()
 
-    def another_fleet(self, group: str, holdup_timeout: float = 5.0, repeat_wait: float = 120.0) -> Fleet:
-        """Of this queue; not started."""
+    def another_fleet(
+        self, group: str, holdup_timeout: float = 5.0, repeat_wait: float = 120.0, others: Sequence[str] = ()
+    ) -> Fleet:
+        """Of this queue, and of others at the same server; not started."""
         return Fleet(
             self.spark,
             group=group,
-            queues={self.name: self.url},
+            queues=dict.fromkeys((self.name, *others), self.url),
             environment=Directory(self._ledger, session=self.session),
             holdup_timeout=holdup_timeout,
             repeat_wait=repeat_wait,
