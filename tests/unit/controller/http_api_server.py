@@ -30,10 +30,14 @@ class HttpApiServer:
         self.pages: dict[tuple[str, str], list[int]] = {}
         """How many objects each page of a list had."""
         self._news = asyncio.Event()
+        self._latest: dict[tuple[str, str], web.StreamResponse] = {}
+        """The watch that was begun last, by namespace and resource."""
         self._closing = False
 
     def event(self, namespace: str, resource: str, kind: str, manifest: Json) -> None:
-        """Tell the watch."""
+        """Tell the watch. What is added is listed from then on: a watch that is just ending may have taken the word."""
+        if kind == "ADDED":
+            self.objects[namespace, resource] = [*self.objects.get((namespace, resource), []), manifest]
         self.say(namespace, resource, json.dumps({"type": kind, "object": manifest}).encode() + b"\n")
 
     def say(self, namespace: str, resource: str, line: bytes) -> None:
@@ -106,8 +110,9 @@ class HttpApiServer:
             return self._page(where, int(request.query.get("continue", 0)), int(request.query["limit"]))
         stream = web.StreamResponse()
         await stream.prepare(request)
-        while not self._closing:
-            while said := self.lines.get(where):
+        self._latest[where] = stream
+        while not self._closing and self._latest[where] is stream:
+            while self._latest[where] is stream and (said := self.lines.get(where)):
                 await stream.write(said.pop(0))
             self._news.clear()
             await self._news.wait()
