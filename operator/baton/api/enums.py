@@ -23,3 +23,10 @@ class ScaleMode(StrEnum):
     WORKLOAD = "Workload"
     EXTERNAL = "External"
     SPARK = "Spark"
+
+
+class ScaleSteps(StrEnum):
+    """Which sizes a fleet takes."""
+
+    EVERY = "Every"
+    EVEN_SHARES = "EvenShares"

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from baton.api.assignor import ROOMS_NEEDED, AssignorName, AssignorOptions
-from baton.api.enums import Approval, Protocol, ScaleMode
+from baton.api.enums import Approval, Protocol, ScaleMode, ScaleSteps
 from baton.api.group_status import ConsumerGroupStatus
 from baton.api.queue import PartitionedQueueSpec
 from baton.assignors import DEFAULT
@@ -104,6 +104,13 @@ class Scale(Shape):
                 field=".targetRef",
                 reason="FieldValueForbidden",
             ),
+            rule(
+                "self.mode != 'External' || self.steps != 'EvenShares'",
+                "spec.scale.steps does nothing with spec.scale.mode External: remove it and scale the workload to such sizes, or "
+                "set the mode to Workload",
+                field=".steps",
+                reason="FieldValueInvalid",
+            ),
         )
     )
 
@@ -113,6 +120,9 @@ class Scale(Shape):
     starts or removes executors."""
     target_ref: TargetRef | None = None
     """The workload that has the group's pods. For the modes Workload and External."""
+    steps: ScaleSteps = ScaleSteps.EVERY
+    """EvenShares: the fleet has only sizes that divide the group's partitions evenly, of spec.replicas the next smaller one: of
+    64 partitions 1, 2, 4, 8, 16, 32 or 64 pods. Every: as many as spec.replicas says."""
 
 
 class ConsumerGroupSpec(Shape):

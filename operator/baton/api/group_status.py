@@ -153,8 +153,9 @@ class ConsumerGroupStatus(GroupNumbers):
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""
     desired_replicas: int | None = None
-    """How many pods there are to be: spec.replicas, or with spec.scale.mode External the size of spec.scale.targetRef. Absent
-    where nobody says it, and where more pods than that size have the group's label."""
+    """How many pods there are to be: spec.replicas, as far as spec.scale.steps lets there be so many, or with spec.scale.mode
+    External the size of spec.scale.targetRef. Absent where nobody says it, and where more pods than that size have the group's
+    label."""
     replicas: int | None = None
     """How many pods carry the group's label, and neither terminate nor have come to their end."""
     handoffs: Annotated[

@@ -17,7 +17,7 @@ from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_objects import GroupObjects
-from baton.controller.group_observation import QueueSight
+from baton.controller.group_observation import QueueSight, in_steps
 from baton.controller.group_steps import GroupSteps
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.controller.ledger_writer import LedgerWriter
@@ -193,6 +193,7 @@ class GroupLoop:
         wait = patience(self._ledger_writer.forsaken) if group.deleting else None
         sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
+        spec = in_steps(spec, sights)
         if group.deleting:
             self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
+from baton.api.enums import ScaleSteps
 from baton.controller.backlog import Backlog
 from baton.controller.queue_state import QueueFacts
+from baton.engine.even_shares import even_size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.engine.specs import engine_spec, observed_queue
@@ -98,6 +100,14 @@ def observation(
         request=group.request,
         approved=group.approved,
     )
+
+
+def in_steps(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> ConsumerGroupSpec:
+    """The spec with as many replicas as spec.scale.steps lets the fleet have, as far as the partitions are known."""
+    if spec.replicas is None or spec.scale is None or spec.scale.steps is not ScaleSteps.EVEN_SHARES:
+        return spec
+    partitions = sum(one.partitions or 0 for one in queues if one.wanted)
+    return spec.model_copy(update={"replicas": even_size(spec.replicas, partitions)})
 
 
 def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:

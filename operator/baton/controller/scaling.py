@@ -101,9 +101,8 @@ class Scaling:
     ) -> None:
         self.spared = False
         if self._applied != size and self._free_for(size):
-            staying = {name: member for name, member in seen.members.items() if not member.terminating}
-            chosen = victims(staying, owned, size[1])
             there = [pod for pod in pods if not pod.terminating]
+            chosen = victims(there, seen.members, owned, size[1])
             self._marked = self._marks(spec, there) | {pod.uid for pod in there if pod.name in chosen}
             self._begin(size, self._scale(size, marks(there, chosen)))
 

@@ -114,9 +114,19 @@ def marks(pods: Iterable[PodView], victims: Set[MemberId]) -> list[Mark]:
     return wanted
 
 
-def victims(staying: Mapping[MemberId, ObservedMember], owned: Mapping[MemberId, int], replicas: int) -> frozenset[MemberId]:
-    """Whose loss costs the fewest moves: first those that drain, then those with the fewest partitions, then the youngest. None
-    while the fleet is small enough."""
-    surplus = len(staying) - replicas
-    order = sorted(staying, key=lambda name: (not staying[name].draining, owned.get(name, 0), -staying[name].joined, name))
-    return frozenset(order[: max(0, surplus)])
+def victims(
+    pods: Iterable[PodView], members: Mapping[MemberId, ObservedMember], owned: Mapping[MemberId, int], replicas: int
+) -> frozenset[MemberId]:
+    """Of the pods that stay, those whose loss costs the fewest moves: first those that take no part, the unready before the
+    others, then those that drain, then those with the fewest partitions, then the youngest. None while the fleet is small enough.
+
+    The workload counts every pod, whether or not it is a member.
+    """
+
+    def cost(pod: PodView) -> tuple[bool, bool, bool, int, float, MemberId]:
+        member = members.get(pod.name)
+        since = (pod.ready_since or 0.0) if member is None else member.joined
+        return member is not None, pod.ready, not pod.draining, owned.get(pod.name, 0), -since, pod.name
+
+    there = sorted((pod for pod in pods if not pod.terminating and not pod.ended), key=cost)
+    return frozenset(pod.name for pod in there[: max(0, len(there) - replicas)])

@@ -143,6 +143,14 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
             ["spec.replicas does nothing", "scale the workload itself"],
         ),
         (
+            {**GROUP, "scale": {"mode": "External", "steps": "EvenShares", "targetRef": {"kind": "Deployment", "name": "d"}}},
+            ["spec.scale.steps does nothing", "set the mode to Workload"],
+        ),
+        (
+            {**GROUP, "scale": {"mode": "Spark", "steps": "Even"}},
+            ["spec.scale.steps", "EvenShares"],
+        ),
+        (
             {**GROUP, "scale": {"mode": "Spark", "targetRef": {"kind": "Deployment", "name": "d"}}},
             ["spec.scale.targetRef", "mode Workload and External only", "remove it"],
         ),

@@ -72,6 +72,41 @@ async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_los
     await eventually(is_one, "the Deployment has one replica")
 
 
+async def test_a_ready_pod_that_takes_no_part_is_lost_before_one_that_works(shop: World) -> None:
+    await deployment(shop, "idle", 3)
+    await shop.external("idle")
+    target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "idle"}}
+    await shop.group("idle", replicas=3, membership={"session": "Required"}, scale=target)
+    await asyncio.gather(*(shop.pod(f"idle-{name}", "idle", session=name != "c") for name in "abc"))
+    await shop.spread("idle", 3, 3)
+    await scale(shop, "idle", 2)
+
+    async def marked() -> list[str]:
+        pods = [await shop.api.get(core_path(shop.namespace, "pods", f"idle-{name}")) for name in "abc"]
+        return [pod["metadata"]["name"] for pod in pods if DELETION_COST in (pod["metadata"].get("annotations") or {})]
+
+    async def is_two() -> bool:
+        return await size(shop, "idle") == 2
+
+    await eventually(is_two, "the Deployment has two replicas")
+    assert await marked() == ["idle-c"]
+
+
+async def test_a_group_of_even_shares_has_only_sizes_that_divide_its_partitions(shop: World) -> None:
+    await deployment(shop, "even", 0)
+    await shop.external("even", partitions=12)
+    target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "even"}, "steps": "EvenShares"}
+    await shop.group("even", replicas=5, scale=target)
+
+    async def sizes(asked: int, had: int) -> bool:
+        status = await shop.status("even")
+        return (await replicas_of(shop, "even"), await size(shop, "even"), status.get("desiredReplicas")) == (asked, had, had)
+
+    await eventually(partial(sizes, 5, 4), "of five pods that are asked for there are four", shown=lambda: shop.status("even"))
+    await scale(shop, "even", 11)
+    await eventually(partial(sizes, 11, 6), "of eleven there are six", shown=lambda: shop.status("even"))
+
+
 async def test_a_group_without_replicas_has_those_of_its_deployment_and_a_real_autoscaler_scales_it(shop: World) -> None:
     await deployment(shop, "unsaid", 2)
     await shop.external("unsaid")

@@ -14,7 +14,7 @@ from baton.controller.diagnosis import (
     queue_problems,
     session_problems,
 )
-from baton.controller.group_observation import QueueSight, observation
+from baton.controller.group_observation import QueueSight, in_steps, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
@@ -100,6 +100,21 @@ def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
     assert observation(GROUP, SPEC, [known], GroupMembers()).queues[ORDERS].owners == {}
     wanted = replace(known, owners_wanted=True)
     assert observation(GROUP, SPEC, [wanted], GroupMembers()).queues[ORDERS].owners == owners
+
+
+@pytest.mark.parametrize(
+    ("scale", "replicas"),
+    [
+        ({"mode": "Spark", "steps": "EvenShares"}, 6),
+        ({"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "d"}, "steps": "EvenShares"}, 6),
+        ({"mode": "Spark"}, 7),
+    ],
+)
+def test_a_fleet_has_as_many_pods_as_divide_what_its_queues_have_together(scale: dict[str, Any], replicas: int) -> None:
+    spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": 7, "scale": scale})
+    given_up = sight(name=QueueName("former"), named=False)
+    assert in_steps(spec, [many("a", 8, None), many("b", 10, 10), given_up]).replicas == replicas
+    assert in_steps(spec, [sight(facts=QueueFacts(), recorded=None)]).replicas == 7, "nobody knows yet how many there are"
 
 
 def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:
