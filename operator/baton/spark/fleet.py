@@ -175,6 +175,7 @@ class Fleet:
                 told = "the query failed at %s and is started again in %.0f s: %s"
                 log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
+                running.stop_queries()  # a `start` that raised may have begun one
         finally:
             self.stop()
         if running.lost:

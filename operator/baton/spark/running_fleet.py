@@ -202,7 +202,7 @@ class RunningFleet:
         while self._busy() and time.monotonic() < until and self.alive():
             time.sleep(_LOOK)
         try:
-            self._stop_queries()
+            self.stop_queries()
         finally:
             self._finishing.close(_FINISHING)
             self._ended.set()
@@ -213,7 +213,7 @@ class RunningFleet:
         if not self.lost and (who := self._session.lost()):
             self.lost = f"group {self._group} has another driver now ({who}): this one ends"
             log.error("%s", self.lost)
-            self._stop_queries()
+            self.stop_queries()
         return self.alive()
 
     def _trouble(self) -> str:
@@ -250,7 +250,8 @@ class RunningFleet:
             for stream in self._decisions.streams()
         )
 
-    def _stop_queries(self) -> None:
+    def stop_queries(self) -> None:
+        """The group's."""
         stop_queries(self._queries, {stream.query_id for stream in self._decisions.streams()})
 
     def _say_releases(self, releases: frozenset[Release]) -> None:

@@ -97,6 +97,27 @@ def test_without_the_option_the_batch_comes_again_and_nothing_is_set_aside(world
     assert orders.values() == ["poison"]
 
 
+def test_a_start_that_raises_behind_its_query_leaves_none_running(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send_to(0, "first")
+    function = Poisoned(orders, "", "last")
+    begun: list[StreamingQuery] = []
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        begun.append(function.start(rows))
+        if len(begun) == 1:
+            wait_for(lambda: begun[0].lastProgress, "it reads")
+            raise KeyError("a setting that is not there")
+        orders.send_to(0, "last")
+        return begun[-1]
+
+    orders.fleet_here().run(start)
+    assert len(begun) == 2
+    assert not begun[0].isActive
+    assert orders.values() == ["first", "last"]
+
+
 def test_two_ends_of_a_failing_batch_are_refused(world: Worlds) -> None:
     fleet = world(1).another_fleet("orders")
     with pytest.raises(ValueError, match="choose one"):
