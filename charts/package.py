@@ -1,4 +1,4 @@
-"""Packages the chart into dist/, as `helm push` takes it to a registry: `python -m charts.package` (part of `make release-check`)."""
+"""Packages the chart into dist/, as `helm push` takes it to a registry; a part of `make release-check`."""
 
 import subprocess
 import sys
@@ -9,7 +9,8 @@ from charts.render import CHART, ROOT
 
 def package(helm: Path, folder: Path) -> Path:
     """The archive. Raises CalledProcessError where `helm lint` finds something."""
-    for command in (["lint", "--strict", "--quiet", CHART], ["package", CHART, "--destination", folder]):
+    chart = str(CHART)
+    for command in (["lint", "--strict", "--quiet", chart], ["package", chart, "--destination", str(folder)]):
         subprocess.run([helm, *command], check=True, stdout=sys.stderr)
     [archive] = folder.glob("baton-*.tgz")
     return archive
