@@ -99,6 +99,19 @@ dist: setup ## Build what is released, sdists and wheels, into dist/; needs a JD
 		$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist $$name || exit; done
 	@ls -1 dist/*
 
+.PHONY: release-check
+release-check: setup ## What has to hold before a version is tagged: one version, dated in the changelog, nothing stale; builds wheels and chart
+	@test -z "$$(git status --porcelain)" || { echo "release-check: commit or remove what git status shows" >&2; exit 1; }
+	@grep -Eq '^## $(VERSION) \([0-9]{4}-[0-9]{2}-[0-9]{2}\)' CHANGELOG.md \
+		|| { echo "release-check: put the date behind '## $(VERSION)' in CHANGELOG.md" >&2; exit 1; }
+	@$(MAKE) --no-print-directory check generate
+	@test -z "$$(git status --porcelain)" || { echo "release-check: commit what make generate has written" >&2; exit 1; }
+	$(BIN)/pytest -q tests/unit/test_distributions.py tests/unit/test_documentation.py tests/unit/chart
+	@$(MAKE) --no-print-directory dist
+	@$(BIN)/python -m charts.package
+	$(BIN)/pytest -q tests/integration/distributions
+	@echo "release-check: $(VERSION) can be tagged when make test has passed: push dist/*.tgz, dist/*.whl and dist/*.tar.gz, and the image (make images)"
+
 .PHONY: images
 images: ## Build the images of operator and Spark fleet with docker, podman or buildah (ENGINE=docker)
 	@test -n "$(ENGINE)" || { echo "images: install docker, podman or buildah" >&2; exit 1; }

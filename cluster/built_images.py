@@ -5,12 +5,15 @@ stands in for it. Layers stay in the cache, so that a second build makes only wh
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cluster.faults import ClusterError
 from cluster.images import ROOT
@@ -50,6 +53,22 @@ def build(image: Image) -> None:
                 _make_base()
         with told(f"building {image.name}", "5 minutes the first time"):
             _bud(image)
+
+
+def configuration(image: Image) -> dict[str, Any]:
+    """User, entry point, environment and labels of what was built, by the names of the OCI."""
+    found: dict[str, Any] = json.loads(_buildah("inspect", "--type=image", image.name))["OCIv1"]["config"]
+    return found
+
+
+@contextmanager
+def contents(image: Image) -> Iterator[Path]:
+    """Its files, to be looked at."""
+    container = _buildah("from", "--pull-never", image.name)
+    try:
+        yield Path(_buildah("mount", container))
+    finally:
+        _buildah("rm", container)
 
 
 def archive(image: Image, name: str) -> Path:

@@ -55,6 +55,17 @@ def test_there_is_one_version() -> None:
     assert labels == [[baton.__version__]] * len(DOCKERFILES)
 
 
+def test_whatever_names_the_operators_image_names_that_version() -> None:
+    named = re.compile(r"baton-operator:(\d[\w.]*)")
+    texts = [
+        ROOT / "README.md",
+        *(path for folder in ("docs", "manifests", "cluster", "charts") for path in (ROOT / folder).rglob("*")),
+    ]
+    found = {str(path.relative_to(ROOT)): {*named.findall(path.read_text(errors="ignore"))} for path in texts if path.is_file()}
+    assert len([versions for versions in found.values() if versions]) > 3
+    assert {file: versions for file, versions in found.items() if versions - {baton.__version__}} == {}
+
+
 @pytest.mark.parametrize("file", [Path(file).with_name("requirements.lock") for file in DOCKERFILES], ids=str)
 def test_an_image_is_made_of_what_the_tests_run_with(file: Path) -> None:
     pin = re.compile(r"^([\w.-]+==\S+)", re.MULTILINE)
