@@ -71,7 +71,7 @@ class KafkaReader:
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.record.again)
-        position.progress.handed_out(offsets)
+        position.handed_out(offsets)
         position.read.update(zip(offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:
