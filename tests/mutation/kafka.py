@@ -78,6 +78,7 @@ KAFKA = (
     Mutation("outputs", "send under a token that is spent", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return False"),
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
+    Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
     Mutation("commits", "let what is idle expire", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if False and position.lost"),
     Mutation("commits", "commit what is idle at every turn", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if position.lost"),
     Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                    position.in_doubt = True", "                    pass"),

@@ -42,7 +42,7 @@ class Transaction:
         value: str | bytes | None,
         *,
         key: str | bytes | None = None,
-        headers: Mapping[str, str | bytes] | None = None,
+        headers: Mapping[str, str | bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
         """A message for a topic of the same brokers; value None: a tombstone. Without `partition` the key chooses it, as Kafka's

@@ -14,15 +14,14 @@ class Output:
     topic: str
     value: bytes | None
     key: bytes | None = None
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
+    """None: a name alone."""
     partition: int | None = None
     """Of the topic. None: by the key, as Kafka's own clients in Java choose; without a key the same for all that comes of one
     partition."""
 
     @classmethod
-    def of(
-        cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, str | bytes] | None, partition: int | None
-    ) -> "Output":
+    def of(cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, _Bytes] | None, partition: int | None) -> "Output":
         """As a program gives it; text becomes UTF-8. Raises TypeError and ValueError for what Kafka does not take."""
         if not isinstance(topic, str) or not topic:
             raise TypeError(f"topic is {topic!r}: set it to the name of a topic")
@@ -30,14 +29,14 @@ class Output:
             raise TypeError(f"partition is {partition!r}: set it to a number, or leave it out")
         if partition is not None and partition < 0:
             raise ValueError(f"partition is {partition}: set it to 0 or more")
-        made = {_name(name): _taken(f"headers[{name!r}]", header) for name, header in (headers or {}).items()}
+        made = {_name(name): _bytes(f"headers[{name!r}]", header) for name, header in (headers or {}).items()}
         return cls(topic, _bytes("value", value), _bytes("key", key), made, partition)
 
     @property
     def size(self) -> int:
         """Bytes of key, value and headers."""
         own = len(self.key or b"") + len(self.value or b"")
-        return own + sum(len(name) + len(header) for name, header in self.headers.items())
+        return own + sum(len(name) + len(header or b"") for name, header in self.headers.items())
 
 
 class FinishedTogether(NamedTuple):

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE, eventually, until
 
 
 async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
-    queue.send("value", key="key", headers={"one": b"1", "two": b"2"})
+    queue.send("value", key="key", headers={"one": b"1", "two": b"2", "alone": None})
     queue.send(None, key="deleted")
     queue.send("keyless", key=None)
     queue.send("")
@@ -29,7 +29,7 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
         (None, b"keyless"),
         (b"k", b""),
     ]
-    assert entries[0].headers == {"one": b"1", "two": b"2"} and entries[0].timestamp > 1_700_000_000_000
+    assert entries[0].headers == {"one": b"1", "two": b"2", "alone": None} and entries[0].timestamp > 1_700_000_000_000
     assert (entries[0].queue, [entry.offset for entry in entries]) == ("orders", ["0", "1", "2", "3"])
 
 

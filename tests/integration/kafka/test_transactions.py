@@ -12,7 +12,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
-from tests.integration.kafka.reading import committed_values, read
+from tests.integration.kafka.reading import committed_messages, committed_values, read
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
@@ -40,6 +40,17 @@ async def test_outputs_are_there_when_the_offset_has_gone_over_their_entries_and
     assert await queue.committed() == 3
     found = committed_values(queue.broker, out)
     assert found[1] == [b"2", b"1"] and [None] in found
+
+
+async def test_headers_are_sent_on_as_they_came(queue: Queue, out: str) -> None:
+    headers = {"h": b"1", "empty": b"", "alone": None}
+    queue.send("a", headers=headers)
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    sent = Output.of(out, entry.value, entry.key, entry.headers, 0)
+    await asyncio.to_thread(finish, reader, [entry], sent)
+    (found,) = (await asyncio.to_thread(committed_messages, queue.broker, out))[0]
+    assert dict(found.headers() or ()) == headers
 
 
 async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out: str) -> None:

@@ -205,6 +205,7 @@ def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[st
 def test_text_is_utf_8() -> None:
     assert Output.of("out", "ä", "ö", {"n": "ü"}, None) == Output("out", "ä".encode(), "ö".encode(), {"n": "ü".encode()})
     assert Output.of("out", None, None, None, 3) == Output("out", None, partition=3)
+    assert Output.of("out", "v", None, {"alone": None}, None) == Output("out", b"v", headers={"alone": None})
 
 
 def test_queues_without_transactions_say_so() -> None:
