@@ -10,6 +10,7 @@ _POSITION = "unit/queues/kafka/test_read_position.py"
 _RECORD = "unit/queues/kafka/test_record.py"
 _LOG = "unit/queues/kafka/test_positions_in_log.py"
 _TOLD = "unit/queues/kafka/test_announcement.py"
+_HEARD = "unit/queues/kafka/test_announcements.py"
 _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
@@ -67,6 +68,9 @@ KAFKA = (
     Mutation("lag", "miss no entry that was deleted", _KAFKA + "positions_in_log.py", _LOG, "if count > 0}", "if False}"),
     Mutation("lag", "miss entries of who committed nothing", _KAFKA + "positions_in_log.py", _LOG, "for number, one in committed.items() if one.offset >= 0}\n    return", "for number, one in committed.items()}\n    return"),
     Mutation("announcements", "say more than a broker takes", _KAFKA + "announcement.py", _TOLD, "> LONGEST:\n", "> 10 * LONGEST:\n"),
+    Mutation("announcements", "ask for a partition that Kafka cannot have", _KAFKA + "announcement.py", _TOLD, " and 0 <= one.partition < _PARTITIONS for", " for"),
+    Mutation("announcements", "hear nothing more after one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._due.clear()\n            self._awaited", "            self._awaited"),
+    Mutation("announcements", "look for ever for one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._awaited.clear()\n", ""),
     Mutation("announcements", "leave out what was said last", _KAFKA + "announcement.py", _TOLD, "            said = said[max(1, len(said) // 4) :]", "            said = said[: -max(1, len(said) // 4)]"),
     Mutation("outputs", "commit between entries that are finished together", _KAFKA + "pending_outputs.py", _PENDING, "                if first < offset <= last:", "                if False:"),
     Mutation("outputs", "look for such a place once", _KAFKA + "pending_outputs.py", _PENDING, "                    offset, cut = first, True", "                    offset = first"),
