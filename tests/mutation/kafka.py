@@ -11,6 +11,7 @@ _RECORD = "unit/queues/kafka/test_record.py"
 _LOG = "unit/queues/kafka/test_positions_in_log.py"
 _TOLD = "unit/queues/kafka/test_announcement.py"
 _HEARD = "unit/queues/kafka/test_announcements.py"
+_AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
@@ -72,6 +73,10 @@ KAFKA = (
     Mutation("announcements", "hear nothing more after one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._due.clear()\n            self._awaited", "            self._awaited"),
     Mutation("announcements", "look for ever for one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._awaited.clear()\n", ""),
     Mutation("announcements", "leave out what was said last", _KAFKA + "announcement.py", _TOLD, "            said = said[max(1, len(said) // 4) :]", "            said = said[: -max(1, len(said) // 4)]"),
+    Mutation("fetching", "fetch many large messages of each of many partitions", _KAFKA + "fetched_ahead.py", _AHEAD, "    if size >= _BYTES_OF_ALL and one", "    if False and one"),
+    Mutation("fetching", "have those rest that have little", _KAFKA + "fetched_ahead.py", _AHEAD, " and one.size >= _BYTES_OF_ALL / len(of_all):", ":"),
+    Mutation("fetching", "fetch large messages of a partition without end", _KAFKA + "fetched_ahead.py", _AHEAD, "    return one.size >= _BYTES or (", "    return ("),
+    Mutation("fetching", "rest again at once where all have much", _KAFKA + "fetched_ahead.py", _AHEAD, "    return few and (size < _BYTES_OF_ALL / 2 or one.size < _BYTES_OF_ALL / 2 / len(of_all))", "    return few"),
     Mutation("outputs", "commit between entries that are finished together", _KAFKA + "pending_outputs.py", _PENDING, "                if first < offset <= last:", "                if False:"),
     Mutation("outputs", "look for such a place once", _KAFKA + "pending_outputs.py", _PENDING, "                    offset, cut = first, True", "                    offset = first"),
     Mutation("outputs", "send what is not finished", _KAFKA + "pending_outputs.py", _PENDING, "if together.last < offset]", "if together.last <= offset]"),
