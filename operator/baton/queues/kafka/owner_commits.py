@@ -89,19 +89,20 @@ class OwnerCommits:
     def be_sure(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while."""
         if time.monotonic() - position.sure_at > _SURE_FOR:
-            self.look(partition)
+            self.look(partition, position)
 
-    def look(self, partition: int) -> None:
+    def look(self, partition: int, position: ReadPosition) -> None:
         """At all owner records at once; of commits that are under way only this partition's is waited for."""
         asked_at = time.monotonic()
-        before = {number: position.record for number, position in self._positions.items()}
-        found, pending = self._offsets.now(tuple(before))
+        held = {**self._positions, partition: position}  # another thread may let go of some meanwhile
+        before = {number: one.record for number, one in held.items()}
+        found, pending = self._offsets.now(tuple(held))
         for number, seen in found.items():
-            self._see(self._positions[number], seen.record, asked_at, before[number])
+            self._see(held[number], seen.record, asked_at, before[number])
         if partition in pending:
             with self._asking:
-                self._see(self._positions[partition], self._offsets.stable(partition).record, asked_at)
-        self.refuse_lost(partition, self._positions[partition])
+                self._see(position, self._offsets.stable(partition).record, asked_at)
+        self.refuse_lost(partition, position)
 
     def commit(
         self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, within: float | None = None
@@ -126,8 +127,9 @@ class OwnerCommits:
     def commit_several(self, partitions: Set[int]) -> None:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:
-            positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
-            self._commit_all({number: one for number, one in positions.items() if one.behind}, ReadPosition.next_record)
+            held = {**self._positions}  # another thread may let go of some meanwhile
+            due = {number: one for number, one in held.items() if number in partitions and one.behind}
+            self._commit_all(due, ReadPosition.next_record)
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""

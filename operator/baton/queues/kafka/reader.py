@@ -117,7 +117,7 @@ class KafkaReader:
         dead letter."""
         position = self._of(partition, epoch)
         if not position.record.most:
-            self._commits.look(partition)
+            self._commits.look(partition, position)
             return True
         self._commits.commit(partition, position, lambda: position.failed(int(offset)))
         if not position.too_often(int(offset)):
@@ -128,7 +128,7 @@ class KafkaReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
-        self._commits.look(partition)
+        self._commits.look(partition, position)
         message = position.read.get(int(offset))
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
@@ -153,8 +153,7 @@ class KafkaReader:
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
-        self._of(partition, epoch)
-        self._commits.look(partition)
+        self._commits.look(partition, self._of(partition, epoch))
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -93,8 +94,9 @@ class Broker(GroupOffsets):
 class Owner:
     """Has ten entries in hand."""
 
-    def __init__(self, broker: Broker) -> None:
-        positions: dict[int, ReadPosition] = {}
+    def __init__(self, broker: Broker, positions: dict[int, ReadPosition] | None = None) -> None:
+        positions = {} if positions is None else positions
+        self.positions = positions
         self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions)
         self.position = positions[0] = self.commits.begin(0, Epoch(1))
         self.position.progress.handed_out(range(10))
@@ -224,6 +226,34 @@ def test_what_is_somebody_elses_is_not_kept_from_expiring() -> None:
     owner.position.committed_at -= 6 * 3600 + 1
     owner.commits.commit_idle()
     assert broker.tokens == before
+
+
+class Shrinking(dict[int, ReadPosition]):
+    """Another thread lets go of all as soon as somebody knows which there are."""
+
+    def keys(self) -> Any:
+        found = dict(self).keys()
+        self.clear()
+        return found
+
+
+def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a_look() -> None:
+    class Slow(Broker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held: dict[int, ReadPosition] = {}
+
+        def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+            self.held.clear()
+            return {0: self.committed}, (0,)
+
+    owner = Owner(broker := Slow(), Shrinking())
+    owner.finish(0)
+    owner.commits.commit_several({0, 1})
+    broker.held = owner.positions
+    broker.held[0] = owner.position
+    owner.commits.look(0, owner.position)
+    assert owner.position.lost is None and not broker.held
 
 
 def test_where_no_time_is_left_nobody_is_asked() -> None:
