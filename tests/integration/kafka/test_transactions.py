@@ -109,7 +109,8 @@ async def test_a_topic_that_is_not_there_is_told_and_its_outputs_are_sent_once_w
     entries = await asyncio.to_thread(read, reader, 0, 1, 1)
     outputs = Output(out, b"one", partition=0), Output(f"{out}-later", b"two", partition=0)
     for _ in range(2):
-        with pytest.raises(QueueUnreachable, match=rf"topic {out}-later.*create it"):
+        said = rf"outputs cannot be sent to the topic {out}-later: it is not there, or .* may not see it: create it$"
+        with pytest.raises(QueueUnreachable, match=said):
             await asyncio.to_thread(finish, reader, entries, *outputs)
     queue.broker.make_topic(f"{out}-later", 1)
     await asyncio.to_thread(finish, reader, entries, *outputs)
@@ -132,6 +133,14 @@ async def test_an_output_over_its_topics_limit_is_told_and_nothing_of_its_transa
     await asyncio.to_thread(finish, reader, entries[:1], *outputs)
     assert (await queue.committed(), committed_values(queue.broker, out)[0]) == (1, [b"one"])
     assert committed_values(queue.broker, small) == [[b"x" * 5000]]
+
+
+async def test_a_name_that_no_topic_may_have_is_told(queue: Queue) -> None:
+    queue.send("a")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 1)
+    with pytest.raises(QueueUnreachable, match="the topic no/name: no topic may have this name"):
+        await asyncio.to_thread(finish, reader, entries, Output("no/name", b"x"))
 
 
 async def test_a_partition_that_is_not_there_is_told(queue: Queue, out: str) -> None:
