@@ -4,6 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+MOST_IN_TRANSACTION = 32_000_000
+"""Of the weights of its outputs: a commit has seconds, and the brokers abort what takes longer."""
+EACH = 300
+"""Bytes that take as long to send as it takes to send a message, however small."""
 _Bytes = str | bytes | None
 
 
@@ -37,6 +41,11 @@ class Output:
         """Bytes of key, value and headers."""
         own = len(self.key or b"") + len(self.value or b"")
         return own + sum(len(name) + len(header or b"") for name, header in self.headers.items())
+
+    @property
+    def weight(self) -> int:
+        """What it takes to send it, in bytes."""
+        return self.size + EACH
 
 
 class FinishedTogether(NamedTuple):

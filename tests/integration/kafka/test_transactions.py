@@ -9,7 +9,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.output import FinishedTogether, Output
+from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, committed_values, read
@@ -64,6 +64,19 @@ async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out:
     for number, values in enumerate(found):
         wanted = [f"{offset}-{n}" for offset in range(4) for n in range(number, 12, 3)]
         assert [(value or b"").rstrip(b".").decode() for value in values] == wanted
+
+
+async def test_the_largest_transactions_are_taken_one_after_the_other(queue: Queue, out: str) -> None:
+    queue.send("a", "b")
+    reader = await queue.granted("a", 1)
+    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    small = [Output(out, b"", partition=n % 3) for n in range(MOST_IN_TRANSACTION // EACH)]
+    large = [Output(out, b"." * 500_000, partition=0)] * (MOST_IN_TRANSACTION // (500_000 + EACH))
+    reader._background.close()  # so that nothing else commits
+    finish(reader, [second], *large, soon=True)
+    await asyncio.to_thread(finish, reader, [first], *small)
+    assert await queue.committed() == 2
+    assert sum(map(len, committed_values(queue.broker, out))) == len(small) + len(large)
 
 
 async def test_what_nobody_waits_for_is_committed_in_a_moment_all_partitions_together(queue: Queue, out: str) -> None:

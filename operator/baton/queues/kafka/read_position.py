@@ -58,7 +58,13 @@ class ReadPosition:
     @property
     def offset(self) -> int:
         """How far the next commit goes."""
-        return self.outputs.reached(self.progress.offset)
+        finished = self.progress.offset
+        return finished if finished == self.committed else self.outputs.reached(finished)
+
+    @property
+    def needs_several(self) -> bool:
+        """More is to be sent of what is finished than one transaction may have: the next commit does not go over all of it."""
+        return self.offset < self.outputs.whole(self.progress.offset)
 
     @property
     def behind(self) -> bool:

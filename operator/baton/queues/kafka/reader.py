@@ -27,8 +27,8 @@ from baton.queues.protocol import Owner
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_MOST_PENDING_BYTES = 4_000_000
-"""Of outputs of a partition, before their commit is waited for."""
+_MOST_PENDING = 4_000_000
+"""Weight of a partition's outputs, before their commit is waited for."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
@@ -105,7 +105,7 @@ class KafkaReader:
         position.progress.finish(numbers)
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
-        if position.behind and (careful or not soon or position.outputs.size > _MOST_PENDING_BYTES):
+        if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
             self._commits.commit(partition, position)
             return
         self._commits.be_sure(partition, position)
