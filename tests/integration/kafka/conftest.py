@@ -59,7 +59,7 @@ class Queue:
         return self.reader(uid)
 
     def send(
-        self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes] | None = None
+        self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes | None] | None = None
     ) -> None:
         """Returns when the broker has them."""
         with_headers: list[tuple[str, str | bytes | None]] = [*(headers or {}).items()]

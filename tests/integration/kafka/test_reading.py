@@ -1,6 +1,7 @@
 """What an owner reads of a topic, and what becomes of it."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,7 +18,7 @@ from tests.waiting import PATIENCE, eventually, until
 
 
 async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
-    queue.send("value", key="key", headers={"one": b"1", "two": b"2"})
+    queue.send("value", key="key", headers={"one": b"1", "two": b"2", "alone": None})
     queue.send(None, key="deleted")
     queue.send("keyless", key=None)
     queue.send("")
@@ -28,7 +29,7 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
         (None, b"keyless"),
         (b"k", b""),
     ]
-    assert entries[0].headers == {"one": b"1", "two": b"2"} and entries[0].timestamp > 1_700_000_000_000
+    assert entries[0].headers == {"one": b"1", "two": b"2", "alone": None} and entries[0].timestamp > 1_700_000_000_000
     assert (entries[0].queue, [entry.offset for entry in entries]) == ("orders", ["0", "1", "2", "3"])
 
 
@@ -306,10 +307,27 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     assert entry.value == b"good" and await queue.committed() == 1
 
 
-async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue) -> None:
+def send_plainly(queue: Queue, *values: str) -> None:
+    queue.send(*values)
+
+
+def send_in_transactions(queue: Queue, *values: str) -> None:
+    """Each in one, so that a mark stands behind it; before each an aborted one."""
+    producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
+    producer.init_transactions(PATIENCE)
+    for value in values:
+        for each, end in (("aborted", producer.abort_transaction), (value, producer.commit_transaction)):
+            producer.begin_transaction()
+            producer.produce(queue.topic, each, partition=0)
+            assert producer.flush(PATIENCE) == 0
+            end()
+
+
+@pytest.mark.parametrize("send", [send_plainly, send_in_transactions])
+async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue, send: Callable[..., None]) -> None:
     queue = make(redeliveries=2)
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
-    queue.send("1", "2", "3", "poison", "4")
+    await asyncio.to_thread(send, queue, "1", "2", "3", "poison", "4")
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     handled: list[bytes] = []
 
@@ -327,8 +345,9 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
 
         until(poisoned_or_done)
 
-    while b"4" not in handled:
-        await asyncio.to_thread(work_until_the_end)
+    for _ in range(8):
+        if b"4" not in handled:
+            await asyncio.to_thread(work_until_the_end)
     letters = await asyncio.to_thread(all_of, queue, f"{queue.topic}.dead-letters")
     assert letters == [b"poison"]
     assert set(handled) == {b"1", b"2", b"3", b"4"}

@@ -13,6 +13,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
+from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -129,6 +130,24 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
     assert f"may not WRITE the transactional id baton.{queue.group}.{queue.topic}.0: allow it by a prefixed ACL" in said
     acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
     assert await refusal(as_user(queue, "stranger")) == ""
+
+
+async def test_outputs_that_the_user_may_not_send_are_told_by_their_own_right(make: MakeQueue, acls: Acls) -> None:
+    queue = make()
+    out = f"{queue.topic}-out"
+    queue.broker.make_topic(out, 1)
+    allow_work(acls, "pod", queue)
+    queue.send("1")
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    url = f"kafka://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{queue.broker.sasl_port}/?group={queue.group}"
+    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+    try:
+        (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+        together = [FinishedTogether([entry.offset], [Output(out, b"x")])]
+        with pytest.raises(QueueUnreachable, match=f"outputs cannot be sent to the topic {out}: user pod may not WRITE it"):
+            await asyncio.to_thread(lambda: reader.ack(0, Epoch(1), [entry.offset], together=together))
+    finally:
+        await asyncio.to_thread(reader.close)
 
 
 async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:

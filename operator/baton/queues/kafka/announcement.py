@@ -14,6 +14,8 @@ from zlib import crc32
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
 _MOST = 400
+_PARTITIONS = 2**31
+"""Kafka's protocol has numbers below it."""
 PARTITION = 0
 """At whose offset it stands."""
 
@@ -74,7 +76,7 @@ def read(text: str | None) -> Announcement | None:
         if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
         said = tuple(Said(*one) for one in fields["said"])
-        if all(_whole(one) for one in said):
+        if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
             return Announcement(fields["queue"], said)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass

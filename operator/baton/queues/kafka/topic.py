@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -11,6 +11,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from baton.queues.kafka.answers import PASSING, Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
 from baton.queues.kafka.messages import TopicMetadata
+from baton.queues.protocol import QueueUnreachable
 
 _FIRST_LEADER = 0
 _READ_COMMITTED = 1
@@ -41,12 +42,13 @@ class Topic:
         return len(self.leaders)
 
 
-async def describe(client: KafkaClient, name: str) -> Topic:
-    """Raises QueueUnreachable where there is no such topic, or the user may not see it."""
+async def describe(client: KafkaClient, name: str, refused: Callable[[int], QueueUnreachable] | None = None) -> Topic:
+    """Raises QueueUnreachable where there is no such topic, or the user may not see it: what `refused` makes of the error code,
+    or that the group cannot read it."""
     answer = await client.to_anybody(TopicMetadata(name))
     code, _, topic_id, _, partitions, *_ = answer.topics[0]
     if code:
-        raise client.refused("the question for the topic", code, name)
+        raise refused(int(code)) if refused is not None else client.refused("the question for the topic", code, name)
     racks = {node: rack for node, _, _, rack, _ in answer.brokers if rack}
     near: dict[int, str] = {}
     for _, number, leader, _, replicas, *_ in partitions:
