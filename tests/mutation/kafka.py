@@ -16,6 +16,7 @@ _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
+_READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
@@ -103,5 +104,6 @@ KAFKA = (
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n        await self._transactions.begin(partition, token)\n"),
     Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()\n", ""),
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
+    Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await self._transactions.renewed(partition, _given_up)", "pass"),
 )  # fmt: skip

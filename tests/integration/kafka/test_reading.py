@@ -10,7 +10,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
-from tests.integration.kafka.conftest import MakeQueue, Queue
+from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
@@ -265,6 +265,27 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await queue.remade()
     queue.send("new")
+    reader = await queue.granted("b", 2)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_topic_that_was_made_again_is_read_from_its_beginning_also_where_a_new_group_begins_at_the_end(
+    make: MakeQueue, restarted: bool
+) -> None:
+    queue = make(1, latest=True)
+    queue.send("before")
+    await queue.operator.ensure(None)
+    await queue.granted("a", 1)
+    assert await queue.committed() == 1
+    known = (await queue.operator.check()).incarnation
+    await queue.remade()
+    queue.send("new")
+    if restarted:
+        await queue.operator.close()
+        queue.operator = queue.another(GROUP._replace(incarnation=known), latest=True)
+        await queue.operator.ensure(None)
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"

@@ -62,15 +62,17 @@ class KafkaQueue:
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
         self._guard = GuardMember(self._client, spec.topic)
         self._topic: Topic | None = None
+        self._begun_with = claimant.incarnation
+        """The id of the topic with which the group began."""
         self._first: int | None = None
-        """How many partitions the topic had when the group began."""
+        """How many partitions the topic had when the group began; 0: it is another one, made again since."""
         self._paused: dict[int, Epoch] = {}
         self._let_go: dict[int, Epoch] = {}
         """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
+        topic = await self._described()
         committed = await self._committed(topic)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
@@ -92,13 +94,14 @@ class KafkaQueue:
 
     async def ensure(self, count: int | None) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
+        topic = await self._described()
         await refuse_members(self._client, topic.name)
         committed = await self._committed(topic)
         for one in committed.values():
             self._refuse_group(one.record)
-        known = [one.record.first for one in committed.values() if one.record is not None]
+        records = [one.record for one in committed.values() if one.record is not None]
         if self._first is None:
+            known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
             self._first = min(known, default=topic.partitions)
         self._guard.start()
 
@@ -159,7 +162,7 @@ class KafkaQueue:
         before = seen.record
         if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:
             return seen.offset, replace(before, token=token)
-        topic = self._topic or await describe(self._client, self._spec.topic)
+        topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
         record = Record(
@@ -182,18 +185,24 @@ class KafkaQueue:
         return offset, record
 
     async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
-        new = self._first is not None and partition >= self._first
-        place = LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
+        """Where a group begins that has committed nothing."""
         until = time.monotonic() + _ELECTS_WITHIN
-        while partition not in (found := await offsets(self._client, topic, {partition: place})) and time.monotonic() < until:
+        while (
+            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
+            and time.monotonic() < until
+        ):
             await asyncio.sleep(_PAUSE)
-            topic = self._topic = await describe(self._client, topic.name)
+            topic = await self._described()
         if partition not in found:
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
             )
         return found[partition]
+
+    def _place_of_start(self, partition: int) -> LogEnd:
+        """What came with a new partition or a new topic is all read."""
+        new = self._first is not None and partition >= self._first
+        return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
 
     async def _again(self, topic: Topic, partition: int, before: Record) -> int:
         """How far an owner may have read that did not let go."""
@@ -201,11 +210,19 @@ class KafkaQueue:
             return before.again
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
-            topic = self._topic = await describe(self._client, topic.name)
+            topic = await self._described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
         return before.handed_over(found.get(partition, before.reserved))
 
     # -- what is there
+
+    async def _described(self) -> Topic:
+        """The topic as it is now. All of one that was made in the place of the first is read, as of new partitions."""
+        topic = self._topic = await describe(self._client, self._spec.topic)
+        self._begun_with = self._begun_with or topic.topic_id
+        if topic.topic_id != self._begun_with:
+            self._first = 0
+        return topic
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
@@ -12,15 +13,15 @@ from baton.queues.protocol import Claimant
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
 
 
-async def made(world: World, broker: KafkaBroker, topic: str, **rebalance: Any) -> None:
+async def made(world: World, broker: KafkaBroker, topic: str, *, start_from: str = "Earliest", **rebalance: Any) -> None:
     """A queue and a group of the topic's name, whose pods need sessions."""
-    source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic}}
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic, "startFrom": start_from}}
     await world.queue(topic, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3, **rebalance})
     await world.group(topic, membership={"session": None})
 
@@ -84,6 +85,34 @@ async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_rig
     await world.pod("later-a", "later", session=True)
     await world.spread("later", 3, seconds=30)
     await world.told("later", "Ready", seconds=30)
+
+
+async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_group_began_at_the_end(
+    api: Cluster, start: Start, broker: KafkaBroker
+) -> None:
+    world = await namespace(api, "made-again")
+    await start(world, "one").leads()
+    broker.make_topic("again", 1)
+    await made(world, broker, "again", start_from="Latest")
+    await world.pod("again-a", "again", session=True)
+    await world.spread("again", 1, seconds=30)
+    admin = broker.admin()
+    admin.delete_topics(["again"])["again"].result(PATIENCE)
+    await world.told("again", "QueueUnreachable", seconds=30)
+    broker.make_topic("again", 1)
+    producer = Producer({**ORDERED, "bootstrap.servers": broker.servers})
+    for value in "123":
+        producer.produce("again", value, partition=0)
+    assert producer.flush(PATIENCE) == 0
+    spec = TopicToOpen(topic="again", queue="again")
+    looking = KafkaQueue(KafkaAddress((broker.servers,)), "made-again.again", spec, Claimant("who only looks", ""))
+
+    async def granted() -> bool:
+        return bool((await looking.check()).owners)
+
+    await eventually(granted, "the new topic's partition is granted", 30)
+    assert (await looking.check()).lag == {0: 3}
+    await looking.close()
 
 
 async def test_two_groups_with_one_group_id_are_told_from_each_other(api: Cluster, start: Start, broker: KafkaBroker) -> None:
