@@ -147,6 +147,54 @@ async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or
     assert await other.grant(0, Uid("z"), Epoch(4)) == Owner(Uid("z"), Epoch(4))
 
 
+async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
+    queue.send("1")
+    reader = await queue.granted("a", 1)
+    stranger = queue.of_topic(make(1).topic, Claimant("billing/orders-group", "uid-of-the-other"))
+    with pytest.raises(QueueConflict, match=rf"belongs to another ConsumerGroup \(uid .*, for the topic {queue.topic}:"):
+        await stranger.ensure(None)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    assert entry.value == b"1"
+    await queue.operator.release()
+    await stranger.ensure(None)
+
+
+async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
+    copy = queue.of_topic(queue.topic, queue="copy")
+    await copy.ensure(None)
+    await queue.granted("a", 1)
+    with pytest.raises(QueueConflict, match=f"reads the topic {queue.topic} for the queue orders: take one of the two out"):
+        await copy.ensure(None)
+    with pytest.raises(QueueConflict, match="for the queue orders"):
+        await copy.grant(0, Uid("b"), Epoch(2))
+    await copy.release()
+    assert (await queue.operator.check()).owners[0] == Owner(Uid("a"), Epoch(1)), "only its own is given up"
+    told = queue.of_topic(queue.topic, GROUP._replace(takes_over=frozenset({GROUP.uid})), queue="copy")
+    await told.ensure(None)
+    assert await told.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+
+
+async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
+    queue: Queue, make: MakeQueue
+) -> None:
+    queue.send("old")
+    for partition in range(4):
+        reader = await queue.granted("a", 5, partition)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 5, 1)
+    other = make(1)
+    other.send("new")
+    replaced = queue.of_topic(other.topic)
+    await replaced.ensure(None)
+    assert await replaced.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
+    with pytest.raises(StaleOwner):
+        await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset])
+    await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, 3.0)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
+    await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
+    assert (await replaced.check()).lag == {0: 0}
+
+
 async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:
     """`kafka-consumer-groups.sh --reset-offsets` does so, while nobody is in the group."""
     queue.send("1", "2", "3")

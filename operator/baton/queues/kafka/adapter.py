@@ -19,7 +19,7 @@ from baton.queues.kafka.members import refuse_members
 from baton.queues.kafka.positions_in_log import lag, lost_entries
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
-from baton.queues.kafka.transaction import PartitionTransactions
+from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
 
 _TRIES = 6
@@ -93,14 +93,18 @@ class KafkaQueue:
         )
 
     async def ensure(self, count: int | None) -> None:
-        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""
+        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
+        queue has one topic."""
         topic = await self._described()
         await refuse_members(self._client, topic.name)
-        committed = await self._committed(topic)
-        for one in committed.values():
-            self._refuse_group(one.record)
-        records = [one.record for one in committed.values() if one.record is not None]
+        found, _ = await committed(self._client)
+        for (name, _), one in found.items():
+            self._refuse_others(one.record, name)
+        await self._leave(
+            {place: one.record for place, one in found.items() if place[0] != topic.name and one.record is not None}
+        )
         if self._first is None:
+            records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
             known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
             self._first = min(known, default=topic.partitions)
         self._guard.start()
@@ -123,7 +127,7 @@ class KafkaQueue:
                 now = await self._now.of(partition)  # a commit that is under way is not waited for
                 record = now.record if now is not None else None
                 if record is not None and record.epoch >= epoch:
-                    self._refuse_group(record)
+                    self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
             try:
                 return await self._granted(partition, uid, epoch)
@@ -134,11 +138,8 @@ class KafkaQueue:
     async def release(self) -> None:
         topic = await describe(self._client, self._spec.topic)
         for partition, seen in (await self._committed(topic)).items():
-            if seen.record is not None and seen.record.group == self._claimant.uid:
-                try:
-                    await self._transactions.renewed(partition, _given_up)
-                except StaleToken:
-                    raise self._others_grant(partition) from None
+            if seen.record is not None and (seen.record.group, seen.record.queue) == (self._claimant.uid, self._spec.queue):
+                await self._give_up(self._transactions, partition)
 
     async def close(self) -> None:
         await self._guard.close()
@@ -151,7 +152,7 @@ class KafkaQueue:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
         seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
-        self._refuse_group(seen.record)
+        self._refuse_others(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
         await self._transactions.end(partition, offset, record)
         self._announcer.granted(partition, record.epoch, record.uid)
@@ -260,15 +261,38 @@ class KafkaQueue:
             f"under the group {self._client.group}: see that only one does"
         )
 
-    def _refuse_group(self, record: Record | None) -> None:
-        us = self._claimant
-        if record is None or record.group in ("", us.uid) or record.group in us.takes_over:
+    def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
+        """Raises QueueConflict where the record is another ConsumerGroup's, or another queue of this one has the topic. `topic`:
+        the record's; None: the queue's own. By the records pods find their topic."""
+        us, queue = self._claimant, self._spec.queue
+        if record is None or not record.group:
             return
-        raise QueueConflict(
-            f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid "
-            f"{record.group}), for the topic {self._spec.topic}: delete that one, or "
-            f"make queue {self._spec.queue} with another spec.source.kafka.groupId"
-        )
+        place = f"The group {self._client.group} of {self._client.address.place}"
+        if record.group != us.uid and record.group not in us.takes_over:
+            raise QueueConflict(
+                f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic or self._spec.topic}: "
+                f"delete that one, or make queue {queue} with another spec.source.kafka.groupId"
+            )
+        second = record.group == us.uid and record.queue != queue and topic in (None, self._spec.topic)
+        if second and us.uid not in us.takes_over:
+            raise QueueConflict(
+                f"{place} reads the topic {self._spec.topic} for the queue {record.queue}: take one of the two out of the "
+                f"ConsumerGroup's spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue "
+                f"{record.queue} is gone, say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
+            )
+
+    async def _leave(self, others: Mapping[tuple[str, int], Record]) -> None:
+        """Give up what the queue has in another topic: its PartitionedQueue was another one."""
+        ours = {self._claimant.uid, *self._claimant.takes_over}
+        for (topic, partition), record in others.items():
+            if record.queue == self._spec.queue and record.group in ours:
+                await self._give_up(PartitionTransactions(self._client, topic), partition)
+
+    async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
+        try:
+            await transactions.renewed(partition, _given_up)
+        except StaleToken:
+            raise self._others_grant(partition) from None
 
 
 def _given_up(seen: Committed) -> Record | None:

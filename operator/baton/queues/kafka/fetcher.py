@@ -98,6 +98,10 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
         self._thread.start()
 
+    @property
+    def topic(self) -> str:
+        return self._topic
+
     def begin(self, partition: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched of the partition before is forgotten."""
         with self._news:
