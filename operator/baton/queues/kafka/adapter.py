@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from baton.model.ids import Epoch, Uid
-from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.asked_together import AskedTogether
+from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
-from baton.queues.kafka.positions_in_log import lag, lost_entries
+from baton.queues.kafka.place_warnings import place_warnings
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
-from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
 
 _TRIES = 6
 """To grant, while another operator grants, too,"""
@@ -66,6 +67,7 @@ class KafkaQueue:
         """The id of the topic with which the group began."""
         self._first: int | None = None
         """How many partitions the topic had when the group began; 0: it is another one, made again since."""
+        self._cut_off: dict[int, CutOff] = {}
         self._paused: dict[int, Epoch] = {}
         self._let_go: dict[int, Epoch] = {}
         """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
@@ -82,13 +84,14 @@ class KafkaQueue:
             offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
         )
         lost = lost_entries(committed, begins)
+        await self._look_for_cuts(topic, committed, ends)
         return QueueCheck(
             topic.topic_id,
             topic.partitions,
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=self._told_of(lost),
+            warnings=place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off),
             zones=topic.racks,
         )
 
@@ -242,16 +245,12 @@ class KafkaQueue:
             return _NOBODY
         return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
 
-    def _told_of(self, lost: Mapping[int, int]) -> tuple[str, ...]:
-        if not lost:
-            return ()
-        where = format_numbers(lost)
-        return (
-            f"{self._client.address.place}: the place of the group {self._client.group} in partitions {where} of "
-            f"{self._spec.topic} is gone: up to {sum(lost.values())} entries were deleted before they were done, by the topic's "
-            "retention or by somebody. Their owners wait: set the place again by kafka-consumer-groups.sh --reset-offsets, as "
-            "the guide to Kafka says, and keep entries longer",
-        )
+    async def _look_for_cuts(self, topic: Topic, committed: Mapping[int, Committed], ends: Mapping[int, int]) -> None:
+        """A group that comes from consumers of uncommitted messages may be before an open transaction's end: that is no cut."""
+        of_topic = {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}
+        near = cut_off(of_topic, ends, {})
+        last = await offsets(self._client, topic, dict.fromkeys(near, LogEnd.END), uncommitted=True)
+        self._cut_off = cut_off(of_topic, last, self._cut_off)
 
     # -- who else is there
 
@@ -262,24 +261,10 @@ class KafkaQueue:
         )
 
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
-        """Raises QueueConflict where the record is another ConsumerGroup's, or another queue of this one has the topic. `topic`:
-        the record's; None: the queue's own. By the records pods find their topic."""
-        us, queue = self._claimant, self._spec.queue
-        if record is None or not record.group:
-            return
+        """`topic`: the record's; None: the queue's own."""
+        same = topic in (None, self._spec.topic)
         place = f"The group {self._client.group} of {self._client.address.place}"
-        if record.group != us.uid and record.group not in us.takes_over:
-            raise QueueConflict(
-                f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic or self._spec.topic}: "
-                f"delete that one, or make queue {queue} with another spec.source.kafka.groupId"
-            )
-        second = record.group == us.uid and record.queue != queue and topic in (None, self._spec.topic)
-        if second and us.uid not in us.takes_over:
-            raise QueueConflict(
-                f"{place} reads the topic {self._spec.topic} for the queue {record.queue}: take one of the two out of the "
-                f"ConsumerGroup's spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue "
-                f"{record.queue} is gone, say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
-            )
+        refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
 
     async def _leave(self, others: Mapping[tuple[str, int], Record]) -> None:
         """Give up what the queue has in another topic: its PartitionedQueue was another one."""

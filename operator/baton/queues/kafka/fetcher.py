@@ -279,9 +279,9 @@ class Fetcher:
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:
             fetched.failure = (
-                f"{self._address.place}: the place of the group in {place} is gone, for the topic's retention has deleted what "
-                "was not done, or the topic was made again: set the place again by kafka-consumer-groups.sh --reset-offsets, "
-                "as the guide to Kafka says"
+                f"{self._address.place}: the place of the group in {place} is not in its log: retention has deleted what was not "
+                "done, the log was cut off before it, or the topic was made again. The queue's condition Durable says which: "
+                "set the place again by kafka-consumer-groups.sh --reset-offsets, as the guide to Kafka says"
             )
         elif error.code() in _NO_TOPIC:
             fetched.failure = f"{self._address.place} has no {place}: create the topic"
