@@ -33,6 +33,7 @@ KAFKA = (
     Mutation("record", "read what clients in C put behind it", _KAFKA + "record.py", _RECORD, "text.partition(\"\\0\")[0]", "text"),
     Mutation("record", "take true for a number", _KAFKA + "record.py", _RECORD, " and not isinstance(one, bool) and 0 <= one", " and 0 <= one"),
     Mutation("record", "take what is below zero for a number", _KAFKA + "record.py", _RECORD, "0 <= one < 2**63", "one < 2**63"),
+    Mutation("record", "take a number for an epoch that none comes after", _KAFKA + "record.py", _RECORD, " or max(fields[\"epoch\"], more[-1]) >= _BOUND", ""),
     Mutation("record", "take any list for a token", _KAFKA + "record.py", _RECORD, " and len(value) == count and", " and"),
     Mutation("record", "write down all failures", _KAFKA + "record.py", _RECORD, "sorted(self.tries.items())[:_MOST_TRIES]", "sorted(self.tries.items())"),
     Mutation("record", "mark nothing that a process left", _KAFKA + "record.py", _RECORD, "        left_behind = bool(self.reader) and not self.released", "        left_behind = False"),
@@ -110,6 +111,7 @@ KAFKA = (
     Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
     Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                await self._give_up(PartitionTransactions(self._client, topic), partition)", "                pass"),
     Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
+    Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
@@ -210,6 +211,31 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
     again = await queue.granted("a", 2)
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]
+
+
+async def test_a_record_with_an_epoch_beyond_all_bounds_is_nobodys_and_granted_over(queue: Queue) -> None:
+    await queue.granted("a", 1)
+    record = (await queue.seen()).record
+    assert record is not None
+    token = await queue.operator._transactions.init(0)
+    await queue.operator._transactions.commit(0, 0, replace(record, epoch=Epoch(2**63 - 1), token=token))
+    assert (await queue.operator.check()).owners == {}
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    queue.send("1")
+    (entry,) = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 1)
+    assert entry.value == b"1"
+
+
+async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_the_next(queue: Queue) -> None:
+    queue.send("1", "2")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 2)
+    await queue.operator.release()
+    successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
+    await successor.ensure(None)
+    await successor.grant(0, Uid("b"), Epoch(2))
+    queue.send("3")
+    entries = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 3)
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", True), (b"2", True), (b"3", False)]
 
 
 async def test_an_owner_whose_token_somebody_killed_and_went_takes_another(queue: Queue) -> None:

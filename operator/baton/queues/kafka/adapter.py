@@ -281,4 +281,5 @@ class KafkaQueue:
 
 
 def _given_up(seen: Committed) -> Record | None:
-    return replace(seen.record, group="", uid=None, released=True) if seen.record is not None else None
+    """What its owner has in hand stays written down, for whoever has the partition next."""
+    return replace(seen.record, group="", uid=None) if seen.record is not None else None
