@@ -112,6 +112,7 @@ KAFKA = (
     Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                await self._give_up(PartitionTransactions(self._client, topic), partition)", "                pass"),
     Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
     Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
+    Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
 )  # fmt: skip

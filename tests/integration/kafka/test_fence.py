@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.protocol import Claimant, Owner, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -158,6 +158,19 @@ async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue
     assert entry.value == b"1"
     await queue.operator.release()
     await stranger.ensure(None)
+
+
+async def test_groups_and_topics_whose_names_would_be_one_with_dots_do_not_fence_each_other(queue: Queue) -> None:
+    queue.broker.make_topic(f"{queue.topic}.eu", 1)
+    queue.broker.make_topic("eu", 1)
+    spec = TopicToOpen(topic="eu", queue="orders")
+    one, other = queue.of_topic(f"{queue.topic}.eu"), KafkaQueue(queue.address, f"{queue.group}.{queue.topic}", spec, GROUP)
+    await one.grant(0, Uid("a"), Epoch(1))
+    await other.grant(0, Uid("b"), Epoch(1))
+    await other.close()
+    (seen,) = (await one._transactions.committed((0,))).values()
+    assert seen.record is not None
+    await one._transactions.commit(0, seen.offset, seen.record)
 
 
 async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:

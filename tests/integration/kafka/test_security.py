@@ -82,7 +82,7 @@ def allow_work(acls: Acls, user: str, queue: Queue) -> None:
     """The rights that the guide names."""
     acls.allow(user, ResourceType.TOPIC, queue.topic, AclOperation.READ)
     acls.allow(user, ResourceType.GROUP, queue.group, AclOperation.READ)
-    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -126,8 +126,8 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
     assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
     acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
     said = await refusal(as_user(queue, "stranger"))
-    assert f"may not WRITE the transactional id baton.{queue.group}.{queue.topic}.0: allow it by a prefixed ACL" in said
-    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    assert f"may not WRITE the transactional id baton.{queue.group}/{queue.topic}/0: allow it by a prefixed ACL" in said
+    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
     assert await refusal(as_user(queue, "stranger")) == ""
 
 
