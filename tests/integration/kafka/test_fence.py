@@ -118,6 +118,24 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
     assert await queue.committed() == 0
 
 
+async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing_wrong_of_the_broker(queue: Queue) -> None:
+    async def guarded(operator: KafkaQueue) -> None:
+        async def stands() -> bool:
+            await operator.check()
+            return operator._guard.stands
+
+        await eventually(stands, "the operator is in the group", 3 * PATIENCE)
+
+    killed, later = queue.operator._guard, queue.another()
+    await guarded(queue.operator)
+    assert killed._task is not None
+    killed._task.cancel()
+    killed._task = None
+    await killed._client.close()
+    await later.ensure(None)
+    await guarded(later)
+
+
 async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_on_where_they_were(make: MakeQueue) -> None:
     queue = make()
     queue.send(*map(str, range(5)))

@@ -61,7 +61,7 @@ class KafkaQueue:
         self._transactions = PartitionTransactions(self._client, spec.topic)
         self._now = AskedTogether(self._transactions.now)
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
-        self._guard = GuardMember(self._client, spec.topic)
+        self._guard = GuardMember(address, group, spec.topic)
         self._topic: Topic | None = None
         self._begun_with = claimant.incarnation
         """The id of the topic with which the group began."""

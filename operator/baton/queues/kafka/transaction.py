@@ -34,7 +34,7 @@ _TRIES = 5
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
-    """Of this partition alone: names of groups and topics have no slash. An ACL on the prefix `baton.<group>/` allows all of a group."""
+    """Of this partition alone: names of groups and topics have no slash. A prefixed ACL on `baton.<group>/` allows a group's."""
     return f"baton.{group}/{topic}/{partition}"
 
 
