@@ -1,5 +1,6 @@
 """Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_grou
     api: Cluster, start: Start, broker: KafkaBroker
 ) -> None:
     world = await namespace(api, "made-again")
-    await start(world, "one").leads()
+    operator = await start(world, "one").leads()
     broker.make_topic("again", 1)
     await made(world, broker, "again", start_from="Latest")
     await world.pod("again-a", "again", session=True)
@@ -113,8 +114,10 @@ async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_grou
     admin = broker.admin()
     admin.delete_topics(["again"])["again"].result(PATIENCE)
     await world.told("again", "QueueUnreachable", seconds=30)
+    operator.process.send_signal(signal.SIGSTOP)
     broker.make_topic("again", 1)
     send(broker, "again", 0, "1", "2", "3")
+    operator.process.send_signal(signal.SIGCONT)
     spec = TopicToOpen(topic="again", queue="again")
     looking = KafkaQueue(KafkaAddress((broker.servers,)), "made-again.again", spec, Claimant("who only looks", ""))
 
