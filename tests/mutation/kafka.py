@@ -18,6 +18,7 @@ _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
+_READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
@@ -34,6 +35,7 @@ KAFKA = (
     Mutation("record", "read what clients in C put behind it", _KAFKA + "record.py", _RECORD, "text.partition(\"\\0\")[0]", "text"),
     Mutation("record", "take true for a number", _KAFKA + "record.py", _RECORD, " and not isinstance(one, bool) and 0 <= one", " and 0 <= one"),
     Mutation("record", "take what is below zero for a number", _KAFKA + "record.py", _RECORD, "0 <= one < 2**63", "one < 2**63"),
+    Mutation("record", "take a number for an epoch that none comes after", _KAFKA + "record.py", _RECORD, " or max(fields[\"epoch\"], more[-1]) >= _BOUND", ""),
     Mutation("record", "take any list for a token", _KAFKA + "record.py", _RECORD, " and len(value) == count and", " and"),
     Mutation("record", "write down all failures", _KAFKA + "record.py", _RECORD, "sorted(self.tries.items())[:_MOST_TRIES]", "sorted(self.tries.items())"),
     Mutation("record", "mark nothing that a process left", _KAFKA + "record.py", _RECORD, "        left_behind = bool(self.reader) and not self.released", "        left_behind = False"),
@@ -68,6 +70,8 @@ KAFKA = (
     Mutation("lag", "take what was never committed for the end", _KAFKA + "positions_in_log.py", _LOG, "one.offset if one.offset >= 0 else begins.get(number, 0)", "one.offset if one.offset >= 0 else ends.get(number, 0)"),
     Mutation("lag", "miss no entry that was deleted", _KAFKA + "positions_in_log.py", _LOG, "if count > 0}", "if False}"),
     Mutation("lag", "miss entries of who committed nothing", _KAFKA + "positions_in_log.py", _LOG, "for number, one in committed.items() if one.offset >= 0}\n    return", "for number, one in committed.items()}\n    return"),
+    Mutation("lag", "forget that a log was cut off when it has grown", _KAFKA + "positions_in_log.py", _LOG, "sorted((found | stands).items())", "sorted(found.items())"),
+    Mutation("lag", "take a log that ends at the place for one that was cut off", _KAFKA + "positions_in_log.py", _LOG, "if cut.place > cut.end}", "if cut.place >= cut.end}"),
     Mutation("announcements", "say more than a broker takes", _KAFKA + "announcement.py", _TOLD, "> LONGEST:\n", "> 10 * LONGEST:\n"),
     Mutation("announcements", "ask for a partition that Kafka cannot have", _KAFKA + "announcement.py", _TOLD, " and 0 <= one.partition < _PARTITIONS for", " for"),
     Mutation("announcements", "hear nothing more after one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._due.clear()\n            self._awaited", "            self._awaited"),
@@ -117,9 +121,16 @@ KAFKA = (
     Mutation("query", "set the group back to a batch that is done once more", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "record.query != query:"),
     Mutation("query", "commit where a pod reads alone", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "seen.offset >= end:"),
     Mutation("query", "reserve nothing of what is handed out", _KAFKA + "query_ranges.py", _RANGES, "                if seen.record.reserved < one.end:", "                if False:"),
-    Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_group(seen.record)\n        offset, record", "        offset, record"),
+    Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_others(seen.record)\n        offset, record", "        offset, record"),
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n        await self._transactions.begin(partition, token)\n"),
     Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()\n", ""),
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
-    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await self._transactions.renewed(partition, _given_up)", "pass"),
+    Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
+    Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
+    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                await self._give_up(PartitionTransactions(self._client, topic), partition)", "                pass"),
+    Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
+    Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
+    Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
+    Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
+    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
 )  # fmt: skip

@@ -27,6 +27,8 @@ class Claimant(NamedTuple):
     """Of the ConsumerGroup: no other has it, in this cluster or another, nor one that is made again under the name."""
     takes_over: frozenset[str] = frozenset()
     """UIDs of groups from which it may take the queue, because somebody said so."""
+    incarnation: str | None = None
+    """Of the queue, as the group first knew it; None: it knows none yet."""
 
 
 class Owner(NamedTuple):

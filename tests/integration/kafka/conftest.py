@@ -52,6 +52,12 @@ class Queue:
         self._operators.append(made)
         return made
 
+    def of_topic(self, topic: str, claimant: Claimant = GROUP, *, queue: str = "orders") -> KafkaQueue:
+        """An operator's side of a queue with another topic, under the same group id."""
+        made = KafkaQueue(self.address, self.group, TopicToOpen(topic=topic, queue=queue), claimant)
+        self._operators.append(made)
+        return made
+
     async def granted(self, uid: str, epoch: int, partition: int = 0) -> KafkaReader:
         """A reader for the member that the partition has just been granted to."""
         owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))

@@ -11,7 +11,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
-from tests.integration.kafka.conftest import MakeQueue, Queue
+from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
@@ -258,6 +258,50 @@ async def test_a_place_that_retention_has_deleted_is_said_and_not_jumped_over(qu
     assert "reset-offsets" in await asyncio.to_thread(until, said, "the jump is told")
 
 
+async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(make: MakeQueue) -> None:
+    queue = make(1)
+    queue.send(*map(str, range(10)))
+
+    def put(offset: int) -> None:
+        plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+        plain.commit(offsets=[TopicPartition(queue.topic, 0, offset)], asynchronous=False)
+        plain.close()
+
+    await asyncio.to_thread(put, 15)
+    reader = await queue.granted("a", 1)
+    (said,) = (await queue.operator.check()).warnings
+    assert "the log ends before the place of the group" in said and "(partition 0 at 10, not 15)" in said
+
+    def told() -> str:
+        try:
+            assert not reader.read(0, Epoch(1))
+        except QueueUnreachable as problem:
+            return str(problem)
+        return ""
+
+    assert "the log was cut off before it" in await asyncio.to_thread(until, told, "the owner is told, too")
+    queue.send(*map(str, range(10, 20)))
+    assert (await queue.operator.check()).warnings == (said,), "what was sent since is left out"
+    await asyncio.to_thread(put, 10)
+    assert (await queue.operator.check()).warnings == ()
+    again = await queue.granted("a", 2)
+    assert (await asyncio.to_thread(read, again, 0, 2, 1))[0].value == b"10"
+
+
+async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: MakeQueue) -> None:
+    queue = make(1)
+    producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"open-{queue.topic}"})
+    await asyncio.to_thread(producer.init_transactions, PATIENCE)
+    producer.begin_transaction()
+    producer.produce(queue.topic, "1", partition=0)
+    assert producer.flush(PATIENCE) == 0
+    plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+    await asyncio.to_thread(lambda: plain.commit(offsets=[TopicPartition(queue.topic, 0, 1)], asynchronous=False))
+    await asyncio.to_thread(plain.close)
+    assert (await queue.operator.check()).warnings == ()
+    await asyncio.to_thread(producer.abort_transaction)
+
+
 async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQueue) -> None:
     queue = make(partitions=1)
     queue.send("old")
@@ -266,6 +310,27 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await queue.remade()
     queue.send("new")
+    reader = await queue.granted("b", 2)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_topic_that_was_made_again_is_read_from_its_beginning_also_where_a_new_group_begins_at_the_end(
+    make: MakeQueue, restarted: bool
+) -> None:
+    queue = make(1, latest=True)
+    queue.send("before")
+    await queue.operator.ensure(None)
+    await queue.granted("a", 1)
+    assert await queue.committed() == 1
+    known = (await queue.operator.check()).incarnation
+    await queue.remade()
+    queue.send("new")
+    if restarted:
+        await queue.operator.close()
+        queue.operator = queue.another(GROUP._replace(incarnation=known), latest=True)
+        await queue.operator.ensure(None)
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"

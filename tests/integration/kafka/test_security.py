@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -83,7 +84,7 @@ def allow_work(acls: Acls, user: str, queue: Queue) -> None:
     """The rights that the guide names."""
     acls.allow(user, ResourceType.TOPIC, queue.topic, AclOperation.READ)
     acls.allow(user, ResourceType.GROUP, queue.group, AclOperation.READ)
-    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -127,8 +128,8 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
     assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
     acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
     said = await refusal(as_user(queue, "stranger"))
-    assert f"may not WRITE the transactional id baton.{queue.group}.{queue.topic}.0: allow it by a prefixed ACL" in said
-    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    assert f"may not WRITE the transactional id baton.{queue.group}/{queue.topic}/0: allow it by a prefixed ACL" in said
+    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
     assert await refusal(as_user(queue, "stranger")) == ""
 
 
@@ -155,6 +156,26 @@ async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Q
     spec = TopicToOpen(topic=queue.topic, queue="orders")
     nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
     assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)
+
+
+@pytest.mark.parametrize(
+    ("port", "where", "said"),
+    [
+        ("sasl_port", {}, "ends it"),
+        ("port", {"tls": True}, "ends it"),
+        ("tls_port", {}, "ends it"),
+        ("tls_port", {"user": "operator", "password": "any"}, "ends it"),
+        ("port", {"user": "operator", "password": "any"}, "asks for no user at port"),
+    ],
+)
+async def test_who_speaks_otherwise_than_the_port_is_told_how_it_speaks(
+    queue: Queue, port: str, where: dict[str, Any], said: str
+) -> None:
+    address = KafkaAddress((f"127.0.0.1:{getattr(queue.broker, port)}",), **where)
+    told = await refusal(KafkaQueue(address, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
+    assert said in told and "see whether its brokers run" not in told
+    if said == "ends it":
+        assert f"It is spoken to as {address.protocol}: give a user where the port is one of SASL, speak TLS" in told
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:

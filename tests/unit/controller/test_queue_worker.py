@@ -322,3 +322,13 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     asyncio.get_running_loop().call_later(0.1, goes_on.set)
     await until(lambda: kept.worker.ended)
     assert done == ["claimed", "released"]
+
+
+async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_is_somewhere_else(kept: Kept) -> None:
+    await until(kept.lag)
+    kept.queue.run = "run-2"
+    kept.worker.ask_for(6)
+    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    assert kept.worker.begun_with == "run-1"
+    kept.worker.reconnect(kept._connect)
+    await until(lambda: kept.worker.begun_with == "run-2")

@@ -1,6 +1,6 @@
 """What the operator tells the pods of a group between two ledgers: partitions whose owner records are to be looked at. Pure.
 
-It stands in the metadata of one offset of a group of its own, `<group id>.announcements`: pods ask for that one offset, five
+It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
 times a second, and more often while partitions are handed over. Nothing of it is believed: who owns a partition stands in its
 owner record alone. So one that is lost, forged or old costs time or a question, and no order.
 """
@@ -21,8 +21,8 @@ PARTITION = 0
 
 
 def announcing_group(group: str) -> str:
-    """Where the announcements of a group are."""
-    return f"{group}.announcements"
+    """Where the announcements of a group are. No group of a queue has a slash in its id."""
+    return f"{group}/announcements"
 
 
 ANYBODY = -1

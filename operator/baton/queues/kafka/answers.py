@@ -84,7 +84,7 @@ def refused(
         case Code.GROUP_AUTHORIZATION_FAILED:
             why = f"{who} may not READ the group {group}: allow it by an ACL"
         case Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}."
+            why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}/"
         case Code.CLUSTER_AUTHORIZATION_FAILED:
             why = f"{who} may not do it: {said(code)}"
         case Code.COORDINATOR_NOT_AVAILABLE | Code.NOT_COORDINATOR:

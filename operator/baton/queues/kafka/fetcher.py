@@ -97,6 +97,10 @@ class Fetcher:
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
         self._thread.start()
 
+    @property
+    def topic(self) -> str:
+        return self._topic
+
     def begin(self, partition: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched of the partition before is forgotten."""
         with self._news:
@@ -277,9 +281,9 @@ class Fetcher:
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:
             fetched.failure = (
-                f"{self._address.place}: the place of the group in {place} is gone, for the topic's retention has deleted what "
-                "was not done, or the topic was made again: set the place again by kafka-consumer-groups.sh --reset-offsets, "
-                "as the guide to Kafka says"
+                f"{self._address.place}: the place of the group in {place} is not in its log: retention has deleted what was not "
+                "done, the log was cut off before it, or the topic was made again. The queue's condition Durable says which: "
+                "set the place again by kafka-consumer-groups.sh --reset-offsets, as the guide to Kafka says"
             )
         elif error.code() in _NO_TOPIC:
             fetched.failure = f"{self._address.place} has no {place}: create the topic"

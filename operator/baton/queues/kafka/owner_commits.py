@@ -70,14 +70,9 @@ class OwnerCommits:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        for _ in range(_TRIES):
-            try:
-                seen = self._taken_up(partition, epoch)
-                break
-            except StaleToken:
-                time.sleep(_GRANTED_WITHIN / _TRIES)
-        else:
-            raise self._granted_on(partition)
+        seen = self._taken_up_in_time(partition, epoch)
+        if not names(seen.record, self._uid, epoch) and self._moved():
+            seen = self._taken_up_in_time(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
         return ReadPosition.begun(seen, now)
@@ -179,6 +174,24 @@ class OwnerCommits:
             position.in_doubt = before
             position.taken(wanted.offset, wanted.record, asked_at)
             return
+        raise self._granted_on(partition)
+
+    def _moved(self) -> bool:
+        """The queue has another topic: what was read of the one before is nobody's."""
+        with self._asking:
+            if not self._offsets.found_elsewhere():
+                return False
+            for position in list(self._positions.values()):  # another thread may let go of some
+                position.lost = _NOBODY
+            return True
+
+    def _taken_up_in_time(self, partition: int, epoch: Epoch) -> Committed:
+        """The same as `_taken_up`, also where others take tokens at the same time."""
+        for _ in range(_TRIES):
+            try:
+                return self._taken_up(partition, epoch)
+            except StaleToken:
+                time.sleep(_GRANTED_WITHIN / _TRIES)
         raise self._granted_on(partition)
 
     def _taken_up(self, partition: int, epoch: Epoch) -> Committed:

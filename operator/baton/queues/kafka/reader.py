@@ -240,6 +240,9 @@ class KafkaReader:
 
     @property
     def _fetching(self) -> Fetcher:
+        if self._fetcher is not None and self._fetcher.topic != self._offsets.topic:
+            self._fetcher.close()
+            self._fetcher = None
         if self._fetcher is None:
             self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
         return self._fetcher
