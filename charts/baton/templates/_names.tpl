@@ -25,10 +25,12 @@ app.kubernetes.io/name: {{ include "baton.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* part-of and component are the same whatever the values say: by them baton doctor and the guides find the operator. */}}
 {{- define "baton.labels" -}}
 {{ include "baton.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
@@ -42,6 +44,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "baton.consoleSelector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: console
+app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
