@@ -72,7 +72,7 @@ def test_services_and_labels_are_no_longer_than_kubernetes_takes(objects: Object
     on = ("console.enabled", "metrics.service.enabled", "metrics.dashboard.enabled", "networkPolicy.enabled")
     found = objects(*arguments, "--set", ",".join(f"{one}=true" for one in on))
     services = [name for kind, name in found if kind == "Service"]
-    assert len(services) == len(set(services)) == 2
+    assert len(services) == len(set(services)) == 3
     assert [name for name in services if not re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []
     labels = {value for one in found.values() for value in one["metadata"].get("labels", {}).values()}
     assert [value for value in labels if not re.fullmatch(r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", value)] == []
