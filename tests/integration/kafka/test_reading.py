@@ -175,6 +175,8 @@ async def test_what_fails_too_often_goes_to_the_dead_letters_as_it_came(make: Ma
     headers = dict(letter.headers() or ())
     assert headers["h"] == b"1" and headers["baton-why"] == b"it failed again"
     assert (headers["baton-topic"], headers["baton-offset"]) == (queue.topic.encode(), b"0")
+    seen = await queue.operator.check()
+    assert (seen.dead_letters, seen.stale_refused) == (None, None), "consumers count them, and nobody at the queue"
 
 
 async def test_without_a_topic_for_dead_letters_the_entry_stays_and_the_cure_is_said(queue: Queue) -> None:

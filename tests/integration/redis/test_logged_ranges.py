@@ -171,7 +171,7 @@ async def test_what_an_earlier_query_lent_binds_the_next_one_to_nothing(
 
 async def test_refusals_are_counted(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     async def refused() -> int:
-        return (await queue.operator.check()).stale_refused[0]
+        return (await queue.stale_refused())[0]
 
     queue.send("a")
     query, start = ranges.begin(), ranges.positions()[0].committed
