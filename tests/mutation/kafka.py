@@ -127,7 +127,7 @@ KAFKA = (
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
     Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
     Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
-    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                await self._give_up(PartitionTransactions(self._client, topic), partition)", "                pass"),
+    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                    await self._give_up(PartitionTransactions(self._client, topic), partition)", "                    pass"),
     Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
     Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),

@@ -271,7 +271,14 @@ class KafkaQueue:
         ours = {self._claimant.uid, *self._claimant.takes_over}
         for (topic, partition), record in others.items():
             if record.queue == self._spec.queue and record.group in ours:
-                await self._give_up(PartitionTransactions(self._client, topic), partition)
+                try:
+                    await self._give_up(PartitionTransactions(self._client, topic), partition)
+                except QueueUnreachable as problem:
+                    raise QueueUnreachable(
+                        f"Queue {record.queue} was read from the topic {topic} before, and its records there cannot be given up, "
+                        "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                        f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
+                    ) from None
 
     async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
         try:
