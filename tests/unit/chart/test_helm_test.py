@@ -25,7 +25,7 @@ def hook(objects: Objects, kind: str, *arguments: str) -> Any:
 def asked(container: Any, port: int) -> subprocess.CompletedProcess[str]:
     """What the container does, but of this server and not for long."""
     script, url, _ = container["args"]
-    assert (container["command"], url) == (["python3", "-c"], "http://baton-test:8080")
+    assert (container["command"], url) == (["python3", "-c"], "http://baton-test.baton-system:8080")
     command = [sys.executable, "-c", script, f"http://127.0.0.1:{port}", "0"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
