@@ -256,6 +256,10 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
                 continue
             verdict = Verdict.FAILED if one.type == "Ready" else Verdict.WARNING
             yield CheckResult(verdict, about, f"{one.type} is {one.status}: {one.reason}", one.message)
+        if look.group.spec is not None and look.group.spec.paused and (unowned := look.status.unowned):
+            cure = f"baton resume {look.group.name} -n {look.group.namespace}"
+            says = f"is paused, and of its partitions {unowned:,} have no owner: nobody reads them until it goes on"
+            yield CheckResult(Verdict.WARNING, about, says, cure)
         ready = look.condition("Ready")
         if not wrong and look.shown_state != UNKNOWN and ready is not None and ready.status is ConditionStatus.TRUE:
             yield CheckResult(Verdict.OK, about, f"is {look.shown_state}")
