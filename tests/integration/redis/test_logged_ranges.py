@@ -763,6 +763,20 @@ async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queu
     assert Task(query, start + 1, start + 2).rows(raw, queue.name) == [b"b"]
 
 
+async def test_a_range_whose_last_entry_was_deleted_is_gone_where_somebody_added_another(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    """There are as many entries as there were."""
+    stream = partition_keys(queue.name, 0).stream
+    queue.send("a", "b")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xadd(stream, {"by": "hand"}, id=f"{start + 2}-1")
+    raw.xdel(stream, f"{start + 2}-0")
+    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 1, start + 1)]
+    assert ranges.log(query, [RangeToLog(0, start, start + 1, partly=True)]) == [Logged(0)]
+    assert Task(query, start, start + 1).rows(raw, queue.name) == [b"a"]
+
+
 async def test_a_task_logs_its_range_where_a_failover_has_lost_that(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed

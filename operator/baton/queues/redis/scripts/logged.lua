@@ -240,8 +240,10 @@ local function log_range(start, finish, partly)
   local dense = done == committed and start >= committed
   local whole = dense and length >= last - committed
   local first = whole and start + 1 or first_behind(start, finish)
-  if finish > start and not whole then
-    if dense and not partly and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+  if finish > start then
+    local begins = whole or partly or not dense or first == start + 1
+    local ends = #redis.call('XRANGE', STREAM, id(finish), id(finish)) > 0 -- one by hand may be counted for one that is gone
+    if not begins or not ends then return gone(start, finish) end
   end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.
