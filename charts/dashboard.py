@@ -109,7 +109,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "By the queue itself. Now and then is a missed deadline.",
                 _by_group(_since("baton_stale_refused_total")),
             ),
-            Panel("Dead letters", "Entries that were set aside.", _by_group(_since("baton_dead_letters_total"))),
+            Panel("Dead letters of Redis", "Entries that were set aside.", _by_group(_since("baton_dead_letters_total"))),
         ),
     ),
     (
@@ -131,6 +131,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 (
                     (f"sum(rate(baton_consumer_failed_total{_LATELY}))", "failed"),
                     (f"sum(rate(baton_consumer_redelivered_total{_LATELY}))", "came again"),
+                    (f"sum(rate(baton_consumer_dead_letters_total{_LATELY}))", "set aside"),
                 ),
             ),
         ),

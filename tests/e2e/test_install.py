@@ -33,6 +33,7 @@ def installed_by_kubectl(node: Cluster) -> Iterator[Cluster]:
 
 def test_helm_install_brings_a_working_operator(installed_by_helm: Cluster) -> None:
     leads_and_reconciles(installed_by_helm, "by-helm")
+    installed_by_helm.helm("test", "baton", "--namespace", NAMESPACE, "--timeout", "300s")
     with namespace(installed_by_helm, "looked-at"):
         a_console_shows_what_each_viewers_token_may_see(installed_by_helm, "looked-at")
 

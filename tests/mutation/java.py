@@ -19,6 +19,12 @@ JAVA = (
              "executor.equals(range.executor())", "!range.executor().isEmpty()"),
     Mutation("reader", "report nothing of what was read", _JAVA + "RangeReader.java", "integration/spark/test_source_rows.py::test_every_range_is_read_on_its_owner_and_reported",
              "    receipts.add(Group.text(report));\n", ""),
+    Mutation("reader", "take for the batch's own failure that it could not be read", _JAVA + "RangeReader.java", "integration/spark/test_parts_of_a_task.py",
+             "      refused = \"ERROR\";\n", ""),
+    Mutation("reader", "report that Spark has killed a task as a failure", _JAVA + "RangeReader.java", "integration/spark/test_parts_of_a_task.py",
+             "    } catch (TaskKilledException why) {\n      throw why; // Spark wants no more of it\n", ""),
+    Mutation("reader", "fail where what is noted of the largest entry is no size", _JAVA + "RedisPages.java", _TROUBLES + "test_the_size_of_the_largest_entry_that_is_none_holds_up_nobody",
+             "catch (NumberFormatException none)", "catch (ArithmeticException none)"),
     Mutation("reader", "fail for a server that will serve in a moment", _JAVA + "RedisConnections.java", _TROUBLES + "test_a_server_that_takes_no_writes_for_now_is_waited_for",
              "if (failed.getMessage().startsWith(word)) return true;", "if (failed.getMessage().equals(word)) return true;"),
 )  # fmt: skip

@@ -10,12 +10,15 @@ _POSITION = "unit/queues/kafka/test_read_position.py"
 _RECORD = "unit/queues/kafka/test_record.py"
 _LOG = "unit/queues/kafka/test_positions_in_log.py"
 _TOLD = "unit/queues/kafka/test_announcement.py"
+_HEARD = "unit/queues/kafka/test_announcements.py"
+_AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
+_READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
 
 KAFKA = (
@@ -32,6 +35,7 @@ KAFKA = (
     Mutation("record", "read what clients in C put behind it", _KAFKA + "record.py", _RECORD, "text.partition(\"\\0\")[0]", "text"),
     Mutation("record", "take true for a number", _KAFKA + "record.py", _RECORD, " and not isinstance(one, bool) and 0 <= one", " and 0 <= one"),
     Mutation("record", "take what is below zero for a number", _KAFKA + "record.py", _RECORD, "0 <= one < 2**63", "one < 2**63"),
+    Mutation("record", "take a number for an epoch that none comes after", _KAFKA + "record.py", _RECORD, " or max(fields[\"epoch\"], more[-1]) >= _BOUND", ""),
     Mutation("record", "take any list for a token", _KAFKA + "record.py", _RECORD, " and len(value) == count and", " and"),
     Mutation("record", "write down all failures", _KAFKA + "record.py", _RECORD, "sorted(self.tries.items())[:_MOST_TRIES]", "sorted(self.tries.items())"),
     Mutation("record", "mark nothing that a process left", _KAFKA + "record.py", _RECORD, "        left_behind = bool(self.reader) and not self.released", "        left_behind = False"),
@@ -55,7 +59,10 @@ KAFKA = (
     Mutation("position", "let go of what is in hand", _KAFKA + "read_position.py", _POSITION, "released=not self.progress.unfinished", "released=True"),
     Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "reserved=self.progress.end, released", "reserved=self.record.reserved, released"),
     Mutation("position", "count no failure", _KAFKA + "read_position.py", _POSITION, "self.record.tries.get(offset, 0) + 1}", "self.record.tries.get(offset, 0)}"),
-    Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _POSITION, ".get(offset, 0) > self.record.most", ".get(offset, 0) >= self.record.most"),
+    Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _POSITION, "for place in places) > self.record.most", "for place in places) >= self.record.most"),
+    Mutation("position", "count ended processes for an entry that there is not", _KAFKA + "read_position.py", _POSITION, " if offset == self.first else {offset}", " if False else {offset}"),
+    Mutation("position", "count ended processes for entries behind the first", _KAFKA + "read_position.py", _POSITION, " if offset == self.first else {offset}", ""),
+    Mutation("position", "take the latest entry for the first", _KAFKA + "read_position.py", _POSITION, "if self.first is None and offsets:", "if offsets:"),
     Mutation("position", "count no try where a process ended without a word", _KAFKA + "read_position.py", _POSITION, "    if offset < again:\n", "    if False:\n"),
     Mutation("position", "keep what an earlier process let go", _KAFKA + "read_position.py", _POSITION, "tries=tries, released=False)", "tries=tries)"),
     Mutation("lag", "count what retention has deleted as left", _KAFKA + "positions_in_log.py", _LOG, "max(at[number], begins.get(number, 0))", "at[number]"),
@@ -63,10 +70,24 @@ KAFKA = (
     Mutation("lag", "take what was never committed for the end", _KAFKA + "positions_in_log.py", _LOG, "one.offset if one.offset >= 0 else begins.get(number, 0)", "one.offset if one.offset >= 0 else ends.get(number, 0)"),
     Mutation("lag", "miss no entry that was deleted", _KAFKA + "positions_in_log.py", _LOG, "if count > 0}", "if False}"),
     Mutation("lag", "miss entries of who committed nothing", _KAFKA + "positions_in_log.py", _LOG, "for number, one in committed.items() if one.offset >= 0}\n    return", "for number, one in committed.items()}\n    return"),
+    Mutation("lag", "forget that a log was cut off when it has grown", _KAFKA + "positions_in_log.py", _LOG, "sorted((found | stands).items())", "sorted(found.items())"),
+    Mutation("lag", "take a log that ends at the place for one that was cut off", _KAFKA + "positions_in_log.py", _LOG, "if cut.place > cut.end}", "if cut.place >= cut.end}"),
     Mutation("announcements", "say more than a broker takes", _KAFKA + "announcement.py", _TOLD, "> LONGEST:\n", "> 10 * LONGEST:\n"),
+    Mutation("announcements", "ask for a partition that Kafka cannot have", _KAFKA + "announcement.py", _TOLD, " and 0 <= one.partition < _PARTITIONS for", " for"),
+    Mutation("announcements", "hear nothing more after one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._due.clear()\n            self._awaited", "            self._awaited"),
+    Mutation("announcements", "look for ever for one that cannot be looked at", _KAFKA + "announcements.py", _HEARD, "            self._awaited.clear()\n", ""),
     Mutation("announcements", "leave out what was said last", _KAFKA + "announcement.py", _TOLD, "            said = said[max(1, len(said) // 4) :]", "            said = said[: -max(1, len(said) // 4)]"),
+    Mutation("fetching", "fetch many large messages of each of many partitions", _KAFKA + "fetched_ahead.py", _AHEAD, "    if size >= _BYTES_OF_ALL and one", "    if False and one"),
+    Mutation("fetching", "have those rest that have little", _KAFKA + "fetched_ahead.py", _AHEAD, " and one.size >= _BYTES_OF_ALL / len(of_all):", ":"),
+    Mutation("fetching", "fetch large messages of a partition without end", _KAFKA + "fetched_ahead.py", _AHEAD, "    return one.size >= _BYTES or (", "    return ("),
+    Mutation("fetching", "rest again at once where all have much", _KAFKA + "fetched_ahead.py", _AHEAD, "    return few and (size < _BYTES_OF_ALL / 2 or one.size < _BYTES_OF_ALL / 2 / len(of_all))", "    return few"),
     Mutation("outputs", "commit between entries that are finished together", _KAFKA + "pending_outputs.py", _PENDING, "                if first < offset <= last:", "                if False:"),
     Mutation("outputs", "look for such a place once", _KAFKA + "pending_outputs.py", _PENDING, "                    offset, cut = first, True", "                    offset = first"),
+    Mutation("outputs", "send in one commit whatever there is", _KAFKA + "pending_outputs.py", _PENDING, "        if self.weight <= MOST_IN_TRANSACTION:", "        if True:"),
+    Mutation("outputs", "part what is finished together where it is much", _KAFKA + "pending_outputs.py", _PENDING, "            if self.whole(together.last + 1) == together.last + 1:", "            if True:"),
+    Mutation("outputs", "end with the first of several commits", _KAFKA + "owner_commits.py", _COMMITS, "            while position.needs_several:", "            while False:"),
+    Mutation("outputs", "send too much of several partitions at a time", _KAFKA + "owner_commits.py", _COMMITS, "            left -= weight", "            pass"),
+    Mutation("outputs", "send a block of any size", "consumer/transaction.py", _BLOCKS, "        if self._weight + output.weight > MOST_IN_TRANSACTION:", "        if False:"),
     Mutation("outputs", "send what is not finished", _KAFKA + "pending_outputs.py", _PENDING, "if together.last < offset]", "if together.last <= offset]"),
     Mutation("outputs", "send what was committed once more", _KAFKA + "pending_outputs.py", _PENDING, "            del self._by_first[first]", "            pass"),
     Mutation("outputs", "scatter what has no key", _KAFKA + "output_batches.py", _BATCHES, "        return source % partitions", "        return output.size % partitions"),
@@ -75,9 +96,10 @@ KAFKA = (
     Mutation("outputs", "send under a token that is spent", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return False"),
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
+    Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
     Mutation("commits", "let what is idle expire", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if False and position.lost"),
     Mutation("commits", "commit what is idle at every turn", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if position.lost"),
-    Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                    position.in_doubt = True", "                    pass"),
+    Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                position.in_doubt = True\n                self", "                pass\n                self"),
     Mutation("outputs", "forget that one of several commits had no answer", _KAFKA + "owner_commits.py", _COMMITS, "            position.in_doubt = True\n        refused", "            pass\n        refused"),
     Mutation("outputs", "send again what was taken before the token was another", _KAFKA + "owner_commits.py", _COMMITS, "        position.found(seen.offset)", "        pass"),
     Mutation("outputs", "send a block that came too late", "consumer/settlement.py", _BLOCKS, "        known = all(", "        known = any("),
@@ -99,9 +121,16 @@ KAFKA = (
     Mutation("query", "set the group back to a batch that is done once more", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "record.query != query:"),
     Mutation("query", "commit where a pod reads alone", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "seen.offset >= end:"),
     Mutation("query", "reserve nothing of what is handed out", _KAFKA + "query_ranges.py", _RANGES, "                if seen.record.reserved < one.end:", "                if False:"),
-    Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_group(seen.record)\n        offset, record", "        offset, record"),
+    Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_others(seen.record)\n        offset, record", "        offset, record"),
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n        await self._transactions.begin(partition, token)\n"),
     Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()\n", ""),
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
-    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await self._transactions.renewed(partition, _given_up)", "pass"),
+    Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
+    Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
+    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                    await self._give_up(PartitionTransactions(self._client, topic), partition)", "                    pass"),
+    Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
+    Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
+    Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
+    Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
+    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
 )  # fmt: skip

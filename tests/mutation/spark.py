@@ -46,9 +46,12 @@ SPARK = (
     Mutation("due", "sleep on when woken", "spark/due.py", _DUE, "                known.more = True", "                pass"),
 
     # A batch that always fails
-    Mutation("failing", "count tries whose entries could not be read", "spark/query_failures.py", _FAILURES, "before.of_batch + readable", "before.of_batch + 1"),
+    Mutation("failing", "count tries whose entries could not be read", "spark/query_failures.py", _FAILURES, "        if entries:\n            of_batch", "        if True:\n            of_batch"),
+    Mutation("failing", "count tries of other entries", "spark/query_failures.py", _FAILURES, "before.of_batch + 1 if entries == before.entries else 1", "before.of_batch + 1"),
+    Mutation("failing", "count what fails behind a batch", "spark/query_failures.py", _FAILURES, "return _OF_ROWS.fullmatch(cause) is not None", "return True"),
+    Mutation("failing", "set aside beside another source", "spark/stream.py", _STREAM, "            if self._alone and not any(", "            if not any("),
     Mutation("failing", "count failures that are over", "spark/query_failures.py", _FAILURES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
-    Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "            if not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "            if True:\n"),
+    Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "True:\n"),
 
     # The search for a batch's end
     Mutation("batches", "never hear of a partition while another has rows in every batch", "spark/batch_search.py", "unit/spark/test_stream.py", "self._unheard = waiting if chosen.ends else ()", "self._unheard = ()"),

@@ -157,7 +157,7 @@ def played(story: Callable[[Lone], Awaitable[None]], namespaces: Sequence[str] =
     async def main() -> None:
         lone = Lone(namespaces)
         await story(lone)
-        assert not lone.replica.tasks.failures
+        assert not lone.replica.tasks.failures.total()
         running = [task for tasks in lone.tasks.values() for task in tasks]
         for task in running:
             task.cancel()

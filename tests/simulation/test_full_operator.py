@@ -106,7 +106,7 @@ def story(play: Callable[[Full], Coroutine[Any, Any, None]]) -> Callable[[], Non
         world = Full()
         try:
             await play(world)
-            assert not world.replica.tasks.failures
+            assert not world.replica.tasks.failures.total()
         finally:
             await world.stop()
 

@@ -2,13 +2,14 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* 55 characters: a Service can have 63, and the longest of its endings are -metrics and -console. */}}
 {{- define "baton.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride -}}
 {{- else if contains (include "baton.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 55 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "baton.name" .) | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "baton.name" .) | trunc 55 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -25,10 +26,12 @@ app.kubernetes.io/name: {{ include "baton.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* part-of and component are the same whatever the values say: by them baton doctor and the guides find the operator. */}}
 {{- define "baton.labels" -}}
 {{ include "baton.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
@@ -42,6 +45,46 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "baton.consoleSelector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: console
+app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "baton.testLabels" -}}
+app.kubernetes.io/name: {{ include "baton.name" . | trunc 55 | trimSuffix "-" }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
+app.kubernetes.io/part-of: baton
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* Where pods run, and which go first: of the operator and of the console alike. */}}
+{{- define "baton.scheduling" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* podLabels, but for those that the chart sets itself. */}}
+{{- define "baton.podLabels" -}}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- if hasKey $.Values.podLabels $label }}
+{{- fail (printf "podLabels: the chart sets %s itself, and selects its pods by such labels. Take it out." $label) }}
+{{- end }}
+{{- end }}
+{{- with .Values.podLabels }}
+{{- toYaml . }}
+{{- end }}
 {{- end -}}

@@ -13,6 +13,7 @@ from baton.cli.group_view import UNKNOWN, GroupLook
 from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.objects import QueueView
 from baton.kube.pods import PodView
+from baton.model.names import OPERATOR_SELECTOR
 from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
 
@@ -158,7 +159,7 @@ def operators(facts: ClusterFacts) -> Iterator[CheckResult]:
         yield CheckResult(
             Verdict.WARNING,
             "operator",
-            "no Deployment has the label app.kubernetes.io/component=operator of Baton: it may run elsewhere",
+            f"no Deployment has the labels {OPERATOR_SELECTOR}: it may run elsewhere",
             "helm install baton charts/baton -n baton-system --create-namespace, unless it runs by other means",
         )
     for one in facts.operators:
@@ -187,7 +188,7 @@ def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
         if not leader.readable:
             yield CheckResult(Verdict.UNKNOWN, about, "you may not read this Lease", f"ask for get on leases in {namespace}")
         elif leader.gone(facts.now):
-            cure = f"kubectl get pods -n {namespace} -l app.kubernetes.io/component=operator: does one run?"
+            cure = f"kubectl get pods -n {namespace} -l {OPERATOR_SELECTOR}: does one run?"
             yield CheckResult(Verdict.FAILED, about, "nobody holds it, or its holder does not renew it", cure)
         else:
             yield CheckResult(Verdict.OK, about, f"is held by {leader.holder}")
@@ -255,6 +256,10 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
                 continue
             verdict = Verdict.FAILED if one.type == "Ready" else Verdict.WARNING
             yield CheckResult(verdict, about, f"{one.type} is {one.status}: {one.reason}", one.message)
+        if look.group.spec is not None and look.group.spec.paused and (unowned := look.status.unowned):
+            cure = f"baton resume {look.group.name} -n {look.group.namespace}"
+            says = f"is paused, and of its partitions {unowned:,} have no owner: nobody reads them until it goes on"
+            yield CheckResult(Verdict.WARNING, about, says, cure)
         ready = look.condition("Ready")
         if not wrong and look.shown_state != UNKNOWN and ready is not None and ready.status is ConditionStatus.TRUE:
             yield CheckResult(Verdict.OK, about, f"is {look.shown_state}")

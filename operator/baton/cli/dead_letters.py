@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -95,9 +95,7 @@ def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | Non
     with _letters(server) as letters:
         found = letters.find(letter)
     if found is None:
-        refuse(
-            f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are"
-        )
+        _refuse_unknown(server, letter)
     if file is not None:
         try:
             file.write_bytes(found.value)
@@ -152,16 +150,23 @@ def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool
 @_partition
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None, yes: bool) -> None:
-    """Delete dead letters for good."""
+    """Delete dead letters for good. Where one that is named is not there, none is deleted."""
     _one_of(which, everything, partition)
     dropped = 0
     with _letters(server) as letters:
-        count = len(which) or sum(_counts(letters, partition).values())
+        for letter in which:
+            if letters.find(letter) is None:
+                _refuse_unknown(server, letter)
+        count = len(set(which)) or sum(_counts(letters, partition).values())
         if not yes and count:
             click.confirm(f"Delete {counted(count, 'dead letter')} of {server.queue} for good?", abort=True)
         for portion in _portions(letters, which, partition):
             dropped += letters.drop(portion)
     say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
+
+
+def _refuse_unknown(server: QueueServer, letter: "LetterId") -> NoReturn:
+    refuse(f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are")
 
 
 @contextmanager

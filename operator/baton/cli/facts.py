@@ -13,11 +13,10 @@ from baton.kube.api import Api, ApiError, core_path, group_path
 from baton.kube.ledger_configmap import ledger_of
 from baton.kube.objects import groups_path, queue_view, queues_path
 from baton.kube.releases import release_of
-from baton.model.names import GROUP_LABEL, ledger_name
+from baton.model.names import GROUP_LABEL, OPERATOR_SELECTOR, ledger_name
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 AUTHORIZATION = "authorization.k8s.io/v1"
-OPERATOR = "app.kubernetes.io/name=baton,app.kubernetes.io/component=operator"
 
 MOST_NAMESPACES = 20
 """Namespaces with groups for which rights are asked."""
@@ -100,7 +99,7 @@ async def _definitions(api: Api, unread: dict[str, str]) -> dict[str, Json | Non
 
 
 async def _deployments(api: Api, unread: dict[str, str]) -> list[Json]:
-    return await _list(api, group_path("apps/v1", None, "deployments"), "operators", unread, labelSelector=OPERATOR)
+    return await _list(api, group_path("apps/v1", None, "deployments"), "operators", unread, labelSelector=OPERATOR_SELECTOR)
 
 
 async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: str) -> list[Json]:

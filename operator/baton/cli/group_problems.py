@@ -7,6 +7,7 @@ from typing import NamedTuple
 from baton.api import ConditionStatus
 from baton.cli.group_view import UNKNOWN, GroupLook, QueueLook
 from baton.cli.leader import Leader
+from baton.model.names import OPERATOR_SELECTOR
 from baton.model.wording import counted, first_of
 
 MOST_QUEUES = 5
@@ -38,7 +39,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
         looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
         since = " yet" if looked is None else f" since {status.last_look_time} ({ago(looked, look.now)} ago): {as_of}"
         yield GroupProblem("No operator has looked", f"{since}. Nothing is moved meanwhile.")
-        cure = "See kubectl get pods -A -l app.kubernetes.io/component=operator"
+        cure = f"See kubectl get pods -A -l {OPERATOR_SELECTOR}"
         asked = f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? {cure}"
         yield GroupProblem("", asked, Severity.NOTE)
     elif not look.spec_seen:

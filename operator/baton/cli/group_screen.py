@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from baton.api import ConditionStatus
-from baton.api.enums import Approval
+from baton.api.enums import Approval, ScaleSteps
 from baton.cli.group_problems import MOST_QUEUES, Severity, ago, problems_of
 from baton.cli.group_view import GroupLook, PartitionRow, QueueLook, is_idle, numbers
 from baton.cli.move_text import handoff, pause, proposed
@@ -86,6 +86,9 @@ def _head(look: GroupLook) -> Iterator[Text]:
         f"so far {counted(status.moves, 'move')} (the least possible: {status.lower_bound:,}), "
         f"{counted(status.deadline_misses, 'deadline')} missed"
     )
+    spec, desired = look.group.spec, status.desired_replicas
+    if spec is not None and spec.scale is not None and spec.scale.steps is ScaleSteps.EVEN_SHARES and desired != spec.replicas:
+        yield _line(f"spec.replicas asks for {counted(spec.replicas or 0, 'pod')}; spec.scale.steps holds the fleet at {desired}")
 
 
 def problems(look: GroupLook) -> Iterator[Text]:

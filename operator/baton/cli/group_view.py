@@ -29,6 +29,7 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
+_OF_LEDGER = ("owners", "queues", "vacantSlots", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
@@ -146,6 +147,10 @@ class GroupLook:
             "ledgerProblem": self.ledger_problem,
             "unread": list(self.unread),
         }
+
+    def listed(self) -> Json:
+        """For programs, as one of many groups, of which no ledger was read."""
+        return {name: value for name, value in self.to_json().items() if name not in _OF_LEDGER}
 
 
 def look(

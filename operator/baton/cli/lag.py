@@ -1,5 +1,6 @@
 """`baton lag`: how much there is to do."""
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -33,7 +34,10 @@ def operator_option(command: F) -> F:
 @click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
 @click.option("--partitions", "each", is_flag=True, help="Show each partition with its owner, the longest lag first.")
 @operator_option
-@output_option(programs="one object (a list without GROUP, or with --partitions)")
+@output_option(
+    wide="also who works on it; with --partitions their states and epochs",
+    programs="one object (a list without GROUP, or with --partitions)",
+)
 def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, form: Form, target: ClusterTarget) -> None:
     """Show how much a ConsumerGroup has to do: entries that are not acknowledged or committed yet. Without GROUP: of all groups.
 
@@ -51,6 +55,7 @@ def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, fo
 
 
 async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:
+    from baton.cli.group_view import look
     from baton.cli.lag_view import lag_table
     from baton.cli.live_lags import lags
 
@@ -60,13 +65,14 @@ async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: 
     if form.for_programs:
         say_object([one.to_json() for one in known], form)
     elif known:
-        console().print(lag_table(known))
+        looks = [look(one, {}, now=time.time()) for one in found] if form.wide else ()
+        console().print(lag_table(known, looks))
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
 
 async def _show(group: str, target: ClusterTarget, each: bool, url: str | None, form: Form) -> None:
-    from baton.cli.lag_view import lag_table, partition_rows, partition_table
+    from baton.cli.lag_view import lag_by_partition, lag_table, partition_rows
     from baton.cli.live_group import look_at
     from baton.cli.operator_pages import lag_of
 
@@ -79,7 +85,8 @@ async def _show(group: str, target: ClusterTarget, each: bool, url: str | None, 
     if form.for_programs:
         say_object(rows if each else told.to_json(), form)
     else:
-        console().print(partition_table(rows) if each else lag_table([told]))
+        wide = [seen] if form.wide else ()
+        console().print(lag_by_partition(rows, wide=form.wide) if each else lag_table([told], wide))
     silent = [name for name, of in told.queues.items() if of is None]
     if silent:
         raise NoAnswerError(f"the lag of {', '.join(silent)} is not known: its server does not answer, or cannot say")

@@ -1,14 +1,17 @@
 """The lag of groups as their operator tells it, for `baton lag` and `baton top`. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import isfinite
 from typing import Any
 
 from rich.table import Table
 
+from baton.cli.group_view import GroupLook
 from baton.cli.printing import table
 from baton.engine import GroupState
+from baton.engine.partition_state import partition_state
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted
 
@@ -41,6 +44,11 @@ class GroupLag:
     def of(self, partition: Partition) -> int | None:
         """None: not known."""
         return (self.queues.get(partition.queue) or {}).get(partition.number)
+
+    @property
+    def pace(self) -> str | None:
+        """`8 s`: how long it takes."""
+        return None if self.seconds is None else f"{self.seconds:.0f} s"
 
     @property
     def text(self) -> str:
@@ -87,31 +95,52 @@ def _number(raw: object) -> int | None:
     return raw
 
 
-def lag_table(lags: Iterable[GroupLag]) -> Table:
-    """A line for each group, and beneath it one for each of its queues."""
+def lag_table(lags: Iterable[GroupLag], looks: Sequence[GroupLook] = ()) -> Table:
+    """A line for each group, and beneath it one for each of its queues. `looks`: for a wide table, the same groups in the same
+    order: it has who works on it, too."""
     rows: list[tuple[object, ...]] = []
-    for one in lags:
-        pace = None if one.seconds is None else f"{one.seconds:.0f} s"
-        rows.append((one.namespace, one.group, None, _shown(one.lag), pace, one.problem))
-        if len(one.queues) > 1:
-            rows += [
-                (None, None, name, _shown(None if of is None else sum(of.values())), None) for name, of in one.queues.items()
-            ]
-    return table(("NAMESPACE", "GROUP", "QUEUE", "LAG", "WORK", "NOTE"), rows, right=("LAG", "WORK"))
+    for one, look in zip_longest(lags, looks):
+        fleet = () if look is None else _fleet(one, look)
+        rows.append((one.namespace, one.group, None, shown_lag(one.lag), one.pace, *fleet, one.problem))
+        if len(one.queues) > 1 or (look is not None and one.queues):
+            rows += [(None, None, name, shown_lag(None if of is None else sum(of.values()))) for name, of in one.queues.items()]
+    more = _FLEET if looks else ()
+    return table(("NAMESPACE", "GROUP", "QUEUE", "LAG", "WORK", *more, "NOTE"), rows, right=("LAG", "WORK", *more[1:]))
+
+
+_FLEET = ("STATE", "PARTITIONS", "MEMBERS", "STANDBYS", "EACH")
+
+
+def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
+    """The further cells of a wide line; EACH is the lag for each member that works."""
+    status = look.status
+    at_work = status.members - status.standbys
+    yield from (look.shown_state, status.partitions, status.members, status.standbys)
+    yield None if one.lag is None or at_work < 1 else f"{one.lag / at_work:,.0f}"
 
 
 def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str, object]]:
     """Each partition whose lag is known, the longest first."""
     known = [(lag, queue, number) for queue, of in one.queues.items() if of is not None for number, lag in of.items()]
     for lag, queue, number in sorted(known, key=lambda row: (-row[0], row[1], row[2])):
-        record = None if state is None else state.records.get(Partition(QueueName(queue), number))
-        yield {"queue": queue, "partition": number, "owner": None if record is None else record.owner, "lag": lag}
+        partition = Partition(QueueName(queue), number)
+        record = None if state is None else state.records.get(partition)
+        yield {
+            "queue": queue,
+            "partition": number,
+            "owner": None if record is None else record.owner,
+            "lag": lag,
+            "state": None if record is None or state is None else partition_state(state, partition).value,
+            "epoch": None if record is None else record.epoch,
+        }
 
 
-def partition_table(rows: Iterable[Mapping[str, object]]) -> Table:
+def lag_by_partition(rows: Iterable[Mapping[str, object]], *, wide: bool) -> Table:
     """The same for people."""
-    return table(("QUEUE", "PARTITION", "OWNER", "LAG"), [list(row.values()) for row in rows], right=("LAG",))
+    head = ("queue", "partition", "owner", "lag", *(("state", "epoch") if wide else ()))
+    return table([name.upper() for name in head], [[row[name] for name in head] for row in rows], right=("LAG", "EPOCH"))
 
 
-def _shown(lag: int | None) -> str:
+def shown_lag(lag: int | None) -> str:
+    """A cell; `?`: not known."""
     return "?" if lag is None else f"{lag:,}"

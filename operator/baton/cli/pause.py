@@ -36,7 +36,14 @@ async def _set(group: str, target: ClusterTarget, paused: bool) -> None:
             say(f"{where}/{group}: is {'paused already' if paused else 'not paused'}; nothing is changed")
             return
         await api.merge(path, {"spec": {"paused": paused}})
-        follows = (
-            f"`baton resume {group} -n {where}` lets them begin again" if paused else "changes of the fleet are planned for again"
-        )
-        say(f"{where}/{group}: {'no more hand-offs begin' if paused else 'hand-offs may begin'}; {follows}")
+        say(f"{where}/{group}: {follows(group, where, paused=paused)}")
+
+
+def follows(group: str, namespace: str, *, paused: bool) -> str:
+    """What the command tells that it has brought about. Pure."""
+    if not paused:
+        return "hand-offs may begin; changes of the fleet are planned for again"
+    return (
+        "no more hand-offs begin, and partitions whose pod ends wait without an owner; "
+        f"`baton resume {group} -n {namespace}` lets them begin again"
+    )

@@ -72,14 +72,12 @@ async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
     now = time.time()
     looks = [look(one, {}, now=now) for one in found]
     if form.for_programs:
-        say_object([{key: value for key, value in one.to_json().items() if key not in _OF_LEDGER} for one in looks], form)
+        say_object([one.listed() for one in looks], form)
     elif looks:
         _print([group_table(looks, wide=form.wide)])
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
 
-
-_OF_LEDGER = ("owners", "queues", "vacantSlots", "ledgerProblem", "why", "leader")
 
 Renderables = Iterable[Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.acknowledgement import Acknowledgement
@@ -32,6 +32,8 @@ class HeldEntry(Entry):
     key: Any
     value: Any
     """Bytes, or what a deserializer made of them; None where there is none (Kafka's tombstones)."""
+    headers: Mapping[str, Any]
+    """Bytes; None where there is a name alone (Kafka's)."""
     origin: Entry
     """As it was read: what a handler has made of this one (`entry.value = …`) is its own, and not its next try's."""
 
@@ -100,7 +102,8 @@ class HeldEntry(Entry):
     def size(self) -> int:
         """Bytes of key, value and headers, as the queue has them."""
         read = self.origin
-        return len(read.key or b"") + len(read.value or b"") + sum(len(name) + len(value) for name, value in read.headers.items())
+        headers = sum(len(name) + len(value or b"") for name, value in read.headers.items())
+        return len(read.key or b"") + len(read.value or b"") + headers
 
     def ack(self) -> Acknowledgement:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an

@@ -192,8 +192,9 @@ class QueueRequests:
         queue = holding.partition.queue
         try:
             yield
-            self._outages.pop(queue, None)
+            self._answered(queue)
         except StaleOwner as refusal:
+            self._answered(queue)
             if holding.in_hand or not holding.told or refusal.other_process:
                 log.warning("%s/%d is lost: %s", *holding.partition, refusal)
             else:  # the next owner was faster than the word that it is called back
@@ -206,6 +207,10 @@ class QueueRequests:
                 log.warning("%s", problem)
             why = before.why if before and alike(before.why, str(problem)) else str(problem)
             self._outages[queue] = _Outage(tries, now + backoff(tries), since, why)
+
+    def _answered(self, queue: QueueName) -> None:
+        if (outage := self._outages.pop(queue, None)) is not None:
+            log.info("queue %s answers again, after %.0f s", queue, time.monotonic() - outage.since)
 
 
 def _acknowledge(holding: HeldPartition, reader: Reader) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from baton import __version__
 from baton.consumer.handler import Handler, is_coroutine_function
@@ -15,12 +15,13 @@ with extra("opentelemetry"):
     from opentelemetry.trace import Link, SpanKind, Tracer, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
+_Header = TypeVar("_Header", bound=bytes | str | None)
 _LONGEST_HEADER = 8192
 _MOST_LINKS = 128
 """Of a batch; OpenTelemetry itself keeps no more."""
 
 
-def context_headers(headers: Mapping[str, bytes | str] | None = None) -> dict[str, bytes | str]:
+def context_headers(headers: Mapping[str, _Header] | None = None) -> dict[str, _Header | str]:
     """These headers and the context of the current span: `producer.send(key, value, headers=context_headers())`."""
     context: dict[str, str] = {}
     propagate.inject(context)
@@ -85,8 +86,8 @@ def _of_entry(entry: Entry) -> dict[str, AttributeValue]:
 def _context(entry: Entry) -> Context | None:
     """What its producer sent along; None: nothing, and the span is a child of the current one."""
     fields = propagate.get_global_textmap().fields
-    texts = {name: entry.headers[name] for name in fields if name in entry.headers}
-    carrier = {name: text.decode(errors="replace") for name, text in texts.items() if len(text) <= _LONGEST_HEADER}
+    texts = {name: entry.headers.get(name) or b"" for name in fields}
+    carrier = {name: text.decode(errors="replace") for name, text in texts.items() if 0 < len(text) <= _LONGEST_HEADER}
     return propagate.extract(carrier) if carrier else None
 
 

@@ -8,7 +8,8 @@ from typing import Self
 
 from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import Partition
-from baton.queues.output import Output
+from baton.model.wording import counted
+from baton.queues.output import EACH, MOST_IN_TRANSACTION, Output
 
 Finish = Callable[[Sequence[HeldEntry], Sequence[Output]], None]
 """Hears of entries of one partition that are finished, in order, and of what is sent of them."""
@@ -33,6 +34,7 @@ class Transaction:
         self._entries = _of_one_partition(entries if isinstance(entries, Sequence) else [entries])
         self._finish = finish
         self._outputs: list[Output] = []
+        self._weight = 0
         self._state = _State.NEW
         self._outside: Token[Transaction | None] | None = None
 
@@ -42,16 +44,25 @@ class Transaction:
         value: str | bytes | None,
         *,
         key: str | bytes | None = None,
-        headers: Mapping[str, str | bytes] | None = None,
+        headers: Mapping[str, str | bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
         """A message for a topic of the same brokers; value None: a tombstone. Without `partition` the key chooses it, as Kafka's
         clients in Java do; without a key, too, all that comes of one partition goes to one. What is sent of a partition keeps its
-        order. Raises RuntimeError outside of the block, TypeError and ValueError for what Kafka does not take."""
+        order. Raises RuntimeError outside of the block, TypeError and ValueError for what Kafka does not take, and ValueError
+        where the block sends more than one transaction may have."""
         if self._state is not _State.OPEN:
             over = "is over" if self._state is _State.OVER else "has not begun"
             raise RuntimeError(f"the transaction {over}: send in its block, `with consumer.transaction(entry) as transaction:`")
-        self._outputs.append(Output.of(topic, value, key, headers, partition))
+        output = Output.of(topic, value, key, headers, partition)
+        if self._weight + output.weight > MOST_IN_TRANSACTION:
+            raise ValueError(
+                f"a transaction sends {MOST_IN_TRANSACTION // 10**6} MB at most, where each message counts for {EACH} bytes more "
+                f"than it has, and this block has sent {counted(len(self._outputs), 'message')}: make it of fewer entries, or "
+                "put what is large elsewhere"
+            )
+        self._weight += output.weight
+        self._outputs.append(output)
 
     def __enter__(self) -> Self:
         """Raises RuntimeError where another is open here, or one of the entries is in another, or was."""

@@ -25,10 +25,10 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
     return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
 
 
-def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None) -> Told:
+def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None, held_back: str = "") -> Told:
     """What somebody waits for who has changed something: all is well, and nothing is under way.
 
-    `asked_for`: how many pods there are to be, as far as that is known."""
+    `asked_for`: how many pods there are to be, as far as that is known. `held_back`: why they are fewer than spec.replicas."""
     if ready[1] is not ConditionStatus.TRUE:
         return not_settled(ready)
     if moving := whole.numbers.moving:
@@ -45,7 +45,7 @@ def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int 
         "Settled",
         ConditionStatus.TRUE,
         Reason.SETTLED,
-        "every partition is with its owner, and no change is under way or due",
+        f"every partition is with its owner, and no change is under way or due{held_back and f'; {held_back}'}",
     )
 
 

@@ -17,7 +17,7 @@ from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_objects import GroupObjects
-from baton.controller.group_observation import QueueSight, in_steps
+from baton.controller.group_observation import QueueSight, held_back, in_steps
 from baton.controller.group_steps import GroupSteps
 from baton.controller.ledger_trust import contradicted, in_doubt, told_of
 from baton.controller.ledger_writer import LedgerWriter
@@ -193,7 +193,7 @@ class GroupLoop:
         wait = patience(self._ledger_writer.forsaken) if group.deleting else None
         sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
-        spec = in_steps(spec, sights)
+        why, spec = held_back(spec, sights), in_steps(spec, sights)
         if group.deleting:
             self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
@@ -203,7 +203,7 @@ class GroupLoop:
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
         self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)
-        self._apply_scale(group, spec, seen)
+        self._apply_scale(group, spec, seen, why)
         done = await self._releases.follow(group, self._state)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
@@ -264,12 +264,12 @@ class GroupLoop:
             problems.append(deletion_problem(len(self._state.records), problems))
         return problems
 
-    def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers) -> None:
+    def _apply_scale(self, group: GroupView, spec: ConsumerGroupSpec, seen: GroupMembers, why: str) -> None:
         if group.deleting:
             self._scaling.spare(spec, self._sight.pods)
             return
         owned = Counter(record.owner for record in self._state.records.values() if record.owner is not None)
-        done = self._scaling.apply(spec, seen, self._sight.pods, owned)
+        done = self._scaling.apply(spec, seen, self._sight.pods, owned, why)
         if done is not None:
             self._recorder.say(*done)
 

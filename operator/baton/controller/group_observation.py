@@ -15,6 +15,7 @@ from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.ranges import Spans
+from baton.model.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,17 @@ def in_steps(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> ConsumerG
     """The spec with as many replicas as spec.scale.steps lets the fleet have, as far as the partitions are known."""
     if spec.replicas is None or spec.scale is None or spec.scale.steps is not ScaleSteps.EVEN_SHARES:
         return spec
-    partitions = sum(one.partitions or 0 for one in queues if one.wanted)
-    return spec.model_copy(update={"replicas": even_size(spec.replicas, partitions)})
+    return spec.model_copy(update={"replicas": even_size(spec.replicas, _wanted_partitions(queues))})
+
+
+def held_back(spec: ConsumerGroupSpec, queues: Iterable[QueueSight]) -> str:
+    """Why spec.scale.steps lets the fleet have fewer pods than spec.replicas asks for; empty: it has as many."""
+    queues = list(queues)
+    size = in_steps(spec, queues).replicas
+    if size == spec.replicas:
+        return ""
+    divided = f"which divides {counted(_wanted_partitions(queues), 'partition')} evenly"
+    return f"spec.replicas asks for {spec.replicas}, and spec.scale.steps holds the fleet at {size}, {divided}"
 
 
 def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:
@@ -121,6 +131,10 @@ def without_room(queues: Iterable[QueueSight]) -> frozenset[QueueName]:
         else:
             left -= max(0, more)
     return frozenset(without)
+
+
+def _wanted_partitions(queues: Iterable[QueueSight]) -> int:
+    return sum(one.partitions or 0 for one in queues if one.wanted)
 
 
 def _queues(sights: list[QueueSight], group: ConsumerGroupSpec) -> dict[QueueName, ObservedQueue]:

@@ -15,7 +15,7 @@ from baton.model.wording import counted
 from baton.queues.protocol import Owner
 
 _NOBODY = Owner(None, Epoch(0))
-_IN_DOUBT = "in doubt"
+IN_DOUBT = "in doubt"
 """No server's incarnation, so that the next one seen is another."""
 
 
@@ -67,5 +67,5 @@ def told_of(
 
 def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
     """The same state, in which what stands of this queue is to be granted again."""
-    facts = state.queues[queue]._replace(incarnation=_IN_DOUBT)
+    facts = state.queues[queue]._replace(incarnation=IN_DOUBT)
     return replace(state, queues={**state.queues, queue: facts}, view=None)  # what was seen last is looked at again

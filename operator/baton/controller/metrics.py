@@ -34,8 +34,9 @@ class QueueSnapshot:
     reachable: bool = False
     backlog: Backlog = field(default_factory=Backlog)
     """Not of the last reconcile: what it says is fresh, whoever is a member."""
-    stale_refused: int = 0
-    dead_letters: int = 0
+    stale_refused: int | None = None
+    dead_letters: int | None = None
+    """Counted at the queue. None: it does not count them, or has not been looked at yet."""
     named: bool = True
     """The group is to work on it."""
     scale: str | None = None
@@ -79,6 +80,7 @@ class Metrics(Collector):
             labels,
             LATENCIES,
         )
+        self._histograms = (self.pause, self.holddown, self.ready_to_ledger)
         self._groups: dict[Key, Snapshot] = {}
         """Scrapes take a copy, which is made in one go."""
         self._strays: Mapping[Key, int] = {}
@@ -88,12 +90,15 @@ class Metrics(Collector):
         return Histogram(name, about, labels, buckets=buckets, registry=self.registry)
 
     def group(self, key: Key, snapshot: Snapshot) -> None:
+        if key not in self._groups:
+            for histogram in self._histograms:
+                histogram.labels(*key)  # from 0 on: Prometheus takes the first value that it sees for no increase
         self._groups[key] = snapshot
 
     def forget(self, key: Key) -> None:
         """Drop the metrics of a group that is gone, or that another operator serves."""
         self._groups.pop(key, None)
-        for histogram in (self.pause, self.holddown, self.ready_to_ledger):
+        for histogram in self._histograms:
             try:
                 histogram.remove(*key)
             except KeyError:
@@ -179,6 +184,9 @@ class Metrics(Collector):
         )
         for name, about, value in _GAUGES:
             yield gauge(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
+        for name, about, field_name in _LEDGER_TOTALS:
+            reported = [(key, one.status) for key, one in groups.items() if field_name in one.status.model_fields_set]
+            yield counter(name, about, labels, [(key, float(getattr(status, field_name))) for key, status in reported])
         for name, about, value in _COUNTERS:
             yield counter(name, about, labels, [(key, float(value(one))) for key, one in groups.items()])
 
@@ -214,13 +222,13 @@ class Metrics(Collector):
             "baton_stale_refused",
             "Times the queue refused a consumer that does not own the partition (any more)",
             labels,
-            [(key, float(one.stale_refused)) for key, one in queues],
+            [(key, float(one.stale_refused)) for key, one in queues if one.stale_refused is not None],
         )
         yield counter(
             "baton_dead_letters",
             "Entries that were delivered more often than the queue's maxRedeliveries allows, and set aside",
             labels,
-            [(key, float(one.dead_letters)) for key, one in queues],
+            [(key, float(one.dead_letters)) for key, one in queues if one.dead_letters is not None],
         )
 
     def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
@@ -248,14 +256,15 @@ _GAUGES: _Simple = (
     ("baton_moving_partitions", "Partitions that are changing hands", lambda one: one.status.moving),
     ("baton_ledger_bytes", "Size of the ledger; it can have about 900 KiB", lambda one: one.ledger.bytes),
 )
+_LEDGER_TOTALS = (
+    ("baton_moves", "Grants of a partition to another member than its last owner", "moves"),
+    ("baton_moves_lower_bound", "The least moves that would have done", "lower_bound"),
+    ("baton_deadline_misses", "Partitions taken from a member that did not let go in time", "deadline_misses"),
+)
+"""Counted in the ledger: name, what it is, field of the status. Until the ledger was read nothing is told, for a 0 before the
+total would look like an increase by all of it."""
+
 _COUNTERS: _Simple = (
-    ("baton_moves", "Grants of a partition to another member than its last owner", lambda one: one.status.moves),
-    ("baton_moves_lower_bound", "The least moves that would have done", lambda one: one.status.lower_bound),
-    (
-        "baton_deadline_misses",
-        "Partitions taken from a member that did not let go in time",
-        lambda one: one.status.deadline_misses,
-    ),
     ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger.writes),
     ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger.failed),
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),

@@ -29,8 +29,9 @@ class QueueFacts:
     problem: Problem | None = None
     resizing: Resizing | None = None
     """The number of partitions changes."""
-    stale_refused: Mapping[int, int] = field(default_factory=dict)
-    dead_letters: Mapping[int, int] = field(default_factory=dict)
+    stale_refused: Mapping[int, int] | None = None
+    dead_letters: Mapping[int, int] | None = None
+    """As of the last look. None: its kind does not count them, or there was no look yet."""
     warnings: tuple[str, ...] | None = None
     """What the server's configuration puts at risk; None: it was not asked yet."""
     zones: Mapping[int, str] = field(default_factory=dict)

@@ -52,6 +52,8 @@ class QueueWorker:
         """Since when nothing can be done at the queue (monotonic seconds); None: it can."""
         self.ended = False
         """The queue was given up, or could not be and nobody waits for it: there is nothing left to do."""
+        self.begun_with: str | None = None
+        """The queue's incarnation as it was first known; None: it is not."""
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -108,6 +110,7 @@ class QueueWorker:
                 if self._moved:
                     self._moved = False
                     await self._close()
+                    self.begun_with = None
                 try:
                     await (self._serve() if self._patient is None else self._release())
                 except _Turned:
@@ -177,6 +180,7 @@ class QueueWorker:
         self.records.look()
         asked = self._clock.ticks()
         seen = await answer(self.queue, adapter.check())  # after the queue was made, for before it had no incarnation
+        self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation
         surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh)

@@ -11,6 +11,7 @@ from baton.controller.adapters import OpenQueue
 from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.group_observation import QueueSight
+from baton.controller.ledger_trust import IN_DOUBT
 from baton.controller.lost_queues import LostQueues
 from baton.controller.queue_state import QueueFacts
 from baton.controller.queue_work import NOTHING
@@ -63,7 +64,9 @@ class QueueWorkers:
 
     # -- which queues
 
-    def sync(self, named: Iterable[QueueName], recorded: Iterable[QueueName], without_room: Set[QueueName] = frozenset()) -> None:
+    def sync(
+        self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue], without_room: Set[QueueName] = frozenset()
+    ) -> None:
         """A worker for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
         One whose PartitionedQueue does not read counts as out of reach. `without_room`: not to be made, nor to grow.
         """
@@ -71,7 +74,7 @@ class QueueWorkers:
         of_spec = set(named) - without_room
         self._released -= of_spec
         unread = {name for name in self._workers if self._sources[name] is None}
-        for name in sorted(of_spec | (set(recorded) - self._released) | unread):
+        for name in sorted(of_spec | (recorded.keys() - self._released) | unread):
             view = self._cache.queues.get(self._key[0], name)
             worker = self._workers.get(name)
             if view is None or view.deleting:
@@ -79,7 +82,7 @@ class QueueWorkers:
                     worker.stop()
                     self._forget(name)  # what never could be reached never will be
             elif worker is None:
-                self._start(name, view, ask=name not in without_room)
+                self._start(name, view, recorded.get(name), ask=name not in without_room)
             elif view.spec is not None:  # else it stays where it was
                 if name not in without_room:
                     worker.ask_for(view.spec.partitions)
@@ -229,8 +232,10 @@ class QueueWorkers:
 
     # -- one worker
 
-    def _start(self, name: QueueName, view: QueueView, *, ask: bool) -> None:
+    def _start(self, name: QueueName, view: QueueView, recorded: KnownQueue | None, *, ask: bool) -> None:
         worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed)
+        if recorded is not None and recorded.incarnation != IN_DOUBT:
+            worker.begun_with = recorded.incarnation
         self._sources[name] = _where(view)
         worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)
         worker.effects.want(self._wanted.get(name, NOTHING))
@@ -242,7 +247,9 @@ class QueueWorkers:
             raise QueueUnreachable(f"PartitionedQueue {view.full_name}: {view.problem}")
         group = self._cache.group(self._key)
         takes_over = group.takes_over if group is not None and group.uid == self._uid else frozenset()
-        return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over))
+        worker = self._workers.get(QueueName(view.name))
+        begun_with = worker.begun_with if worker is not None else None
+        return await self._open_queue(view, Claimant("/".join(self._key), self._uid, takes_over, begun_with))
 
     def _run(self, name: QueueName) -> None:
         task = self._supervision.start("queue", self._workers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)

@@ -140,7 +140,11 @@ def _queue(sight: QueueSight, scale: PartitionScaleStatus | None) -> QueueSnapsh
         reachable=known.problem is None and known.partitions is not None,
         backlog=sight.backlog,
         named=sight.named,
-        stale_refused=sum(known.stale_refused.values()),
-        dead_letters=sum(known.dead_letters.values()),
+        stale_refused=_total(known.stale_refused),
+        dead_letters=_total(known.dead_letters),
         scale=scale,
     )
+
+
+def _total(by_partition: Mapping[int, int] | None) -> int | None:
+    return None if by_partition is None else sum(by_partition.values())

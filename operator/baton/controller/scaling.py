@@ -72,9 +72,9 @@ class Scaling:
         return self._size_of_others.recheck() or known
 
     def apply(
-        self, spec: ConsumerGroupSpec, seen: GroupMembers, pods: Iterable[PodView], owned: Mapping[MemberId, int]
+        self, spec: ConsumerGroupSpec, seen: GroupMembers, pods: Iterable[PodView], owned: Mapping[MemberId, int], why: str = ""
     ) -> Done | None:
-        """See to it that what the spec says is done; returns what was done since the last time."""
+        """See to it that what the spec says is done; returns what was done since the last time. `why`: see `held_back`."""
         target = target_of(self._key[0], spec)
         self._size_of_others.follow(None if scaled_here(spec) else target, seen.pods)
         if target is None or not scaled_here(spec):
@@ -82,7 +82,7 @@ class Scaling:
         elif spec.replicas is None:
             self._ask_for_present_size(spec, target, pods)
         else:
-            self._resize(spec, (target, spec.replicas), seen, pods, owned)
+            self._resize(spec, (target, spec.replicas), seen, pods, owned, why)
         said, self._said = self._said, None
         return said
 
@@ -98,13 +98,14 @@ class Scaling:
         seen: GroupMembers,
         pods: Iterable[PodView],
         owned: Mapping[MemberId, int],
+        why: str,
     ) -> None:
         self.spared = False
         if self._applied != size and self._free_for(size):
             there = [pod for pod in pods if not pod.terminating]
             chosen = victims(there, seen.members, owned, size[1])
             self._marked = self._marks(spec, there) | {pod.uid for pod in there if pod.name in chosen}
-            self._begin(size, self._scale(size, marks(there, chosen)))
+            self._begin(size, self._scale(size, marks(there, chosen), why))
 
     def _ask_for_present_size(self, spec: ConsumerGroupSpec, target: Target, pods: Iterable[PodView]) -> None:
         size = (target, None)
@@ -143,7 +144,7 @@ class Scaling:
 
         self._task.add_done_callback(ended)
 
-    async def _scale(self, size: tuple[Target, int], wanted: list[Mark]) -> None:
+    async def _scale(self, size: tuple[Target, int], wanted: list[Mark], why: str) -> None:
         target, replicas = size
         if not await self._mark(wanted):
             return
@@ -154,7 +155,7 @@ class Scaling:
             return
         self._applied, self._refused = size, None
         if before is not None:
-            self._said = (EventReason.SCALED, f"scaled {target} from {before} to {replicas}")
+            self._said = (EventReason.SCALED, f"scaled {target} from {before} to {replicas}{why and f': {why}'}")
 
     async def _seed(self, size: Size, wanted: list[Mark], spec: ConsumerGroupSpec) -> None:
         target = size[0]

@@ -20,7 +20,7 @@ from baton.controller.conditions import (
     settled,
     shown_state,
 )
-from baton.controller.group_observation import QueueSight
+from baton.controller.group_observation import QueueSight, held_back
 from baton.controller.hold_ups import HoldUp, waits_for, without_owner
 from baton.controller.problems import Problem, worst
 from baton.engine import Summary
@@ -79,7 +79,7 @@ def group_conditions(
     is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole, wait), to_zero=to_zero)
     told = [
         is_ready,
-        settled(is_ready, whole, wait, asked_for=asked_for),
+        settled(is_ready, whole, wait, asked_for=asked_for, held_back=held_back(group.spec, sights) if group.spec else ""),
         balanced(whole, wait, to_zero=to_zero),
         rebalancing(whole.numbers.moving, wait, _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),

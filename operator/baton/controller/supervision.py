@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Literal, get_args
 
 import structlog
 from structlog.contextvars import bind_contextvars, clear_contextvars
@@ -23,6 +23,24 @@ CALM = 60.0
 
 CANCEL_AGAIN, GIVE_UP_AFTER = 1.0, 15.0
 """Seconds after which a task that was cancelled and has not ended is cancelled again, and after which it is left to itself."""
+
+TaskName = Literal[
+    "collector",
+    "elector",
+    "elsewhere",
+    "events",
+    "fleet",
+    "group",
+    "list",
+    "mount-refresh",
+    "queue",
+    "replica",
+    "scale",
+    "status",
+    "target-size",
+]
+"""What kind of work a task is. All are known beforehand: Prometheus takes the first value that it sees for no increase, so each
+is counted from 0 on."""
 
 log = structlog.get_logger("baton.tasks")
 
@@ -53,10 +71,10 @@ class Tasks:
         self._clock = clock
         self._running: set[asyncio.Task[object]] = set()
         """The event loop itself does not hold on to its tasks."""
-        self.failures: Counter[str] = Counter()
-        """By name: how often one failed, or ended where it should have gone on."""
+        self.failures: Counter[TaskName] = Counter(dict.fromkeys(get_args(TaskName), 0))
+        """How often one failed, or ended where it should have gone on."""
 
-    def start(self, name: str, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
+    def start(self, name: TaskName, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
         """Work that comes to an end. If it fails, that is said; whoever needs it again starts it again."""
         context = copy_context()
         context.run(_only, where)  # not where the one who starts it works
@@ -65,11 +83,11 @@ class Tasks:
         task.add_done_callback(lambda done: self._ended(name, done, where))
         return task
 
-    def keep(self, name: str, work: Callable[[], Awaitable[object]], **where: str) -> asyncio.Task[Any]:
+    def keep(self, name: TaskName, work: Callable[[], Awaitable[object]], **where: str) -> asyncio.Task[Any]:
         """Work that never ends: it is started again until the task is cancelled."""
         return self.start(name, self._kept(name, work, where), **where)
 
-    async def _kept(self, name: str, work: Callable[[], Awaitable[object]], where: dict[str, str]) -> None:
+    async def _kept(self, name: TaskName, work: Callable[[], Awaitable[object]], where: dict[str, str]) -> None:
         pause = FIRST_PAUSE
         while True:
             began = self._clock.ticks()
@@ -89,11 +107,11 @@ class Tasks:
             await asyncio.sleep(pause)
             pause = min(LONGEST_PAUSE, pause * 2)
 
-    def _ended(self, name: str, task: asyncio.Task[object], where: dict[str, str]) -> None:
+    def _ended(self, name: TaskName, task: asyncio.Task[object], where: dict[str, str]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(name, "a background task failed", error, where)
 
-    def _failed(self, name: str, what: str, error: BaseException | None, where: dict[str, str]) -> None:
+    def _failed(self, name: TaskName, what: str, error: BaseException | None, where: dict[str, str]) -> None:
         self.failures[name] += 1
         log.error(what, task=name, exc_info=error, **where)

@@ -51,6 +51,9 @@ SPARK_ROLE_LABEL = "spark-role"
 SPARK_EXECUTOR_ID_LABEL = "spark-exec-id"
 SPARK_APP_LABEL = "spark-app-selector"
 
+OPERATOR_SELECTOR = "app.kubernetes.io/part-of=baton,app.kubernetes.io/component=operator"
+"""The operator's Deployment and pods, whatever the chart's values call them."""
+
 LEDGER_GROUP_KEY = "group"
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from baton.model.ids import Epoch, QueueName
 
-NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+NO_HEADERS: Mapping[str, bytes | None] = MappingProxyType({})
 """Of all entries that have none: a mapping of its own for each would be one more object to make, and to collect."""
 
 
@@ -29,5 +29,5 @@ class Entry:
     """The grant under which it was read; acknowledgements carry it."""
     redelivered: bool
     """It was handed out before, perhaps to another consumer, and may have been worked on in part or in full."""
-    headers: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """What its producer sent beside key and value."""
+    headers: Mapping[str, bytes | None] = field(default_factory=dict, hash=False)
+    """What its producer sent beside key and value. Of a message of Kafka one may be None: it has a name alone."""

@@ -4,6 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+MOST_IN_TRANSACTION = 32_000_000
+"""Of the weights of its outputs: a commit has seconds, and the brokers abort what takes longer."""
+EACH = 300
+"""Bytes that take as long to send as it takes to send a message, however small."""
 _Bytes = str | bytes | None
 
 
@@ -14,15 +18,14 @@ class Output:
     topic: str
     value: bytes | None
     key: bytes | None = None
-    headers: Mapping[str, bytes] = field(default_factory=dict)
+    headers: Mapping[str, bytes | None] = field(default_factory=dict)
+    """None: a name alone."""
     partition: int | None = None
     """Of the topic. None: by the key, as Kafka's own clients in Java choose; without a key the same for all that comes of one
     partition."""
 
     @classmethod
-    def of(
-        cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, str | bytes] | None, partition: int | None
-    ) -> "Output":
+    def of(cls, topic: str, value: _Bytes, key: _Bytes, headers: Mapping[str, _Bytes] | None, partition: int | None) -> "Output":
         """As a program gives it; text becomes UTF-8. Raises TypeError and ValueError for what Kafka does not take."""
         if not isinstance(topic, str) or not topic:
             raise TypeError(f"topic is {topic!r}: set it to the name of a topic")
@@ -30,14 +33,19 @@ class Output:
             raise TypeError(f"partition is {partition!r}: set it to a number, or leave it out")
         if partition is not None and partition < 0:
             raise ValueError(f"partition is {partition}: set it to 0 or more")
-        made = {_name(name): _taken(f"headers[{name!r}]", header) for name, header in (headers or {}).items()}
+        made = {_name(name): _bytes(f"headers[{name!r}]", header) for name, header in (headers or {}).items()}
         return cls(topic, _bytes("value", value), _bytes("key", key), made, partition)
 
     @property
     def size(self) -> int:
         """Bytes of key, value and headers."""
         own = len(self.key or b"") + len(self.value or b"")
-        return own + sum(len(name) + len(header) for name, header in self.headers.items())
+        return own + sum(len(name) + len(header or b"") for name, header in self.headers.items())
+
+    @property
+    def weight(self) -> int:
+        """What it takes to send it, in bytes."""
+        return self.size + EACH
 
 
 class FinishedTogether(NamedTuple):

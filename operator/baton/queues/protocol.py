@@ -27,6 +27,8 @@ class Claimant(NamedTuple):
     """Of the ConsumerGroup: no other has it, in this cluster or another, nor one that is made again under the name."""
     takes_over: frozenset[str] = frozenset()
     """UIDs of groups from which it may take the queue, because somebody said so."""
+    incarnation: str | None = None
+    """Of the queue, as the group first knew it; None: it knows none yet."""
 
 
 class Owner(NamedTuple):
@@ -72,10 +74,10 @@ class QueueCheck(NamedTuple):
     """Entries not yet acknowledged or committed, per partition."""
     finished: int | None = None
     """Entries acknowledged or committed since the queue was made, of all partitions. Only ever compared with another look's."""
-    stale_refused: Mapping[int, int] = MappingProxyType({})
-    """How often each partition refused a stale owner since it was made."""
-    dead_letters: Mapping[int, int] = MappingProxyType({})
-    """How many entries of each partition were set aside since it was made."""
+    stale_refused: Mapping[int, int] | None = None
+    """How often each partition refused a stale owner since it was made. None: nobody counts that at the queue."""
+    dead_letters: Mapping[int, int] | None = None
+    """How many entries of each partition were set aside since it was made. None: likewise."""
     warnings: tuple[str, ...] = ()
     """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
     zones: Mapping[int, str] = MappingProxyType({})

@@ -88,6 +88,10 @@ class Decisions:
         """The batch that was planned last, for people; empty: none was."""
         return next((stream.last_plan for stream in reversed(self.streams())), "") or self._last_plan
 
+    def forget_ended(self) -> None:
+        """A query is started."""
+        self._ended = None
+
     def unfinished(self) -> tuple[Mapping[QueueName, int], tuple[Range, ...]]:
         """Of the query that ended last: see `Stream.unfinished`."""
         return self._ended.unfinished if self._ended is not None else ({}, ())

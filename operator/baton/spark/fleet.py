@@ -19,7 +19,7 @@ from baton.spark.development import here
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executors import Executors, SparkExecutors
 from baton.spark.optional_metrics import OptionalMetrics
-from baton.spark.query_failures import QueryFailures, last_line
+from baton.spark.query_failures import QueryFailures, last_line, of_rows
 from baton.spark.running_fleet import RunningFleet, source_classes
 from baton.spark.source_metrics import FleetView
 from baton.spark.statistics import Counts, Statistics
@@ -147,7 +147,7 @@ class Fleet:
         whole("failures", failures, 1)
         if give_up and dead_letters:
             raise ValueError("give_up and dead_letters are two ends of a batch that always fails: choose one")
-        self._told_after = failures
+        self._told_after, self._failures = failures, QueryFailures()
         signal.signal(signal.SIGTERM, self._terminate)
         if self._running is None or not self._running.alive():
             self.start()
@@ -157,21 +157,18 @@ class Fleet:
             if dead_letters and (without := running.without_dead_letters()):
                 raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
             while not running.ending():
-                error = self._run_query(start, options or {})
+                error = self._run_query(running, start, options or {})
                 if error is None or running.ending():
                     break
                 self._counts.add("query_failures")
                 ran = isinstance(error, StreamingQueryException)
                 why, batch = _failed(error), running.last_plan() if ran else ""
-                self._failures = self._failures.and_another(
-                    self._counts.statistics().batches, batch, why, readable=ran and running.unfinished()
-                )
+                entries = running.unfinished() if _failed_for_rows(error) else frozenset()
+                self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why, entries)
                 if give_up and self._failures.count >= failures:
                     raise error
-                if dead_letters and self._failures.of_batch >= failures and ran:
-                    running.set_aside(
-                        self._failures.of_batch, f"its batch failed {self._failures.of_batch} times in a row: {why}"
-                    )
+                if dead_letters and entries and (times := self._failures.of_batch) >= failures:
+                    running.set_aside(times, f"its batch failed {times} times in a row: {why}")
                 told = "the query failed at %s and is started again in %.0f s: %s"
                 log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
@@ -195,8 +192,9 @@ class Fleet:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _run_query(self, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
+    def _run_query(self, running: RunningFleet, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
         """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
+        running.begin_query()
         try:
             rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
             query = start(rows)
@@ -224,6 +222,13 @@ class Fleet:
 def _failed(error: Exception) -> str:
     """One line."""
     return last_line(str(error) if isinstance(error, StreamingQueryException) else f"{type(error).__name__}: {error}")
+
+
+def _failed_for_rows(error: Exception) -> bool:
+    """See `of_rows`."""
+    origin: Any = getattr(error, "_origin", None) if isinstance(error, StreamingQueryException) else None
+    cause = origin.getCause() if origin is not None else None
+    return cause is not None and of_rows(str(cause.getClass().getName()))
 
 
 def _see_named(group: object, queues: object) -> None:

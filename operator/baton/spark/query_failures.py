@@ -3,10 +3,16 @@
 import re
 from dataclasses import dataclass, replace
 
+from baton.spark.range_placement import Range
+
 _FIRST = 1.0
 _LONGEST = 60.0
 _SIX = 6
 _REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:)", re.MULTILINE)
+_OF_ROWS = re.compile(
+    r"py4j\.Py4JException|org\.apache\.spark\.(Spark\w*Exception|api\.python\.\w+|.*\.ForeachBatchUserFuncException)"
+)
+"""Classes of what ends a query where a function raised or a job was aborted."""
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 
 
@@ -16,17 +22,22 @@ class QueryFailures:
 
     count: int = 0
     of_batch: int = 0
-    """Of these, at a batch whose entries could be read: the same one each time, for Spark repeats it until it is done."""
+    """Of these, for the entries of one batch: the same ones each time, for Spark repeats it until it is done."""
+    entries: frozenset[Range] = frozenset()
+    """These, as ranges."""
     batches_done: int = 0
     """When the last one failed, of the whole fleet."""
     batch: str = ""
     error: str = ""
 
-    def and_another(self, batches_done: int, batch: str, error: str, *, readable: bool = False) -> "QueryFailures":
-        """The query has failed. `batch`: what it was at; `error`: one line. `readable`: its entries were handed to it."""
+    def and_another(self, batches_done: int, batch: str, error: str, entries: frozenset[Range] = frozenset()) -> "QueryFailures":
+        """The query has failed. `batch`: what it was at; `error`: one line. `entries`: those that it failed for; none where
+        that is not known to be their fault."""
         before = self if batches_done == self.batches_done else QueryFailures()
-        of_batch = before.of_batch + readable
-        return replace(before, count=before.count + 1, of_batch=of_batch, batches_done=batches_done, batch=batch, error=error)
+        if entries:
+            of_batch = before.of_batch + 1 if entries == before.entries else 1
+            before = replace(before, of_batch=of_batch, entries=entries)
+        return replace(before, count=before.count + 1, batches_done=batches_done, batch=batch, error=error)
 
     @property
     def pause(self) -> float:
@@ -38,6 +49,12 @@ class QueryFailures:
         if self.count < told_after or batches_done != self.batches_done:
             return ""
         return f"The query has failed {self.count} times in a row at {self.batch or 'its start'}: {self.error}"
+
+
+def of_rows(cause: str) -> bool:
+    """`cause`: the class of what has ended a query. A function or a task raised it, and not what Spark does around them, such as
+    to write down that a batch is done: then the sink may have its rows."""
+    return _OF_ROWS.fullmatch(cause) is not None
 
 
 def last_line(error: str, most: int = 300) -> str:

@@ -18,7 +18,8 @@ class How(StrEnum):
     REFUSED = "refused"
     """The queue did not let it: somebody later reads this range. Spark tries the task again."""
     FAILED = "failed"
-    """It could not be read: Redis was away or answered an error, or entries are gone. Spark tries the task again."""
+    """It could not be read: the server was away or answered an error, entries are gone, or what reads them has a fault.
+    Spark tries the task again."""
 
 
 class RangeReport(NamedTuple):

@@ -22,6 +22,7 @@ from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
 from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.range_placement import Range
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
 from baton.spark.start_times import StartTimes
@@ -159,10 +160,14 @@ class RunningFleet:
         """The batch that was planned last, for people."""
         return self._decisions.last_plan()
 
-    def unfinished(self) -> bool:
-        """The query that ended last had a batch whose entries could be read."""
+    def begin_query(self) -> None:
+        """One is about to be started: what was left unfinished is another's."""
+        self._decisions.forget_ended()
+
+    def unfinished(self) -> frozenset[Range]:
+        """What the query that was begun last, and has ended, had of its last batch, and could be read."""
         _, ranges = self._decisions.unfinished()
-        return bool(ranges)
+        return frozenset(ranges)
 
     def without_dead_letters(self) -> frozenset[QueueName]:
         """Queues that cannot set ranges aside."""

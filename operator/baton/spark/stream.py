@@ -66,7 +66,8 @@ class Stream:
         self._recorded: Recorded = {}
         """The ranges of what is planned."""
         self.unfinished: tuple[Mapping[QueueName, int], tuple[Range, ...]] = {}, ()
-        """When it has ended: the query's numbers, and the ranges that were planned, could be read, and are not done."""
+        """When it has ended: the query's numbers, and the ranges that were planned, could be read, and are not done. None
+        beside other sources, whose rows the batch has, too: it may fail for them."""
         self._waits: tuple[Positions, float] | None = None
         """The batch that waits for owners, and since when."""
         self._lent: Positions | None = None
@@ -174,7 +175,7 @@ class Stream:
         with self._lock:
             batch, self._planned = self._planned, None
         if batch is not None:
-            if not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):
+            if self._alone and not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):
                 self.unfinished = batch.query, tuple(self._recorded)
             self._around.grants_in_use.put_back(batch.grants)
 

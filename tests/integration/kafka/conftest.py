@@ -52,6 +52,12 @@ class Queue:
         self._operators.append(made)
         return made
 
+    def of_topic(self, topic: str, claimant: Claimant = GROUP, *, queue: str = "orders") -> KafkaQueue:
+        """An operator's side of a queue with another topic, under the same group id."""
+        made = KafkaQueue(self.address, self.group, TopicToOpen(topic=topic, queue=queue), claimant)
+        self._operators.append(made)
+        return made
+
     async def granted(self, uid: str, epoch: int, partition: int = 0) -> KafkaReader:
         """A reader for the member that the partition has just been granted to."""
         owner = await self.operator.grant(partition, Uid(uid), Epoch(epoch))
@@ -59,7 +65,7 @@ class Queue:
         return self.reader(uid)
 
     def send(
-        self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes] | None = None
+        self, *values: str | None, partition: int = 0, key: str | None = "k", headers: Mapping[str, bytes | None] | None = None
     ) -> None:
         """Returns when the broker has them."""
         with_headers: list[tuple[str, str | bytes | None]] = [*(headers or {}).items()]

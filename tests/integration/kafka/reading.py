@@ -1,6 +1,6 @@
 """Reading until there is something, and of what was committed."""
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
@@ -22,13 +22,18 @@ def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[En
 
 
 def committed_values(broker: KafkaBroker, topic: str) -> list[list[bytes | None]]:
+    """Of `committed_messages`."""
+    return [[message.value() for message in messages] for messages in committed_messages(broker, topic)]
+
+
+def committed_messages(broker: KafkaBroker, topic: str) -> list[list[Message]]:
     """Of each partition, in order: as a reader sees them that reads committed messages only. Up to the
     first transaction that is open."""
     settings = {"bootstrap.servers": broker.servers, "group.id": "who-only-reads", "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
     try:
         numbers = sorted(consumer.list_topics(topic, PATIENCE).topics[topic].partitions)
-        found: list[list[bytes | None]] = [[] for _ in numbers]
+        found: list[list[Message]] = [[] for _ in numbers]
         consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
         left = set(numbers)
         while left:
@@ -40,7 +45,7 @@ def committed_values(broker: KafkaBroker, topic: str) -> list[list[bytes | None]
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 left.discard(number)
             else:
-                found[number].append(message.value())
+                found[number].append(message)
         return found
     finally:
         consumer.close()

@@ -1,9 +1,13 @@
 """Pods hear of grants and pauses before their ledgers say so."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 
+from confluent_kafka import Consumer, TopicPartition
+
 from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.kafka.announcement import announcing_group
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
@@ -49,6 +53,20 @@ async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> 
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
     await queue.another().grant(0, Uid("b"), Epoch(2))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("b"), Epoch(2))})
+    await asyncio.to_thread(announcements.close)
+
+
+async def test_a_forged_announcement_costs_nobody_what_is_announced_next(queue: Queue) -> None:
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    forged = {"baton": 1, "queue": "orders", "said": [[99, 2**40, 1, -1, -1, -1]]}
+    forger = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": announcing_group(queue.group)})
+    await asyncio.to_thread(
+        forger.commit, offsets=[TopicPartition(queue.topic, 0, 99, metadata=json.dumps(forged))], asynchronous=False
+    )
+    await asyncio.to_thread(forger.close)
+    assert await asyncio.to_thread(announcements.wait, 0.0) == {}
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
     await asyncio.to_thread(announcements.close)
 
 

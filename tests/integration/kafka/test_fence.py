@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
@@ -9,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.protocol import Claimant, Owner, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -117,6 +118,24 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
     assert await queue.committed() == 0
 
 
+async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing_wrong_of_the_broker(queue: Queue) -> None:
+    async def guarded(operator: KafkaQueue) -> None:
+        async def stands() -> bool:
+            await operator.check()
+            return operator._guard.stands
+
+        await eventually(stands, "the operator is in the group", 3 * PATIENCE)
+
+    killed, later = queue.operator._guard, queue.another()
+    await guarded(queue.operator)
+    assert killed._task is not None
+    killed._task.cancel()
+    killed._task = None
+    await killed._client.close()
+    await later.ensure(None)
+    await guarded(later)
+
+
 async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_on_where_they_were(make: MakeQueue) -> None:
     queue = make()
     queue.send(*map(str, range(5)))
@@ -147,6 +166,67 @@ async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or
     assert await other.grant(0, Uid("z"), Epoch(4)) == Owner(Uid("z"), Epoch(4))
 
 
+async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
+    queue.send("1")
+    reader = await queue.granted("a", 1)
+    stranger = queue.of_topic(make(1).topic, Claimant("billing/orders-group", "uid-of-the-other"))
+    with pytest.raises(QueueConflict, match=rf"belongs to another ConsumerGroup \(uid .*, for the topic {queue.topic}:"):
+        await stranger.ensure(None)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    assert entry.value == b"1"
+    await queue.operator.release()
+    await stranger.ensure(None)
+
+
+async def test_groups_and_topics_whose_names_would_be_one_with_dots_do_not_fence_each_other(queue: Queue) -> None:
+    queue.broker.make_topic(f"{queue.topic}.eu", 1)
+    queue.broker.make_topic("eu", 1)
+    spec = TopicToOpen(topic="eu", queue="orders")
+    one, other = queue.of_topic(f"{queue.topic}.eu"), KafkaQueue(queue.address, f"{queue.group}.{queue.topic}", spec, GROUP)
+    await one.grant(0, Uid("a"), Epoch(1))
+    await other.grant(0, Uid("b"), Epoch(1))
+    await other.close()
+    (seen,) = (await one._transactions.committed((0,))).values()
+    assert seen.record is not None
+    await one._transactions.commit(0, seen.offset, seen.record)
+
+
+async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
+    copy = queue.of_topic(queue.topic, queue="copy")
+    await copy.ensure(None)
+    await queue.granted("a", 1)
+    with pytest.raises(QueueConflict, match=f"reads the topic {queue.topic} for the queue orders: take one of the two out"):
+        await copy.ensure(None)
+    with pytest.raises(QueueConflict, match="for the queue orders"):
+        await copy.grant(0, Uid("b"), Epoch(2))
+    await copy.release()
+    assert (await queue.operator.check()).owners[0] == Owner(Uid("a"), Epoch(1)), "only its own is given up"
+    told = queue.of_topic(queue.topic, GROUP._replace(takes_over=frozenset({GROUP.uid})), queue="copy")
+    await told.ensure(None)
+    assert await told.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+
+
+async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
+    queue: Queue, make: MakeQueue
+) -> None:
+    queue.send("old")
+    for partition in range(4):
+        reader = await queue.granted("a", 5, partition)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 5, 1)
+    other = make(1)
+    other.send("new")
+    replaced = queue.of_topic(other.topic)
+    await replaced.ensure(None)
+    assert await replaced.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
+    with pytest.raises(StaleOwner):
+        await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset])
+    await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, 3.0)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
+    await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
+    assert (await replaced.check()).lag == {0: 0}
+
+
 async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:
     """`kafka-consumer-groups.sh --reset-offsets` does so, while nobody is in the group."""
     queue.send("1", "2", "3")
@@ -162,6 +242,31 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
     again = await queue.granted("a", 2)
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]
+
+
+async def test_a_record_with_an_epoch_beyond_all_bounds_is_nobodys_and_granted_over(queue: Queue) -> None:
+    await queue.granted("a", 1)
+    record = (await queue.seen()).record
+    assert record is not None
+    token = await queue.operator._transactions.init(0)
+    await queue.operator._transactions.commit(0, 0, replace(record, epoch=Epoch(2**63 - 1), token=token))
+    assert (await queue.operator.check()).owners == {}
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    queue.send("1")
+    (entry,) = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 1)
+    assert entry.value == b"1"
+
+
+async def test_what_a_group_had_in_hand_that_gave_the_queue_up_comes_marked_to_the_next(queue: Queue) -> None:
+    queue.send("1", "2")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 2)
+    await queue.operator.release()
+    successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
+    await successor.ensure(None)
+    await successor.grant(0, Uid("b"), Epoch(2))
+    queue.send("3")
+    entries = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 3)
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", True), (b"2", True), (b"3", False)]
 
 
 async def test_an_owner_whose_token_somebody_killed_and_went_takes_another(queue: Queue) -> None:

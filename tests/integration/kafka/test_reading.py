@@ -1,6 +1,7 @@
 """What an owner reads of a topic, and what becomes of it."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -10,14 +11,14 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
-from tests.integration.kafka.conftest import MakeQueue, Queue
+from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
 
 
 async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
-    queue.send("value", key="key", headers={"one": b"1", "two": b"2"})
+    queue.send("value", key="key", headers={"one": b"1", "two": b"2", "alone": None})
     queue.send(None, key="deleted")
     queue.send("keyless", key=None)
     queue.send("")
@@ -28,7 +29,7 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
         (None, b"keyless"),
         (b"k", b""),
     ]
-    assert entries[0].headers == {"one": b"1", "two": b"2"} and entries[0].timestamp > 1_700_000_000_000
+    assert entries[0].headers == {"one": b"1", "two": b"2", "alone": None} and entries[0].timestamp > 1_700_000_000_000
     assert (entries[0].queue, [entry.offset for entry in entries]) == ("orders", ["0", "1", "2", "3"])
 
 
@@ -174,6 +175,8 @@ async def test_what_fails_too_often_goes_to_the_dead_letters_as_it_came(make: Ma
     headers = dict(letter.headers() or ())
     assert headers["h"] == b"1" and headers["baton-why"] == b"it failed again"
     assert (headers["baton-topic"], headers["baton-offset"]) == (queue.topic.encode(), b"0")
+    seen = await queue.operator.check()
+    assert (seen.dead_letters, seen.stale_refused) == (None, None), "consumers count them, and nobody at the queue"
 
 
 async def test_without_a_topic_for_dead_letters_the_entry_stays_and_the_cure_is_said(queue: Queue) -> None:
@@ -257,6 +260,50 @@ async def test_a_place_that_retention_has_deleted_is_said_and_not_jumped_over(qu
     assert "reset-offsets" in await asyncio.to_thread(until, said, "the jump is told")
 
 
+async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(make: MakeQueue) -> None:
+    queue = make(1)
+    queue.send(*map(str, range(10)))
+
+    def put(offset: int) -> None:
+        plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+        plain.commit(offsets=[TopicPartition(queue.topic, 0, offset)], asynchronous=False)
+        plain.close()
+
+    await asyncio.to_thread(put, 15)
+    reader = await queue.granted("a", 1)
+    (said,) = (await queue.operator.check()).warnings
+    assert "the log ends before the place of the group" in said and "(partition 0 at 10, not 15)" in said
+
+    def told() -> str:
+        try:
+            assert not reader.read(0, Epoch(1))
+        except QueueUnreachable as problem:
+            return str(problem)
+        return ""
+
+    assert "the log was cut off before it" in await asyncio.to_thread(until, told, "the owner is told, too")
+    queue.send(*map(str, range(10, 20)))
+    assert (await queue.operator.check()).warnings == (said,), "what was sent since is left out"
+    await asyncio.to_thread(put, 10)
+    assert (await queue.operator.check()).warnings == ()
+    again = await queue.granted("a", 2)
+    assert (await asyncio.to_thread(read, again, 0, 2, 1))[0].value == b"10"
+
+
+async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: MakeQueue) -> None:
+    queue = make(1)
+    producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"open-{queue.topic}"})
+    await asyncio.to_thread(producer.init_transactions, PATIENCE)
+    producer.begin_transaction()
+    producer.produce(queue.topic, "1", partition=0)
+    assert producer.flush(PATIENCE) == 0
+    plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+    await asyncio.to_thread(lambda: plain.commit(offsets=[TopicPartition(queue.topic, 0, 1)], asynchronous=False))
+    await asyncio.to_thread(plain.close)
+    assert (await queue.operator.check()).warnings == ()
+    await asyncio.to_thread(producer.abort_transaction)
+
+
 async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQueue) -> None:
     queue = make(partitions=1)
     queue.send("old")
@@ -265,6 +312,27 @@ async def test_a_topic_that_is_gone_or_made_again_is_told_by_its_id(make: MakeQu
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await queue.remade()
     queue.send("new")
+    reader = await queue.granted("b", 2)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
+    assert entry.value == b"new"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_topic_that_was_made_again_is_read_from_its_beginning_also_where_a_new_group_begins_at_the_end(
+    make: MakeQueue, restarted: bool
+) -> None:
+    queue = make(1, latest=True)
+    queue.send("before")
+    await queue.operator.ensure(None)
+    await queue.granted("a", 1)
+    assert await queue.committed() == 1
+    known = (await queue.operator.check()).incarnation
+    await queue.remade()
+    queue.send("new")
+    if restarted:
+        await queue.operator.close()
+        queue.operator = queue.another(GROUP._replace(incarnation=known), latest=True)
+        await queue.operator.ensure(None)
     reader = await queue.granted("b", 2)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"
@@ -306,10 +374,27 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     assert entry.value == b"good" and await queue.committed() == 1
 
 
-async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue) -> None:
+def send_plainly(queue: Queue, *values: str) -> None:
+    queue.send(*values)
+
+
+def send_in_transactions(queue: Queue, *values: str) -> None:
+    """Each in one, so that a mark stands behind it; before each an aborted one."""
+    producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
+    producer.init_transactions(PATIENCE)
+    for value in values:
+        for each, end in (("aborted", producer.abort_transaction), (value, producer.commit_transaction)):
+            producer.begin_transaction()
+            producer.produce(queue.topic, each, partition=0)
+            assert producer.flush(PATIENCE) == 0
+            end()
+
+
+@pytest.mark.parametrize("send", [send_plainly, send_in_transactions])
+async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make: MakeQueue, send: Callable[..., None]) -> None:
     queue = make(redeliveries=2)
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
-    queue.send("1", "2", "3", "poison", "4")
+    await asyncio.to_thread(send, queue, "1", "2", "3", "poison", "4")
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     handled: list[bytes] = []
 
@@ -327,8 +412,9 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
 
         until(poisoned_or_done)
 
-    while b"4" not in handled:
-        await asyncio.to_thread(work_until_the_end)
+    for _ in range(8):
+        if b"4" not in handled:
+            await asyncio.to_thread(work_until_the_end)
     letters = await asyncio.to_thread(all_of, queue, f"{queue.topic}.dead-letters")
     assert letters == [b"poison"]
     assert set(handled) == {b"1", b"2", b"3", b"4"}

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -13,6 +14,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
+from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -82,7 +84,7 @@ def allow_work(acls: Acls, user: str, queue: Queue) -> None:
     """The rights that the guide names."""
     acls.allow(user, ResourceType.TOPIC, queue.topic, AclOperation.READ)
     acls.allow(user, ResourceType.GROUP, queue.group, AclOperation.READ)
-    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -126,9 +128,27 @@ async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue
     assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
     acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
     said = await refusal(as_user(queue, "stranger"))
-    assert f"may not WRITE the transactional id baton.{queue.group}.{queue.topic}.0: allow it by a prefixed ACL" in said
-    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}.", AclOperation.WRITE, prefixed=True)
+    assert f"may not WRITE the transactional id baton.{queue.group}/{queue.topic}/0: allow it by a prefixed ACL" in said
+    acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
     assert await refusal(as_user(queue, "stranger")) == ""
+
+
+async def test_outputs_that_the_user_may_not_send_are_told_by_their_own_right(make: MakeQueue, acls: Acls) -> None:
+    queue = make()
+    out = f"{queue.topic}-out"
+    queue.broker.make_topic(out, 1)
+    allow_work(acls, "pod", queue)
+    queue.send("1")
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    url = f"kafka://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{queue.broker.sasl_port}/?group={queue.group}"
+    reader = KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+    try:
+        (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+        together = [FinishedTogether([entry.offset], [Output(out, b"x")])]
+        with pytest.raises(QueueUnreachable, match=f"outputs cannot be sent to the topic {out}: user pod may not WRITE it"):
+            await asyncio.to_thread(lambda: reader.ack(0, Epoch(1), [entry.offset], together=together))
+    finally:
+        await asyncio.to_thread(reader.close)
 
 
 async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:
@@ -136,6 +156,26 @@ async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Q
     spec = TopicToOpen(topic=queue.topic, queue="orders")
     nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
     assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)
+
+
+@pytest.mark.parametrize(
+    ("port", "where", "said"),
+    [
+        ("sasl_port", {}, "ends it"),
+        ("port", {"tls": True}, "ends it"),
+        ("tls_port", {}, "ends it"),
+        ("tls_port", {"user": "operator", "password": "any"}, "ends it"),
+        ("port", {"user": "operator", "password": "any"}, "asks for no user at port"),
+    ],
+)
+async def test_who_speaks_otherwise_than_the_port_is_told_how_it_speaks(
+    queue: Queue, port: str, where: dict[str, Any], said: str
+) -> None:
+    address = KafkaAddress((f"127.0.0.1:{getattr(queue.broker, port)}",), **where)
+    told = await refusal(KafkaQueue(address, queue.group, TopicToOpen(topic=queue.topic, queue="orders"), GROUP))
+    assert said in told and "see whether its brokers run" not in told
+    if said == "ends it":
+        assert f"It is spoken to as {address.protocol}: give a user where the port is one of SASL, speak TLS" in told
 
 
 async def test_a_certificate_that_is_not_trusted_is_told(queue: Queue) -> None:

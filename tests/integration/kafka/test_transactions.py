@@ -9,10 +9,10 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.output import FinishedTogether, Output
+from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
-from tests.integration.kafka.reading import committed_values, read
+from tests.integration.kafka.reading import committed_messages, committed_values, read
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
@@ -42,6 +42,17 @@ async def test_outputs_are_there_when_the_offset_has_gone_over_their_entries_and
     assert found[1] == [b"2", b"1"] and [None] in found
 
 
+async def test_headers_are_sent_on_as_they_came(queue: Queue, out: str) -> None:
+    headers = {"h": b"1", "empty": b"", "alone": None}
+    queue.send("a", headers=headers)
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    sent = Output.of(out, entry.value, entry.key, entry.headers, 0)
+    await asyncio.to_thread(finish, reader, [entry], sent)
+    (found,) = (await asyncio.to_thread(committed_messages, queue.broker, out))[0]
+    assert dict(found.headers() or ()) == headers
+
+
 async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out: str) -> None:
     queue.send(*map(str, range(4)))
     reader = await queue.granted("a", 1)
@@ -53,6 +64,19 @@ async def test_several_commits_under_one_token_and_large_ones(queue: Queue, out:
     for number, values in enumerate(found):
         wanted = [f"{offset}-{n}" for offset in range(4) for n in range(number, 12, 3)]
         assert [(value or b"").rstrip(b".").decode() for value in values] == wanted
+
+
+async def test_the_largest_transactions_are_taken_one_after_the_other(queue: Queue, out: str) -> None:
+    queue.send("a", "b")
+    reader = await queue.granted("a", 1)
+    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    small = [Output(out, b"", partition=n % 3) for n in range(MOST_IN_TRANSACTION // EACH)]
+    large = [Output(out, b"." * 500_000, partition=0)] * (MOST_IN_TRANSACTION // (500_000 + EACH))
+    reader._background.close()  # so that nothing else commits
+    finish(reader, [second], *large, soon=True)
+    await asyncio.to_thread(finish, reader, [first], *small)
+    assert await queue.committed() == 2
+    assert sum(map(len, committed_values(queue.broker, out))) == len(small) + len(large)
 
 
 async def test_what_nobody_waits_for_is_committed_in_a_moment_all_partitions_together(queue: Queue, out: str) -> None:
@@ -98,7 +122,8 @@ async def test_a_topic_that_is_not_there_is_told_and_its_outputs_are_sent_once_w
     entries = await asyncio.to_thread(read, reader, 0, 1, 1)
     outputs = Output(out, b"one", partition=0), Output(f"{out}-later", b"two", partition=0)
     for _ in range(2):
-        with pytest.raises(QueueUnreachable, match=rf"topic {out}-later.*create it"):
+        said = rf"outputs cannot be sent to the topic {out}-later: it is not there, or .* may not see it: create it$"
+        with pytest.raises(QueueUnreachable, match=said):
             await asyncio.to_thread(finish, reader, entries, *outputs)
     queue.broker.make_topic(f"{out}-later", 1)
     await asyncio.to_thread(finish, reader, entries, *outputs)
@@ -121,6 +146,14 @@ async def test_an_output_over_its_topics_limit_is_told_and_nothing_of_its_transa
     await asyncio.to_thread(finish, reader, entries[:1], *outputs)
     assert (await queue.committed(), committed_values(queue.broker, out)[0]) == (1, [b"one"])
     assert committed_values(queue.broker, small) == [[b"x" * 5000]]
+
+
+async def test_a_name_that_no_topic_may_have_is_told(queue: Queue) -> None:
+    queue.send("a")
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 1)
+    with pytest.raises(QueueUnreachable, match="the topic no/name: no topic may have this name"):
+        await asyncio.to_thread(finish, reader, entries, Output("no/name", b"x"))
 
 
 async def test_a_partition_that_is_not_there_is_told(queue: Queue, out: str) -> None:

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from baton.kube.api import core_path, group_path
+from tests.browser import browser
 from tests.integration.operator.accounts import HOME, RBAC
 from tests.integration.operator.console_client import Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
@@ -146,6 +147,22 @@ async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Clust
             assert (await stream.message())[1]["status"] == 401
     assert (await shared.ask("/api/what-if?namespace=shop&name=guarded&pods=2", nobody))[0] == 403
     assert reads not in shared.log.read_text()
+
+
+async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console, shared: Console, tmp_path: Path) -> None:
+    """It could be another's token. Only the URL that the own console prints has one that counts."""
+    theirs = await token(api, "theirs", "view")
+    kept = "sessionStorage.getItem('baton-console-token')"
+    async with browser(tmp_path) as tab:
+        await tab.open(f"{shared.address}/#token={theirs}&at=/shop")
+        await tab.shows("document.querySelector('form input#token')")
+        assert (await tab.value(kept), await tab.value("location.hash")) == (None, "#/shop")
+        await tab.value(f"(location.hash = '#token={theirs}&at=/shop/orders')")
+        await tab.shows("location.hash === '#/shop/orders' && document.querySelector('form input#token')")
+        assert await tab.value(kept) is None
+        await tab.open(own.url)
+        await tab.shows(f"{kept} === '{own.token}'")
+        assert own.token is not None and own.token not in await tab.value("location.href")
 
 
 async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared: Console) -> None:

@@ -67,7 +67,8 @@ async def test_a_namespace_in_which_all_is_well_and_one_in_which_it_is_not(
     assert all(one["cure"] for one in found if one["verdict"] in ("Failed", "Warning")), found
 
     deployments = group_path("apps/v1", here, "deployments")
-    labels = {"app.kubernetes.io/name": "baton", "app.kubernetes.io/component": "operator", "app.kubernetes.io/version": "0.0.9"}
+    labels = {"app.kubernetes.io/part-of": "baton", "app.kubernetes.io/component": "operator"}
+    labels |= {"app.kubernetes.io/name": "mine", "app.kubernetes.io/version": "0.0.9"}  # as nameOverride has it
     template = {
         "metadata": {"labels": labels},
         "spec": {"containers": [{"name": "c", "image": "none"}], "serviceAccountName": "weak"},

@@ -67,6 +67,11 @@ async def test_lag_is_told_by_queue_and_partition_and_top_shows_all_groups(
     assert screen.returncode == 0 and screen.stdout.startswith("2 groups: ")
     assert any(line.split()[1:2] == ["work"] and "7" in line.split() for line in screen.stdout.splitlines())
 
+    wide = await baton(kubeconfig, "lag", here, "-o", "wide", *at)
+    assert "EACH" in wide.stdout.splitlines()[0].split(), wide
+    told = json.loads((await baton(kubeconfig, "top", "-n", empty.namespace, "-o", "json", *at)).stdout)
+    assert {one["group"]: one["lag"] for one in told} == {"work": 7, "silent": None}
+
     refused = await baton(kubeconfig, "lag", here)
     assert refused.returncode == 1 and "there is no pod leader" in refused.stderr and len(refused.stderr.splitlines()) == 1
     if (address := own_address()) is None:

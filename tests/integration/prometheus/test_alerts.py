@@ -12,6 +12,7 @@ RULES = CHART / "files" / "alerts.yaml"
 OF = 'namespace="shop", group="orders"'
 RELEASE = 'release="baton-system/baton"'
 QUEUE = f'{OF}, queue="orders"'
+CONSUMER = 'namespace="shop", queue="orders"'
 
 
 class Case(NamedTuple):
@@ -51,8 +52,9 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case({'baton_list_failing_seconds{namespace="shop", resource="pods"}': "0x20"}, 4, False),
     ),
     "BatonTaskFails": (
-        Case({'baton_task_failures_total{task="watch"}': "0x5 1x20"}, 8, True),
-        Case({'baton_task_failures_total{task="watch"}': "1x20"}, 8, False),
+        Case({'baton_task_failures_total{task="events"}': "0x5 1x20"}, 8, True),
+        Case({'baton_task_failures_total{task="events"}': "0x20"}, 8, False),
+        Case({'baton_task_failures_total{task="events"}': "1x20"}, 8, False),
     ),
     "BatonStalls": (
         Case({"baton_loop_stall_seconds": "2x20"}, 11, True),
@@ -100,6 +102,19 @@ CASES: dict[str, tuple[Case, ...]] = {
     "BatonDeadLetters": (
         Case({f"baton_dead_letters_total{{{QUEUE}}}": "0x5 1x20"}, 8, True),
         Case({f"baton_dead_letters_total{{{QUEUE}}}": "7x20"}, 8, False),
+        Case({f'baton_dead_letters_total{{{QUEUE}, pod="new-leader"}}': "_x4 7x20"}, 8, False),
+    ),
+    "BatonConsumerDeadLetters": (
+        Case({f'baton_consumer_dead_letters_total{{{CONSUMER}, pod="a"}}': "0x5 1x20"}, 8, True),
+        Case({f'baton_consumer_dead_letters_total{{{CONSUMER}, pod="a"}}': "7x20"}, 8, False),
+        Case(
+            {
+                f'baton_consumer_dead_letters_total{{{CONSUMER}, pod="a"}}': "0x5 1x20",
+                f"baton_dead_letters_total{{{QUEUE}}}": "0x5 1x20",
+            },
+            8,
+            False,  # for BatonDeadLetters does
+        ),
     ),
     "BatonLedgerEdited": (
         Case({f"baton_ledger_restored_total{{{OF}}}": "0x5 1x20"}, 8, True),

@@ -1,7 +1,7 @@
 """One server for the tests that do it no harm, with a queue of their own for each; and a queue of two owners."""
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -63,6 +63,18 @@ class Queue:
         table = RoutingTable.even(1, self.partitions)
         keys = (b"key-%d" % number for number in itertools.count())
         return next(itertools.islice((key for key in keys if table.partition_of(key) == partition), nth, None))
+
+    async def stale_refused(self) -> Mapping[int, int]:
+        """By partition, as the operator counts them."""
+        counted = (await self.operator.check()).stale_refused
+        assert counted is not None
+        return counted
+
+    async def dead_letters(self) -> Mapping[int, int]:
+        """Likewise."""
+        counted = (await self.operator.check()).dead_letters
+        assert counted is not None
+        return counted
 
     def raw(self) -> redis.Redis:
         """The server, past everything of Baton."""

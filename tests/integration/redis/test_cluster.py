@@ -115,7 +115,7 @@ async def test_hand_offs_resizing_a_failover_and_a_move_of_the_slot_under_load(c
             load.end()
         await acknowledged(queue)
     assert handled(seen) == load.sent
-    assert not any((await queue.operator.check()).dead_letters.values())
+    assert not any((await queue.dead_letters()).values())
     await queue.close()
 
 

@@ -137,7 +137,7 @@ async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up
     until(lambda: len(late.log) == 2)
 
     async def refused() -> bool:
-        return (await queue.operator.check()).stale_refused[0] >= 1
+        return (await queue.stale_refused())[0] >= 1
 
     await eventually(refused, "the queue has refused it")
     assert late.values() == [b"0", b"1"]
@@ -307,7 +307,7 @@ async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_o
     await operator.grant(pod, (0, 1))
     until(lambda: pod.values() == [b"a", b"b", b"c"])
     assert tries == [False, True, True]
-    assert (await queue.operator.check()).dead_letters[0] == 1
+    assert (await queue.dead_letters())[0] == 1
     with queue.raw() as raw:
         ((_, letter),) = raw.xrange(f"pq:{{{queue.name}}}:0:dead")
     assert letter[b"why"] == b"ValueError: no such customer"

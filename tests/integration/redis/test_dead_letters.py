@@ -209,6 +209,8 @@ async def test_to_drop_asks_first(queue: Queue) -> None:
     refused = call(queue, "drop", "--all", given="n\n")
     assert refused.exit_code == 1 and "Delete 3 dead letters" in refused.output
     assert len(ids(queue)) == 3
+    assert call(queue, "drop", first, "0/1-0", "-y").exit_code == 1
+    assert len(ids(queue)) == 3, "one of the two is not there"
     assert call(queue, "drop", first, given="y\n").exit_code == 0
     assert len(ids(queue)) == 2
     assert "2 dead letters deleted" in call(queue, "drop", "--all", "-y").output
@@ -228,6 +230,7 @@ async def test_what_died_since_is_not_among_all(queue: Queue) -> None:
     ("arguments", "words"),
     [
         (["show", "0/1-0"], "has no dead letter 0/1-0"),
+        (["drop", "0/1-0"], "has no dead letter 0/1-0"),
         (["list", "--partition", "7"], "no partition 7"),
         (["redrive"], "--all"),
         (["drop", "--all", "0/1-0"], "--all"),

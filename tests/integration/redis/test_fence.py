@@ -27,7 +27,7 @@ async def test_a_former_owner_is_refused_and_told_who_owns_the_partition(queue: 
         ACTIONS[action](former)
     assert refusal.value.record == ("owner", NEW, False)
     assert str(refusal.value) == "partition 0 belongs to owner at epoch 4; former at epoch 3 is refused"
-    assert (await queue.operator.check()).stale_refused[0] == 1
+    assert (await queue.stale_refused())[0] == 1
 
 
 @pytest.mark.parametrize("action", ACTIONS)

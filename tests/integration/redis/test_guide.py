@@ -132,7 +132,7 @@ async def test_deserializers(fleet: Fleet, queue: Queue) -> None:
     until(lambda: f"{queue.key(0).decode()} 2" in process.output)
     assert f"{queue.key(0).decode()} 1" in process.output
     await eventually(fleet.lag_is_none)
-    assert (await queue.operator.check()).dead_letters[0] == 1
+    assert (await queue.dead_letters())[0] == 1
 
 
 async def test_callbacks(fleet: Fleet, queue: Queue) -> None:

@@ -171,7 +171,7 @@ async def test_what_an_earlier_query_lent_binds_the_next_one_to_nothing(
 
 async def test_refusals_are_counted(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     async def refused() -> int:
-        return (await queue.operator.check()).stale_refused[0]
+        return (await queue.stale_refused())[0]
 
     queue.send("a")
     query, start = ranges.begin(), ranges.positions()[0].committed
@@ -673,6 +673,97 @@ async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
     assert await lag(queue) == 0
 
 
+async def test_what_was_deleted_by_hand_is_not_left_for_ever_where_numbers_have_jumped(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a", "b")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xdel(keys.stream, f"{start + 1}-0")
+    raw.hset(keys.progress, "history", "another one")
+    ranges.positions()
+    logged(ranges, query, start, start + 2)
+    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
+    assert await lag(queue) == 0
+
+
+@pytest.mark.parametrize("jumped", [False, True], ids=["dense", "jumped"])
+async def test_what_is_nobodys_and_no_reader_has_named_is_looked_for_when_the_range_is_finished(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis, jumped: bool
+) -> None:
+    """By as many scripts as it takes, whatever their numbers, and nothing else goes with it."""
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    start = ranges.positions()[0].committed
+    with raw.pipeline() as pipe:
+        for number in range(1500):
+            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
+        pipe.execute()
+    queue.send("b", "c")
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 3}-1")
+    if jumped:
+        raw.hset(keys.progress, "history", "another one")
+    queue.send("d")
+    query = ranges.begin()
+    logged(ranges, query, start, start + 2)
+    later = ranges.begin()
+    answer = words_of_one(raw, scripts.FINISH, keys, later, start + 2)
+    assert answer == ["MORE"] and 0 < raw.xlen(keys.dead) <= 1000, "others are served before it goes on"
+    assert ranges.log(later, [RangeToLog(0, start, start + 2)]) == [Gone(start + 3, start + 2)], "it is finished"
+    assert ranges.finish(later, [RangeToFinish(0, start + 2)]) == [Finished()]
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1500, 3, 2)
+    last = ranges.positions()[0].last
+    logged(ranges, later, start + 3, last)
+    assert Task(later, start + 3, last).rows(raw, queue.name) == [b"d"]
+    assert ranges.finish(later, [RangeToFinish(0, last)]) == [Finished()]
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1501, 0, 0)
+
+
+async def test_what_is_nobodys_is_looked_for_when_the_next_range_is_logged(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    with raw.pipeline() as pipe:
+        for number in range(1500):
+            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
+        pipe.execute()
+    queue.send("b", "c")
+    assert words_of_one(raw, scripts.LOG, keys, query, start + 2, start + 3, "") == ["MORE"]
+    logged(ranges, query, start + 2, start + 3)
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1500, 1, 1)
+    assert Task(query, start + 2, start + 3).rows(raw, queue.name) == [b"c"]
+
+
+async def test_one_of_nobodys_behind_many_entries_is_found_by_as_many_scripts_as_it_takes(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send(*map(str, range(10_000)))
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xadd(keys.stream, {"by": "hand"}, id=f"{start + 10_000}-1")
+    queue.send("z")
+    assert words_of_one(raw, scripts.FINISH, keys, query, start + 10_001) == ["MORE"]
+    assert 6_000 < await lag(queue) == raw.xlen(keys.stream) - 1 < 10_000, "what was looked at is removed, and others are served"
+    assert ranges.finish(query, [RangeToFinish(0, start + 10_001)]) == [Finished()]
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (1, 0, 0)
+
+
+async def test_large_ones_of_nobodys_are_set_aside_one_by_one(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    keys = partition_keys(queue.name, 0)
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    for number in range(3):
+        raw.xadd(keys.stream, {"by": "h" * 1_000_000}, id=f"{start + 1}-{number + 1}")
+    queue.send("b")
+    for number in range(3):
+        assert words_of_one(raw, scripts.FINISH, keys, query, start + 2) == ["MORE"]
+        assert raw.xlen(keys.dead) == number + 1
+    assert words_of_one(raw, scripts.FINISH, keys, query, start + 2) == ["OK"]
+    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (3, 0, 0)
+
+
 async def test_ranges_go_on_behind_numbers_that_were_never_given(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     """After a restart the numbers jump: a backlog in front of the gap is read in ranges as large as ever."""
     keys = partition_keys(queue.name, 0)
@@ -761,6 +852,20 @@ async def test_a_range_of_which_entries_were_deleted_by_hand_is_gone(queue: Queu
     assert ranges.log(query, [RangeToLog(0, start, start + 2, partly=True)]) == [Logged(0)]
     logged(ranges, query, start + 1, start + 2)
     assert Task(query, start + 1, start + 2).rows(raw, queue.name) == [b"b"]
+
+
+async def test_a_range_whose_last_entry_was_deleted_is_gone_where_somebody_added_another(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    """There are as many entries as there were."""
+    stream = partition_keys(queue.name, 0).stream
+    queue.send("a", "b")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xadd(stream, {"by": "hand"}, id=f"{start + 2}-1")
+    raw.xdel(stream, f"{start + 2}-0")
+    assert ranges.log(query, [RangeToLog(0, start, start + 2)]) == [Gone(start + 1, start + 1)]
+    assert ranges.log(query, [RangeToLog(0, start, start + 1, partly=True)]) == [Logged(0)]
+    assert Task(query, start, start + 1).rows(raw, queue.name) == [b"a"]
 
 
 async def test_a_task_logs_its_range_where_a_failover_has_lost_that(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:

@@ -249,7 +249,7 @@ class World:
         assert everything - self.done() - self.acknowledged - self.lost <= set(there.values())
         committed, last, done = (int(word or 0) for word in self.raw.hmget(self.keys.progress, "committed", "last", "done"))
         left = sum(number > committed for number in there)
-        assert left - self.foreigners <= last - done <= left
+        assert last - done == left
 
     async def end(self) -> None:
         """What is left is read by Spark."""
@@ -272,6 +272,8 @@ class World:
         everything = {str(number).encode() for number in range(self.sent)}
         assert everything == self.done() | self.acknowledged | self.lost
         assert self.entries(0, 2**53) == {}
+        set_aside, there = self.raw.xlen(self.keys.dead), self.raw.xlen(self.keys.stream)
+        assert self.losses or set_aside + there == self.foreigners, "and no reader has named them"
         assert (await self.queue.operator.check()).lag[0] == 0
         assert await self.queue.operator.outstanding(0) == 0
         rows = [number for batch in self.batches for number in batch.rows or {}]

@@ -73,7 +73,7 @@ async def test_failovers_in_the_middle_of_hand_offs_under_load(watched: Watched,
             load.end()
         await acknowledged(queue)
     assert handled(seen) == load.sent
-    assert not any((await queue.operator.check()).dead_letters.values())
+    assert not any((await queue.dead_letters()).values())
     await queue.close()
 
 

@@ -241,7 +241,7 @@ async def test_a_full_redis_can_be_emptied_and_changes_hands() -> None:
             await queue.granted("b", TWO)
             with pytest.raises(StaleOwner):
                 owner.read(0, ONE)
-            assert (await queue.operator.check()).stale_refused[0] == 1
+            assert (await queue.stale_refused())[0] == 1
             handled = 0
             with closing(ranges_of(queue)) as ranges:
                 query, start = ranges.begin(), ranges.positions()[0].committed

@@ -142,7 +142,7 @@ async def test_zombies_under_load(server: RedisServer) -> None:
 
     assert [attempt for member in members for attempt in member.accepted] == []
     refused = refusals(members)
-    assert sum((await queue.operator.check()).stale_refused.values()) >= sum(refused.values())
+    assert sum((await queue.stale_refused()).values()) >= sum(refused.values())
     each_exactly_once_and_in_order(members)
     only_what_is_marked_was_seen_before(members)
     await queue.close()

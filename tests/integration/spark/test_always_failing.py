@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.queues.redis.dead_letters import RedisDeadLetters
@@ -59,6 +60,56 @@ def test_after_so_many_failures_the_batch_is_in_the_dead_letters_and_the_query_g
     why = "its batch failed 2 times in a row: ValueError: cannot work on poison"
     assert letters(orders) == [("beside it", why), ("poison", why)]
     wait_for(orders.committed, "all is committed")
+
+
+def test_a_batch_that_was_done_and_could_not_be_written_down_is_not_set_aside(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send_to(0, "first")
+    commits, aside = orders.checkpoint / "commits", orders.checkpoint / "aside"
+    function, broken = Poisoned(orders, "", "last"), 0
+
+    def process(rows: DataFrame, batch: int) -> None:
+        nonlocal broken
+        function.process(rows, batch)
+        if not rows.isEmpty() and not broken:
+            broken += 1
+            commits.rename(aside)
+            commits.write_text("where Spark would write that the batch is done")
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        if aside.exists():
+            commits.unlink()
+            aside.rename(commits)
+            orders.send_to(0, "last")
+        return rows.writeStream.foreachBatch(process).option("checkpointLocation", str(orders.checkpoint)).start()
+
+    orders.fleet_here().run(start, failures=1, dead_letters=True)
+    assert broken
+    assert letters(orders) == []
+    assert orders.values() == ["first", "first", "last"]
+
+
+def test_beside_another_source_nothing_is_set_aside_for_its_rows_may_be_to_blame(world: Worlds, tmp_path: Path) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "a.txt").write_text("poison\n")
+    orders.send_to(0, "good")
+    function = Poisoned(orders, "poison", "")
+    fleet = orders.fleet_here()
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        if function.tries == 2:
+            fleet.stop()
+        texts = orders.spark.readStream.text(str(files))
+        both = rows.select("value").unionAll(texts.select(F.col("value").cast("binary").alias("value")))
+        return both.writeStream.foreachBatch(function.process).option("checkpointLocation", str(orders.checkpoint)).start()
+
+    fleet.run(start, failures=1, dead_letters=True)
+    assert function.tries == 2
+    assert letters(orders) == []
 
 
 def test_a_driver_that_ends_behind_the_set_aside_leaves_the_next_one_an_empty_batch(world: Worlds) -> None:

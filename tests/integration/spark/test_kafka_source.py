@@ -218,7 +218,7 @@ def test_executors_show_a_password_or_a_certificate_whose_key_is_in_any_form(
     for user in ("pod", "CN=nobody"):
         acls.allow(user, ResourceType.TOPIC, orders.topic, AclOperation.READ)
         acls.allow(user, ResourceType.GROUP, orders.group, AclOperation.READ)
-        acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{orders.group}.", AclOperation.WRITE, prefixed=True)
+        acls.allow(user, ResourceType.TRANSACTIONAL_ID, f"baton.{orders.group}/", AclOperation.WRITE, prefixed=True)
     pem = broker.keys.read_bytes()
     key = load_pem_private_key(pem, None).private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     (tmp_path / "key.pem").write_bytes(key)

@@ -9,7 +9,7 @@ from baton.spark import jar_file
 SOURCE = Path(__file__).parent / "java" / "PartsOfATask.java"
 
 
-def test_a_server_that_has_answered_stays_known_the_latest_check_counts_and_few_consumers_are_kept(tmp_path: Path) -> None:
+def test_what_a_task_remembers_and_reports(tmp_path: Path) -> None:
     jdk, spark = jar_file.jdk(), jar_file.spark_jars()
     assert jdk is not None and spark is not None
     class_path = os.pathsep.join([str(tmp_path), str(jar_file.path()), f"{spark}/*"])
@@ -22,4 +22,5 @@ def test_a_server_that_has_answered_stays_known_the_latest_check_counts_and_few_
         "a server that has answered is known when its connections were idle and closed",
         "the latest check counts",
         "an executor keeps 32 consumers at most",
+        "what could not be read is reported as failed, whatever the reason",
     ]

@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from baton.queues.redis.keys import partition_keys
 from tests.integration.spark.stand_in import Owner, StandIn, drained, started
 from tests.integration.spark.world import executor_pids
 from tests.redis_server import RedisServer
@@ -268,6 +269,16 @@ def test_reports_of_a_query_that_has_failed_are_not_kept(source: StandIn, tmp_pa
         drained(source.stream(), failing, tmp_path)
     assert ("stop", source.group) in source.asked
     assert source.reports() == [], "nothing is left of it"
+
+
+def test_the_size_of_the_largest_entry_that_is_none_holds_up_nobody(source: StandIn, tmp_path: Path) -> None:
+    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(100)])
+    with source.raw() as raw:
+        for partition in (0, 1):
+            raw.hset(partition_keys(source.queue, partition).progress, "largest", "1e6")
+    read: list[str] = []
+    drained(source.stream(), lambda rows, _: read.extend(values(rows)), tmp_path)
+    assert sorted(read) == sorted(f"{n}" for n in range(100))
 
 
 def test_entries_that_somebody_deletes_are_missed(source: StandIn, tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ class Partition:
         spoiled = self.spoiled and self.voided == (start, end) and not partly
         whole = self.done == self.committed and start >= self.committed
         finished = self.committed if "a jump finishes nothing" in self.broken else self.finished
-        missing = end > start and not whole and end not in self.entries
+        missing = end > start and end not in self.entries
         if (start < finished or end > self.last or spoiled or missing) and "what is gone is told" not in self.broken:
             return self._gone(start, end)
         self._void()

@@ -26,6 +26,10 @@ def test_the_chart_passes_helm_lint(helm: Path) -> None:
         ("replicas=-1", "minimum: got -1, want 0"),
         ("watchNamespaces={Shop}", "does not match pattern"),
         ("fullnameOverride=a.b", "does not match pattern"),  # a Service's name has no dots
+        (f"fullnameOverride={'a' * 56}", "maxLength: got 56, want 55"),
+        ("livenessProbe.successThreshold=2", "value must be 1"),
+        ("podLabels.team=the orders", "does not match pattern"),
+        ("metrics.prometheusRule.labels.-=a", "does not match pattern"),
         ("metrics=null", "missing property 'metrics'"),
         ("metrics.service=null", "missing property 'service'"),
         ("rbac=null", "missing property 'rbac'"),
@@ -54,6 +58,24 @@ def test_every_value_is_in_the_guide() -> None:
     page = (ROOT / "docs" / "guides" / "install.md").read_text()
     table = page.partition("| value | default | |")[2].partition("\n\n")[0]
     assert [name for name in values if not re.search(rf"`{name}[.`]", table)] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--set", f"fullnameOverride={'a' * 55}"),
+        ("--set", f"nameOverride={'a' * 63}"),
+        ("--set", f"nameOverride={'a-' * 31}a"),
+    ],
+)
+def test_services_and_labels_are_no_longer_than_kubernetes_takes(objects: Objects, arguments: tuple[str, ...]) -> None:
+    on = ("console.enabled", "metrics.service.enabled", "metrics.dashboard.enabled", "networkPolicy.enabled")
+    found = objects(*arguments, "--set", ",".join(f"{one}=true" for one in on))
+    services = [name for kind, name in found if kind == "Service"]
+    assert len(services) == len(set(services)) == 3
+    assert [name for name in services if not re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)] == []
+    labels = {value for one in found.values() for value in one["metadata"].get("labels", {}).values()}
+    assert [value for value in labels if not re.fullmatch(r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", value)] == []
 
 
 def test_the_pods_meet_the_restricted_profile(objects: Objects) -> None:

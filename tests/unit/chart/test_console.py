@@ -38,6 +38,29 @@ def test_its_pods_meet_the_restricted_profile(objects: Objects) -> None:
     assert {"startupProbe", "livenessProbe", "readinessProbe", "resources"} <= container.keys()
 
 
+def test_what_the_values_say_of_pods_holds_for_its_pod_too(objects: Objects, tmp_path: Path) -> None:
+    zone = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["ops"]}]}
+    scheduling = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
+        "topologySpreadConstraints": [zone],
+        "priorityClassName": "ops",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "ops", "operator": "Exists"}],
+    }
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump({**scheduling, "podLabels": {"team": "orders"}, "podAnnotations": {"mesh": "off"}}))
+    found = objects(*ON, "--values", str(values))
+    for name in ("baton", "baton-console"):
+        pod = found["Deployment", name]["spec"]["template"]
+        assert {key: pod["spec"][key] for key in scheduling} == scheduling
+        assert pod["metadata"]["labels"]["team"] == "orders" and pod["metadata"]["annotations"]["mesh"] == "off"
+
+
+def test_its_only_pod_keeps_away_from_none(objects: Objects) -> None:
+    assert "affinity" not in objects(*ON)["Deployment", "baton-console"]["spec"]["template"]["spec"]
+
+
 def test_no_selector_takes_the_pods_of_the_other(objects: Objects) -> None:
     found = objects(*ON, "--set", "networkPolicy.enabled=true,metrics.service.enabled=true")
     pods = {name: found["Deployment", name]["spec"]["template"]["metadata"]["labels"] for name in ("baton", "baton-console")}

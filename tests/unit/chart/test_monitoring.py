@@ -1,15 +1,18 @@
 """What the chart brings for the Prometheus Operator and for Grafana, where it is asked to."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 
-from charts.render import CHART
+from baton.model.names import GROUP_LABEL
+from charts.render import CHART, ROOT
 from tests.unit.chart.conftest import Objects
 
 KINDS = {
     "serviceMonitor": ("ServiceMonitor", "baton"),
+    "podMonitor": ("PodMonitor", "baton-fleets"),
     "prometheusRule": ("PrometheusRule", "baton"),
     "dashboard": ("ConfigMap", "baton-dashboard"),
 }
@@ -32,6 +35,19 @@ def test_what_is_scraped_comes_with_the_service_that_it_goes_through(objects: Ob
     assert spec["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     (endpoint,) = spec["endpoints"]
     assert endpoint == {"port": service["spec"]["ports"][0]["name"], "honorLabels": True}
+
+
+def test_the_fleets_are_scraped_where_the_operator_serves_and_by_the_label_of_its_members(objects: Objects) -> None:
+    def spec(*arguments: str) -> Any:
+        return objects("--set", "metrics.podMonitor.enabled=true", *arguments)["PodMonitor", "baton-fleets"]["spec"]
+
+    assert spec()["namespaceSelector"] == {"any": True}
+    assert spec("--set", "watchNamespaces={shop,bank}")["namespaceSelector"] == {"matchNames": ["shop", "bank"]}
+    assert spec()["selector"]["matchExpressions"] == [{"key": GROUP_LABEL, "operator": "Exists"}]
+    (endpoint,) = spec()["podMetricsEndpoints"]
+    driver = yaml.safe_load((ROOT / "manifests" / "examples" / "spark" / "driver.yaml").read_text())["spec"]["template"]
+    assert GROUP_LABEL in driver["metadata"]["labels"]
+    assert endpoint["port"] in [port["name"] for port in driver["spec"]["containers"][0]["ports"]]
 
 
 def test_the_rules_are_those_of_the_file(objects: Objects) -> None:

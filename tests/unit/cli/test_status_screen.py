@@ -85,6 +85,13 @@ def test_a_hand_off_is_a_sentence() -> None:
     assert handoff(move.model_copy(update={"unacknowledged": None}), 10.0).endswith("exec-7 joined; overdue")
 
 
+@pytest.mark.parametrize(("steps", "said"), [("EvenShares", True), ("Every", False)])
+def test_a_fleet_that_is_held_at_another_size_is_shown_with_both_numbers(steps: str, said: bool) -> None:
+    spec = {**MANIFEST["spec"], "replicas": 5, "scale": {"mode": "Spark", "steps": steps}}
+    told = {**MANIFEST, "spec": spec, "status": {**MANIFEST["status"], "desiredReplicas": 4}}
+    assert ("spec.replicas asks for 5 pods; spec.scale.steps holds the fleet at 4" in shown(seen(told, {}))) is said
+
+
 def test_a_small_group_is_shown_whole() -> None:
     group = rebalancing()
     told = {**MANIFEST, "status": {**MANIFEST["status"], "handoffs": [MOVE]}}

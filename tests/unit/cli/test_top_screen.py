@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from baton.cli.group_view import GroupLook, look
-from baton.cli.lag_view import GroupLag, NotTheOperatorError, read_group, read_groups
-from baton.cli.top_screen import top_screen
-from tests.unit.cli.test_status_screen import MANIFEST, condition
+from baton.cli.lag_view import GroupLag, NotTheOperatorError, lag_by_partition, lag_table, partition_rows, read_group, read_groups
+from baton.cli.top_screen import top_json, top_screen
+from tests.unit.cli.test_status_screen import MANIFEST, condition, rebalancing
 
 
 def group(name: str, ready: str = "True", **status: object) -> GroupLook:
@@ -19,12 +19,16 @@ def group(name: str, ready: str = "True", **status: object) -> GroupLook:
     return look(made, {}, now=5.0)
 
 
-def shown(looks: Sequence[GroupLook], lags: Sequence[GroupLag], lines: int | None = None) -> list[str]:
-    console = Console(width=120, file=io.StringIO(), highlight=False)
-    for part in top_screen(looks, lags, lines):
+def drawn(*parts: RenderableType) -> list[str]:
+    console = Console(width=160, file=io.StringIO(), highlight=False)
+    for part in parts:
         console.print(part)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
+
+
+def shown(looks: Sequence[GroupLook], lags: Sequence[GroupLag], lines: int | None = None, *, wide: bool = False) -> list[str]:
+    return drawn(*top_screen(looks, lags, lines, wide=wide))
 
 
 def test_what_is_wrong_stands_first_then_what_nobody_owns_then_what_moves_then_lag() -> None:
@@ -42,6 +46,42 @@ def test_what_does_not_fit_is_counted() -> None:
 def test_no_group_and_why_a_lag_is_not_known() -> None:
     assert shown([], []) == ["0 groups"]
     assert shown([group("a")], [GroupLag("shop", "a", problem="you may\nnot")])[-1] == "LAG of some is not known: you may not"
+
+
+def test_programs_get_the_groups_in_the_same_order_with_their_lag() -> None:
+    looks = [group("calm"), group("broken", "False")]
+    told = top_json(looks, [GroupLag("shop", "calm", lag=3, seconds=1.5), GroupLag("shop", "broken", problem="you may not")])
+    assert [(one["group"], one["lag"], one["lagSeconds"], one["lagProblem"]) for one in told] == [
+        ("broken", None, None, "you may not"),
+        ("calm", 3, 1.5, None),
+    ]
+    assert told[0]["conditions"]["Ready"]["reason"] == "Why" and "owners" not in told[0]
+
+
+def test_a_wide_screen_has_more_columns() -> None:
+    head, line = shown([group("broken", "False", moves=7)], [GroupLag("shop", "broken", lag=3, seconds=2.0)], wide=True)[1:]
+    assert head.split()[-6:] == ["WORK", "STANDBYS", "MOVES", "MISSED", "ASSIGNOR", "WHY"]
+    assert "2 s" in line and line.split()[-1] == "m"
+
+
+def test_a_wide_lag_says_who_works_on_it() -> None:
+    lag = GroupLag("shop", "work", lag=12, seconds=2.0, queues={"orders": {0: 12, 1: 0}})
+    look = group("work", members=4, standbys=1, partitions=2)
+    assert [line.split() for line in drawn(lag_table([lag]))][1:] == [["shop", "work", "12", "2", "s"]]
+    head, line, queue = (line.split() for line in drawn(lag_table([lag], [look])))
+    assert head == ["NAMESPACE", "GROUP", "QUEUE", "LAG", "WORK", "STATE", "PARTITIONS", "MEMBERS", "STANDBYS", "EACH", "NOTE"]
+    assert line == ["shop", "work", "12", "2", "s", str(look.shown_state), "2", "4", "1", "4"]
+    assert queue == ["orders", "12"]
+
+
+def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
+    lag = GroupLag("shop", "orders", queues={"orders": {0: 2, 99: 5}})
+    rows = list(partition_rows(lag, rebalancing().state))
+    assert drawn(lag_by_partition(rows, wide=False))[0].split() == ["QUEUE", "PARTITION", "OWNER", "LAG"]
+    head, unknown, known = (line.split() for line in drawn(lag_by_partition(rows, wide=True)))
+    assert head == ["QUEUE", "PARTITION", "OWNER", "LAG", "STATE", "EPOCH"]
+    assert unknown == ["orders", "99", "5"]
+    assert known[:2] == ["orders", "0"] and len(known) == 6
 
 
 @pytest.mark.parametrize(

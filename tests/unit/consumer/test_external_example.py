@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from baton.consumer import AssignmentSource, Pod, Session
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -38,8 +39,10 @@ class Consumer:
         self.served: list[int] = []
         self.stop = threading.Event()
         source = AssignmentSource(folder, self.pod.name, self.pod.uid)
-        arguments = (source, self.session, self.pod, self.serve, self.stop)
-        self.thread = threading.Thread(target=example().work, args=arguments, daemon=True)
+        self.example = example()
+        self.progress = self.example.Progress()
+        arguments = (source, self.session, self.pod, self.serve, self.stop, self.progress)
+        self.thread = threading.Thread(target=self.example.work, args=arguments, daemon=True)
 
     def serve(self, partition: Partition) -> bool:
         self.served.append(partition.number)
@@ -92,3 +95,24 @@ def test_without_a_session_it_does_nothing(consumer: Consumer) -> None:
     consumer.stop.set()
     consumer.thread.join(SECONDS)
     assert consumer.served == []
+
+
+def test_its_probes_say_whether_the_operator_hears_of_it_and_whether_it_hangs(consumer: Consumer) -> None:
+    assert "not renewed" in consumer.example.unheard(consumer.session)
+    consumer.session.start()
+    until(lambda: not consumer.example.unheard(consumer.session), "the operator hears of it", SECONDS)
+    consumer.progress._seen_at -= 2 * consumer.example.STUCK_AFTER  # as if `serve` had not come back for so long
+    assert "has not gone on for 120 s" in consumer.progress.hangs()
+    consumer.thread.start()
+    until(lambda: not consumer.progress.hangs(), "the loop goes on", SECONDS)
+
+
+def test_the_kubelet_asks_where_it_answers() -> None:
+    (container,) = yaml.safe_load((APP.parent / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert {"name": "BATON_HEALTH_PORT", "value": str(port["containerPort"])} in container["env"]
+    probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+    assert probes == {
+        "livenessProbe": {"path": "/healthz", "port": port["name"]},
+        "readinessProbe": {"path": "/readyz", "port": port["name"]},
+    }

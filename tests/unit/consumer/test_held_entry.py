@@ -1,5 +1,7 @@
 """An entry in a consumer's hands is filled in when it is looked at."""
 
+from typing import Any
+
 import pytest
 
 from baton.consumer.held_entry import HeldEntry
@@ -50,6 +52,15 @@ def test_the_rest_is_made_once(held: HeldEntry, source: Source) -> None:
     about = held.queue, held.partition, held.epoch, held.timestamp, held.redelivered, held.headers, held.size
     assert about == (*Partition(ORDERS, 0), 1, 7, True, {"kind": b"x"}, 7)
     assert source.made == 1 and not hasattr(held, "colour")
+
+
+def test_what_has_no_key_no_value_and_a_header_of_a_name_alone_has_a_size() -> None:
+    one = holding()
+    nothing: Any = None
+    read = Entry(ORDERS, 0, "3", nothing, nothing, 7, Epoch(1), False, {"kind": b"x", "alone": None})
+    one.take_in(Columns(["3"], lambda _: read), 0)
+    (held,) = one.sequences[None].hand_out(1, most_bytes=100)
+    assert held.size == len("kindxalone")
 
 
 def test_what_a_handler_has_set_stays_and_its_next_try_is_as_it_was_read(held: HeldEntry) -> None:

@@ -55,6 +55,19 @@ def test_a_partition_that_the_ledger_names_no_more_is_dropped_whatever_the_queue
     assert (held.holding.phase, held.holding.handled, held.holding.in_hand) == (Phase.FENCED, [], 0)
 
 
+@pytest.mark.parametrize("queue", [InMemoryQueue(2), Taken(2)], ids=["ours", "taken"])
+def test_the_end_of_an_outage_is_logged_once_with_its_length(queue: InMemoryQueue, caplog: pytest.LogCaptureFixture) -> None:
+    held = Held(queue)
+    reader = held.partitions.reader(held.holding)
+    queue.away = True
+    held.work.verify(held.holding, reader)
+    queue.away = False
+    with caplog.at_level(logging.INFO):
+        held.work.settle(held.holding, reader)
+        held.work.verify(held.holding, reader)
+    assert [line for line in caplog.messages if "answers again" in line] == ["queue orders answers again, after 0 s"]
+
+
 @pytest.mark.parametrize("other_process", [True, False])
 def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
     other_process: bool, caplog: pytest.LogCaptureFixture

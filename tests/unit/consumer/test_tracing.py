@@ -1,6 +1,6 @@
 """Spans of handlers: children of what the producer was in, with what the handler raised."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from inspect import isawaitable
 
 import pytest
@@ -40,7 +40,7 @@ def traces() -> Iterator[Traces]:
     made.provider.shutdown()
 
 
-def entry(headers: dict[str, bytes] | None = None, offset: str = "1-0") -> Entry:
+def entry(headers: Mapping[str, bytes | None] | None = None, offset: str = "1-0") -> Entry:
     return Entry(QueueName("orders"), 3, offset, b"k", b"v", 0, Epoch(7), True, headers or {})
 
 
@@ -90,8 +90,11 @@ def test_a_batch_is_linked_with_each_of_its_producers_once(traces: Traces) -> No
     assert span.attributes is not None and span.attributes["messaging.batch.message_count"] == 4
 
 
-@pytest.mark.parametrize("headers", [{}, {"traceparent": b"\xff\x00"}, {"traceparent": b"00-" + b"0" * 10_000}])
-def test_headers_that_are_no_context_begin_a_trace(headers: dict[str, bytes], traces: Traces) -> None:
+PARENT = "traceparent"
+
+
+@pytest.mark.parametrize("headers", [{}, {PARENT: None}, {PARENT: b""}, {PARENT: b"\xff\x00"}, {PARENT: b"00-" + b"0" * 10_000}])
+def test_headers_that_are_no_context_begin_a_trace(headers: dict[str, bytes | None], traces: Traces) -> None:
     traced(lambda _: None, traces.provider)(entry(headers))
     (span,) = traces.processed
     assert span.parent is None

@@ -2,15 +2,17 @@
 
 import asyncio
 import copy
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from baton.consumer import Consumer, HeldEntry
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
-from baton.queues.output import FinishedTogether, Output
+from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output
 from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
@@ -202,9 +204,23 @@ def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[st
     assert queue.sent == []
 
 
+def test_a_block_sends_no_more_than_a_transaction_may() -> None:
+    queue, consumer = _one()
+    with consumer:
+        entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
+        said = r"32 MB at most.* has sent 1 message: make it of fewer"
+        values = [b"." * (MOST_IN_TRANSACTION - 2 * EACH), b"."]
+        with pytest.raises(ValueError, match=said), consumer.transaction(entry) as transaction:
+            deque(map(partial(transaction.send, "out"), values))
+        with consumer.transaction(entry) as transaction:
+            transaction.send("out", "less")
+        until(lambda: queue.sent == ["less"])
+
+
 def test_text_is_utf_8() -> None:
     assert Output.of("out", "ä", "ö", {"n": "ü"}, None) == Output("out", "ä".encode(), "ö".encode(), {"n": "ü".encode()})
     assert Output.of("out", None, None, None, 3) == Output("out", None, partition=3)
+    assert Output.of("out", "v", None, {"alone": None}, None) == Output("out", b"v", headers={"alone": None})
 
 
 def test_queues_without_transactions_say_so() -> None:

@@ -14,7 +14,7 @@ from baton.controller.diagnosis import (
     queue_problems,
     session_problems,
 )
-from baton.controller.group_observation import QueueSight, in_steps, observation
+from baton.controller.group_observation import QueueSight, held_back, in_steps, observation
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
@@ -115,6 +115,24 @@ def test_a_fleet_has_as_many_pods_as_divide_what_its_queues_have_together(scale:
     given_up = sight(name=QueueName("former"), named=False)
     assert in_steps(spec, [many("a", 8, None), many("b", 10, 10), given_up]).replicas == replicas
     assert in_steps(spec, [sight(facts=QueueFacts(), recorded=None)]).replicas == 7, "nobody knows yet how many there are"
+
+
+@pytest.mark.parametrize(
+    ("steps", "replicas", "why"),
+    [
+        (
+            "EvenShares",
+            3,
+            "spec.replicas asks for 3, and spec.scale.steps holds the fleet at 1, which divides 13 partitions evenly",
+        ),
+        ("EvenShares", 13, ""),
+        ("Every", 3, ""),
+    ],
+)
+def test_it_is_said_why_a_fleet_has_fewer_pods_than_are_asked_for(steps: str, replicas: int, why: str) -> None:
+    scale = {"mode": "Spark", "steps": steps}
+    spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "replicas": replicas, "scale": scale})
+    assert held_back(spec, [many("a", 13, None)]) == why
 
 
 def test_times_are_the_queues_unless_the_group_says_otherwise() -> None:

@@ -277,6 +277,20 @@ async def test_a_queue_of_another_group_is_a_conflict_until_that_gives_it_up() -
         one.task.cancel()
 
 
+async def test_what_the_queue_counts_is_not_known_before_the_first_look() -> None:
+    queue = MemoryQueue()
+    queue.down = True
+    one = Kept(queue)
+    try:
+        await until(lambda: one.worker.facts.problem is not None)
+        assert (one.worker.facts.stale_refused, one.worker.facts.dead_letters) == (None, None)
+        queue.down = False
+        await until(lambda: one.worker.facts.problem is None)
+        assert (one.worker.facts.stale_refused, one.worker.facts.dead_letters) == ({0: 2}, {0: 1})
+    finally:
+        one.task.cancel()
+
+
 async def test_a_look_that_loses_its_cancellation_does_not_keep_a_stopped_worker(kept: Kept) -> None:
     """As a library may swallow it: the task group around it passes it on only once."""
     asked, lost = asyncio.Event(), asyncio.Event()
@@ -322,3 +336,13 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     asyncio.get_running_loop().call_later(0.1, goes_on.set)
     await until(lambda: kept.worker.ended)
     assert done == ["claimed", "released"]
+
+
+async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_is_somewhere_else(kept: Kept) -> None:
+    await until(kept.lag)
+    kept.queue.run = "run-2"
+    kept.worker.ask_for(6)
+    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    assert kept.worker.begun_with == "run-1"
+    kept.worker.reconnect(kept._connect)
+    await until(lambda: kept.worker.begun_with == "run-2")

@@ -1,16 +1,19 @@
 """The reference pages name all that there is."""
 
 import asyncio
+import json
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
+from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop_stalls import EventLoopStalls
@@ -23,6 +26,9 @@ from baton.controller.watches import Watches
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import GroupView
+from baton.model.ids import QueueName
+from baton.queues.consumer_side import Reader
+from tests.unit.consumer.test_instrumentation import Answers
 from tests.unit.kube.memory_api import ShopApi
 
 ROOT = Path(__file__).parents[3]
@@ -40,9 +46,8 @@ def test_every_event_is_explained_and_no_other() -> None:
     assert explained == {reason.value for reason in EventReason}
 
 
-def families() -> dict[str, set[str]]:
-    """Every metric that there is, with its labels."""
-    replica = Replica(
+def new_replica() -> Replica:
+    return Replica(
         ShopApi(),
         ShopApi(),
         ApiServerClock(),
@@ -53,15 +58,29 @@ def families() -> dict[str, set[str]]:
         terms=Terms(),
         namespaces=["shop"],
     )
+
+
+def consumer_metrics(registry: CollectorRegistry) -> None:
+    """Of a consumer that has opened its queue."""
+    ConsumerMetrics(registry).around(lambda queue: cast(Reader, Answers()))(QueueName("orders"))
+
+
+def collected(registry: CollectorRegistry) -> dict[str, Metric]:
+    return {family.name + ("_total" if family.type == "counter" else ""): family for family in registry.collect()}
+
+
+def families() -> dict[str, set[str]]:
+    """Every metric of the operator that there is, with its labels."""
+    replica = new_replica()
     metrics = replica.metrics
     backlog, now = Backlog(), replica.clock.ticks()
     for ago in (30, 0):
         backlog.saw(Look(now - ago, {0: 1}, 100 - ago))
     queues = {"orders": QueueSnapshot(True, backlog, 2, 0, scale="Ready")}
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
-    metrics.group(("shop", "orders"), Snapshot(ConsumerGroupStatus(conditions=[ready]), {("orders", "Ready"): 1}, queues=queues))
+    status = ConsumerGroupStatus(conditions=[ready], moves=0, lower_bound=0, deadline_misses=0)
+    metrics.group(("shop", "orders"), Snapshot(status, {("orders", "Ready"): 1}, queues=queues))
     metrics.without_group({("shop", "ordres"): 1})
-    replica.tasks.failures["events"] += 1
     for lister in replica.services.relists.listers:
         lister.begun = 0.0
         lister.failures["403"] += 1
@@ -69,12 +88,8 @@ def families() -> dict[str, set[str]]:
     replica.services.capacity.wait(("shop", "orders"), 1)
     replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
     metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), EventLoopStalls()))
-    return {
-        family.name + ("_total" if family.type == "counter" else ""): {
-            label for sample in family.samples for label in sample.labels
-        }
-        for family in metrics.registry.collect()
-    }
+    found = collected(metrics.registry)
+    return {name: {label for sample in family.samples for label in sample.labels} for name, family in found.items()}
 
 
 def test_every_metric_is_explained() -> None:
@@ -95,12 +110,19 @@ def test_every_histogram_is_served_as_it_is_explained_and_nothing_beside_it() ->
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
+def consumer_families() -> dict[str, set[str]]:
+    """Likewise of a consumer, with the namespace that whoever scrapes it adds."""
+    consumer_metrics(registry := CollectorRegistry())
+    found = collected(registry)
+    return {name: {label for one in family.samples for label in one.labels} | {"namespace"} for name, family in found.items()}
+
+
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=[rule["alert"] for rule in ALERTS])
 def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, Any]) -> None:
-    known, said = families(), rule["expr"]
+    known, said = families() | consumer_families(), rule["expr"]
     used = set(re.findall(r"baton_\w+", said))
     assert used and used <= known.keys()
     labels = set.union(*(known[name] for name in used))
@@ -113,3 +135,33 @@ def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, An
 def test_the_page_names_every_alert() -> None:
     page = (REFERENCE / "metrics.md").read_text()
     assert [rule["alert"] for rule in ALERTS if f"`{rule['alert']}`" not in page] == []
+
+
+PANELS = json.loads((CHART / "files" / "dashboard.json").read_text())["panels"]
+GROWN = sorted(
+    {
+        name
+        for expression in (
+            *(rule["expr"] for rule in ALERTS),
+            *(target["expr"] for panel in PANELS for target in panel.get("targets", ())),
+        )
+        for name in re.findall(r"(?:rate|increase)\((baton_\w+)", expression)
+    }
+)
+"""Of which an alert or a panel asks how much they grew."""
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_what_is_asked_for_its_growth_has_a_sample_before_it_grows(name: str) -> None:
+    """Prometheus takes the first value that it sees for no increase."""
+    replica = new_replica()
+    status = ConsumerGroupStatus(moves=0, lower_bound=0, deadline_misses=0)
+    replica.metrics.group(("shop", "orders"), Snapshot(status, queues={"orders": QueueSnapshot(True, Backlog(), 0, 0)}))
+    consumer_metrics(registry := CollectorRegistry())
+    samples = [
+        sample.value
+        for family in (*replica.metrics.registry.collect(), *registry.collect())
+        for sample in family.samples
+        if sample.name == name
+    ]
+    assert samples and not any(samples)

@@ -92,7 +92,7 @@ def played(story: Callable[[Served], Awaitable[None]]) -> None:
         await asyncio.sleep(100)
         await story(served)
         await served.relists.stop()
-        assert not served.tasks.failures
+        assert not served.tasks.failures.total()
 
     virtual_time.run(main())
 

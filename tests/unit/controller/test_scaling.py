@@ -296,6 +296,18 @@ async def test_a_workload_becomes_smaller_when_all_the_pods_that_it_may_lose_are
     assert told == [(EventReason.SCALED, "scaled Deployment shop/consumers from 3 to 1"), None]
 
 
+async def test_the_event_says_why_the_size_is_another_than_was_asked_for() -> None:
+    pods = Pods("a")
+    scaling = made(pods)
+    asked = spec(scale=TARGET, replicas=1)
+    scaling.apply(asked, BOTH, pods.views, {}, "spec.replicas asks for 3")
+    await done()
+    assert scaling.apply(asked, BOTH, pods.views, {}) == (
+        EventReason.SCALED,
+        "scaled Deployment shop/consumers from 3 to 1: spec.replicas asks for 3",
+    )
+
+
 async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
     pods = Pods()
     scaling = made(pods)

@@ -9,6 +9,7 @@ from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, 
 from baton.api.enums import Approval, Protocol
 from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing, shown_state
 from baton.controller.diagnosis import membership_problems
+from baton.controller.group_observation import QueueSight
 from baton.controller.hold_ups import HoldUp
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
@@ -18,6 +19,7 @@ from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
+from baton.model.ids import QueueName
 from tests.unit.engine.group import Group
 
 NOW = 1_800_000_000.0
@@ -238,6 +240,18 @@ def test_a_group_with_something_due_that_is_not_begun_is_not_settled() -> None:
 @pytest.mark.parametrize(("asked_for", "told"), [(2, ("True", "Settled")), (3, ("False", "Scaling")), (1, ("False", "Scaling"))])
 def test_a_group_whose_pods_are_still_to_come_or_go_is_not_settled(asked_for: int, told: tuple[str, str]) -> None:
     assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
+
+
+def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None:
+    view = group_view(replicas=3, scale={"mode": "Spark", "steps": "EvenShares"})
+    sights = [QueueSight(QueueName("orders"), named=True, view=queue(), facts=QueueFacts(partitions=4))]
+    group = Group(4).start("a", "b")
+    whole = summary(group.state)
+    told = group_conditions(view, whole, sights, [], NOW, sessions_are_bound=True, asked_for=2)
+    (message,) = (message for kind, _, _, message in told if kind == "Settled")
+    assert message.endswith(
+        "; spec.replicas asks for 3, and spec.scale.steps holds the fleet at 2, which divides 4 partitions evenly"
+    )
 
 
 def test_no_pods_where_none_are_asked_for_is_well_and_settled() -> None:

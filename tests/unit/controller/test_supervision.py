@@ -4,9 +4,10 @@ import ast
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import baton
-from baton.controller.supervision import FIRST_PAUSE, GIVE_UP_AFTER, LONGEST_PAUSE, Tasks, end
+from baton.controller.supervision import FIRST_PAUSE, GIVE_UP_AFTER, LONGEST_PAUSE, TaskName, Tasks, end
 from baton.kube.clock import ApiServerClock
 from baton.simulation import virtual_time
 
@@ -48,13 +49,13 @@ def kept(work: Work, seconds: float = 600.0) -> Tasks:
 
 def test_what_fails_or_ends_is_counted_and_started_again() -> None:
     work = Work(KeyError("a"), None, RecursionError())
-    assert kept(work).failures == {"events": 3}
+    assert +kept(work).failures == {"events": 3}
     assert len(work.began) == 4
 
 
 def test_a_cancellation_that_nobody_asked_for_is_a_failure_like_others() -> None:
     work = Work(asyncio.CancelledError())
-    assert kept(work).failures == {"events": 1}
+    assert +kept(work).failures == {"events": 1}
     assert len(work.began) == 2
 
 
@@ -74,7 +75,11 @@ async def test_work_that_fails_once_is_said_once() -> None:
 
     await asyncio.gather(tasks.start("mount-refresh", fails()), return_exceptions=True)
     await asyncio.sleep(0)
-    assert tasks.failures == {"mount-refresh": 1}
+    assert +tasks.failures == {"mount-refresh": 1}
+
+
+def test_a_task_is_counted_before_it_fails_for_prometheus_takes_the_first_value_for_no_increase() -> None:
+    assert Tasks(ApiServerClock()).failures == dict.fromkeys(get_args(TaskName), 0)
 
 
 def test_nobody_else_makes_tasks() -> None:

@@ -45,7 +45,7 @@ async def operated() -> tuple[dict[str, str], Uid]:
             await asyncio.sleep(1)
     ledger = (await lone.api.get(core_path("shop", "configmaps", ledger_name("orders"))))["data"]
     uid = (await lone.api.get(core_path("shop", "pods", "a")))["metadata"]["uid"]
-    assert not lone.replica.tasks.failures
+    assert not lone.replica.tasks.failures.total()
     await lone.stop()
     return ledger, Uid(uid)
 

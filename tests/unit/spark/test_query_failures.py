@@ -1,4 +1,12 @@
-from baton.spark.query_failures import QueryFailures, last_line
+import pytest
+
+from baton.model.ids import Partition, QueueName
+from baton.spark.query_failures import QueryFailures, last_line, of_rows
+from baton.spark.range_placement import Range
+
+
+def up_to(end: int) -> frozenset[Range]:
+    return frozenset({Range(Partition(QueueName("orders"), 0), 0, end)})
 
 
 def failing(times: int, batches_done: int = 4) -> QueryFailures:
@@ -24,12 +32,36 @@ def test_a_batch_that_is_done_ends_the_row() -> None:
     assert failing(3).and_another(5, "batch 6", "x").count == 1
 
 
-def test_failures_of_the_batch_count_where_its_entries_could_be_read() -> None:
-    failures = QueryFailures()
-    for readable in (True, False, True):
-        failures = failures.and_another(4, "batch 5", "x", readable=readable)
+def test_failures_for_the_same_entries_count_and_those_that_are_not_their_fault_do_not() -> None:
+    failures, entries = QueryFailures(), up_to(1)
+    for found in (entries, frozenset[Range](), entries):
+        failures = failures.and_another(4, "batch 5", "x", found)
     assert (failures.count, failures.of_batch) == (3, 2)
-    assert failures.and_another(5, "batch 6", "x", readable=True).of_batch == 1
+    assert failures.and_another(5, "batch 6", "x", entries).of_batch == 1
+
+
+def test_entries_that_were_not_in_the_batch_before_have_failed_once() -> None:
+    failures = QueryFailures()
+    for end in (1, 2, 3):  # without a checkpoint each try is a batch of its own
+        failures = failures.and_another(4, "batch 1", "x", up_to(end))
+    assert (failures.count, failures.of_batch) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("cause", "counts"),
+    [
+        ("py4j.Py4JException", True),
+        ("org.apache.spark.SparkException", True),
+        ("org.apache.spark.SparkArithmeticException", True),
+        ("org.apache.spark.api.python.PythonException", True),
+        ("org.apache.spark.sql.execution.streaming.sources.ForeachBatchUserFuncException", True),
+        ("org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointLocationNotEmpty", False),
+        ("org.apache.hadoop.fs.FSError", False),
+        ("java.io.IOException", False),
+    ],
+)
+def test_what_a_function_or_a_task_raised_is_told_from_what_spark_does_around_them(cause: str, counts: bool) -> None:
+    assert of_rows(cause) == counts
 
 
 def test_the_error_s_last_line_without_traces() -> None:

@@ -270,16 +270,18 @@ def test_a_query_that_has_ended_holds_nothing(scene: StreamScene, planned: bool)
 
 def test_a_query_that_has_ended_tells_what_it_had_planned_unless_it_could_not_be_read(scene: StreamScene) -> None:
     scene.add()
-    readable, unreadable, unplanned = scene.stream(), scene.stream(), scene.stream()
-    for stream in (readable, unreadable):
+    readable, unplanned = scene.stream(), scene.stream()
+    beside, unreadable = scene.stream(alone=False), scene.stream()
+    for stream in (readable, beside, unreadable):
         stream.latest_offset(at(p0=0))
         stream.plan(at(p0=0), at(p0=1), "1")
         stream.stop()
-        scene.reports = (RangeReport(Partition(ORDERS, 0), 1, How.FAILED, 0, 0),)
+        if stream is beside:
+            scene.reports = (RangeReport(Partition(ORDERS, 0), 1, How.FAILED, 0, 0),)
     unplanned.stop()
     query, ranges = readable.unfinished
     assert (ranges, set(query)) == ((Range(Partition(ORDERS, 0), 0, 1),), {ORDERS})
-    assert unreadable.unfinished == unplanned.unfinished == ({}, ())
+    assert beside.unfinished == unreadable.unfinished == unplanned.unfinished == ({}, ())
 
 
 # -- what is done

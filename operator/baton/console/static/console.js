@@ -10,11 +10,12 @@ const connection = document.getElementById("connection");
 const signOut = document.getElementById("sign-out");
 let settings, end = () => {};
 
-// #token=…&at=/shop/orders, as `baton console` prints it; the token does not stay in the address.
+// #token=…&at=/shop/orders, as `baton console` prints it; the token does not stay in the address. Where viewers sign in, no link does it
+// for them: it could be another's token, and they would approve as that one.
 function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (!given.has("token")) return;
-  useToken(given.get("token"));
+  if (!settings.signIn) useToken(given.get("token"));
   history.replaceState(null, "", `#${given.get("at") || "/"}`);
 }
 
@@ -64,7 +65,6 @@ signOut.addEventListener("click", () => {
   useToken(null);
   show();
 });
-addEventListener("hashchange", show);
-takeToken();
 settings = await (await ask("/api/settings")).json();
+addEventListener("hashchange", show);
 show();

@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from baton.model.ids import Epoch, Uid
-from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.asked_together import AskedTogether
+from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
-from baton.queues.kafka.positions_in_log import lag, lost_entries
+from baton.queues.kafka.place_warnings import place_warnings
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
-from baton.queues.kafka.transaction import PartitionTransactions
-from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.kafka.transaction import PartitionTransactions, committed
+from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
 
 _TRIES = 6
 """To grant, while another operator grants, too,"""
@@ -60,17 +61,20 @@ class KafkaQueue:
         self._transactions = PartitionTransactions(self._client, spec.topic)
         self._now = AskedTogether(self._transactions.now)
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
-        self._guard = GuardMember(self._client, spec.topic)
+        self._guard = GuardMember(address, group, spec.topic)
         self._topic: Topic | None = None
+        self._begun_with = claimant.incarnation
+        """The id of the topic with which the group began."""
         self._first: int | None = None
-        """How many partitions the topic had when the group began."""
+        """How many partitions the topic had when the group began; 0: it is another one, made again since."""
+        self._cut_off: dict[int, CutOff] = {}
         self._paused: dict[int, Epoch] = {}
         self._let_go: dict[int, Epoch] = {}
         """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
+        topic = await self._described()
         committed = await self._committed(topic)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
@@ -80,25 +84,31 @@ class KafkaQueue:
             offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
         )
         lost = lost_entries(committed, begins)
+        await self._look_for_cuts(topic, committed, ends)
         return QueueCheck(
             topic.topic_id,
             topic.partitions,
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=self._told_of(lost),
+            warnings=place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off),
             zones=topic.racks,
         )
 
     async def ensure(self, count: int | None) -> None:
-        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
+        """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
+        queue has one topic."""
+        topic = await self._described()
         await refuse_members(self._client, topic.name)
-        committed = await self._committed(topic)
-        for one in committed.values():
-            self._refuse_group(one.record)
-        known = [one.record.first for one in committed.values() if one.record is not None]
+        found, _ = await committed(self._client)
+        for (name, _), one in found.items():
+            self._refuse_others(one.record, name)
+        await self._leave(
+            {place: one.record for place, one in found.items() if place[0] != topic.name and one.record is not None}
+        )
         if self._first is None:
+            records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
+            known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
             self._first = min(known, default=topic.partitions)
         self._guard.start()
 
@@ -120,7 +130,7 @@ class KafkaQueue:
                 now = await self._now.of(partition)  # a commit that is under way is not waited for
                 record = now.record if now is not None else None
                 if record is not None and record.epoch >= epoch:
-                    self._refuse_group(record)
+                    self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
             try:
                 return await self._granted(partition, uid, epoch)
@@ -131,11 +141,8 @@ class KafkaQueue:
     async def release(self) -> None:
         topic = await describe(self._client, self._spec.topic)
         for partition, seen in (await self._committed(topic)).items():
-            if seen.record is not None and seen.record.group == self._claimant.uid:
-                try:
-                    await self._transactions.renewed(partition, _given_up)
-                except StaleToken:
-                    raise self._others_grant(partition) from None
+            if seen.record is not None and (seen.record.group, seen.record.queue) == (self._claimant.uid, self._spec.queue):
+                await self._give_up(self._transactions, partition)
 
     async def close(self) -> None:
         await self._guard.close()
@@ -148,7 +155,7 @@ class KafkaQueue:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
         seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
-        self._refuse_group(seen.record)
+        self._refuse_others(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
         await self._transactions.end(partition, offset, record)
         self._announcer.granted(partition, record.epoch, record.uid)
@@ -159,7 +166,7 @@ class KafkaQueue:
         before = seen.record
         if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:
             return seen.offset, replace(before, token=token)
-        topic = self._topic or await describe(self._client, self._spec.topic)
+        topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
         record = Record(
@@ -182,18 +189,24 @@ class KafkaQueue:
         return offset, record
 
     async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
-        new = self._first is not None and partition >= self._first
-        place = LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
+        """Where a group begins that has committed nothing."""
         until = time.monotonic() + _ELECTS_WITHIN
-        while partition not in (found := await offsets(self._client, topic, {partition: place})) and time.monotonic() < until:
+        while (
+            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
+            and time.monotonic() < until
+        ):
             await asyncio.sleep(_PAUSE)
-            topic = self._topic = await describe(self._client, topic.name)
+            topic = await self._described()
         if partition not in found:
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
             )
         return found[partition]
+
+    def _place_of_start(self, partition: int) -> LogEnd:
+        """What came with a new partition or a new topic is all read."""
+        new = self._first is not None and partition >= self._first
+        return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
 
     async def _again(self, topic: Topic, partition: int, before: Record) -> int:
         """How far an owner may have read that did not let go."""
@@ -201,11 +214,19 @@ class KafkaQueue:
             return before.again
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
-            topic = self._topic = await describe(self._client, topic.name)
+            topic = await self._described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
         return before.handed_over(found.get(partition, before.reserved))
 
     # -- what is there
+
+    async def _described(self) -> Topic:
+        """The topic as it is now. All of one that was made in the place of the first is read, as of new partitions."""
+        topic = self._topic = await describe(self._client, self._spec.topic)
+        self._begun_with = self._begun_with or topic.topic_id
+        if topic.topic_id != self._begun_with:
+            self._first = 0
+        return topic
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
@@ -224,16 +245,12 @@ class KafkaQueue:
             return _NOBODY
         return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
 
-    def _told_of(self, lost: Mapping[int, int]) -> tuple[str, ...]:
-        if not lost:
-            return ()
-        where = format_numbers(lost)
-        return (
-            f"{self._client.address.place}: the place of the group {self._client.group} in partitions {where} of "
-            f"{self._spec.topic} is gone: up to {sum(lost.values())} entries were deleted before they were done, by the topic's "
-            "retention or by somebody. Their owners wait: set the place again by kafka-consumer-groups.sh --reset-offsets, as "
-            "the guide to Kafka says, and keep entries longer",
-        )
+    async def _look_for_cuts(self, topic: Topic, committed: Mapping[int, Committed], ends: Mapping[int, int]) -> None:
+        """A group that comes from consumers of uncommitted messages may be before an open transaction's end: that is no cut."""
+        of_topic = {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}
+        near = cut_off(of_topic, ends, {})
+        last = await offsets(self._client, topic, dict.fromkeys(near, LogEnd.END), uncommitted=True)
+        self._cut_off = cut_off(of_topic, last, self._cut_off)
 
     # -- who else is there
 
@@ -243,16 +260,33 @@ class KafkaQueue:
             f"under the group {self._client.group}: see that only one does"
         )
 
-    def _refuse_group(self, record: Record | None) -> None:
-        us = self._claimant
-        if record is None or record.group in ("", us.uid) or record.group in us.takes_over:
-            return
-        raise QueueConflict(
-            f"The group {self._client.group} of {self._client.address.place} belongs to another ConsumerGroup (uid "
-            f"{record.group}), for the topic {self._spec.topic}: delete that one, or "
-            f"make queue {self._spec.queue} with another spec.source.kafka.groupId"
-        )
+    def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
+        """`topic`: the record's; None: the queue's own."""
+        same = topic in (None, self._spec.topic)
+        place = f"The group {self._client.group} of {self._client.address.place}"
+        refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
+
+    async def _leave(self, others: Mapping[tuple[str, int], Record]) -> None:
+        """Give up what the queue has in another topic: its PartitionedQueue was another one."""
+        ours = {self._claimant.uid, *self._claimant.takes_over}
+        for (topic, partition), record in others.items():
+            if record.queue == self._spec.queue and record.group in ours:
+                try:
+                    await self._give_up(PartitionTransactions(self._client, topic), partition)
+                except QueueUnreachable as problem:
+                    raise QueueUnreachable(
+                        f"Queue {record.queue} was read from the topic {topic} before, and its records there cannot be given up, "
+                        "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                        f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
+                    ) from None
+
+    async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
+        try:
+            await transactions.renewed(partition, _given_up)
+        except StaleToken:
+            raise self._others_grant(partition) from None
 
 
 def _given_up(seen: Committed) -> Record | None:
-    return replace(seen.record, group="", uid=None, released=True) if seen.record is not None else None
+    """What its owner has in hand stays written down, for whoever has the partition next."""
+    return replace(seen.record, group="", uid=None) if seen.record is not None else None

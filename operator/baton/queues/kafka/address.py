@@ -132,6 +132,11 @@ def read(url: str) -> KafkaAddress:
     mechanism = options.pop("mechanism", MECHANISMS[0])
     if mechanism not in MECHANISMS:
         raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
+    if user and mechanism == "PLAIN" and parts.scheme != "kafkas":
+        raise QueueUnreachable(
+            "The address has the mechanism PLAIN, which sends the password as it is, and no TLS: begin it with kafkas://, or "
+            f"take {MECHANISMS[0]}"
+        )
     files = {name: options.pop(name, "") for name in _FILES}
     if bool(files["cert"]) != bool(files["key"]):
         raise QueueUnreachable("The address has a client certificate without its key, or a key alone: give both, cert and key")

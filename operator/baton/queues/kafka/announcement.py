@@ -1,6 +1,6 @@
 """What the operator tells the pods of a group between two ledgers: partitions whose owner records are to be looked at. Pure.
 
-It stands in the metadata of one offset of a group of its own, `<group id>.announcements`: pods ask for that one offset, five
+It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
 times a second, and more often while partitions are handed over. Nothing of it is believed: who owns a partition stands in its
 owner record alone. So one that is lost, forged or old costs time or a question, and no order.
 """
@@ -14,13 +14,15 @@ from zlib import crc32
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
 _MOST = 400
+_PARTITIONS = 2**31
+"""Kafka's protocol has numbers below it."""
 PARTITION = 0
 """At whose offset it stands."""
 
 
 def announcing_group(group: str) -> str:
-    """Where the announcements of a group are."""
-    return f"{group}.announcements"
+    """Where the announcements of a group are. No group of a queue has a slash in its id."""
+    return f"{group}/announcements"
 
 
 ANYBODY = -1
@@ -74,7 +76,7 @@ def read(text: str | None) -> Announcement | None:
         if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
         said = tuple(Said(*one) for one in fields["said"])
-        if all(_whole(one) for one in said):
+        if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
             return Announcement(fields["queue"], said)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass

@@ -55,7 +55,7 @@ class KafkaAnnouncements:
                 self._due |= self._news()
                 self._ask_at = time.monotonic() + _EVERY
             awaited = self._awaited if time.monotonic() < self._lively_until else set()
-            seen = self.look(self._due | awaited) if self._due or awaited else {}
+            seen = self._look_once(self._due | awaited) if self._due or awaited else {}
             if found := {one: heard for one, heard in seen.items() if one in self._due or heard.uid == self._uid}:
                 self._due -= found.keys()
                 self._awaited -= found.keys()
@@ -83,6 +83,16 @@ class KafkaAnnouncements:
 
     def close(self) -> None:
         self._loop.close()
+
+    def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
+        """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
+        it."""
+        try:
+            return self.look(partitions)
+        except Exception:
+            self._due.clear()
+            self._awaited.clear()
+            raise
 
     def _as_heard(self, partition: Partition, record: Record) -> Heard:
         epoch, within = self._paused.get(partition, (0, 0))

@@ -20,6 +20,7 @@ class Code(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
     """Also where it was not to be learned in time whether a transaction has a partition."""
@@ -83,7 +84,7 @@ def refused(
         case Code.GROUP_AUTHORIZATION_FAILED:
             why = f"{who} may not READ the group {group}: allow it by an ACL"
         case Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}."
+            why = f"{who} may not WRITE the transactional id {transactional_id}: allow it by a prefixed ACL on baton.{group}/"
         case Code.CLUSTER_AUTHORIZATION_FAILED:
             why = f"{who} may not do it: {said(code)}"
         case Code.COORDINATOR_NOT_AVAILABLE | Code.NOT_COORDINATOR:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Set
 
+from baton.model.wording import quoted
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -65,9 +66,10 @@ class BackgroundCommits:
                 self._commit(due)
                 self._trouble = None
             except Exception as problem:
-                if not isinstance(problem, QueueUnreachable) and self._trouble is None:
+                known = isinstance(problem, QueueUnreachable)
+                if not known and self._trouble is None:
                     log.exception("committing failed, and is tried again")
-                self._trouble = str(problem) or type(problem).__name__
+                self._trouble = str(problem) if known else f"committing failed, and is tried again: {quoted(repr(problem), 200)}"
                 with self._news:
                     self._due |= due
                 self._closed.wait(_PAUSE)

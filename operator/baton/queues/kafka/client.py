@@ -55,21 +55,21 @@ class KafkaClient:
     """Of one group. Used in one event loop. Its methods raise QueueUnreachable; the next call connects again, and does not ask
     a broker for what another can tell while that one is away."""
 
-    def __init__(self, address: KafkaAddress, group: str, client_id: str) -> None:
+    def __init__(self, address: KafkaAddress, group: str, client_id: str, *, answers_within: float = ANSWERS_WITHIN) -> None:
+        """`answers_within`: seconds for one request."""
         self.address = address
         self.group = group
         self._client_id = client_id
+        self._answers_within = answers_within
         self._client: Any = None
         self._connecting = asyncio.Lock()
         self._coordinators: dict[tuple[int, str], int] = {}
         self._away: set[int] = set()
         """Brokers that did not answer when they were last asked."""
 
-    async def to_group(self, request: Any, *, patient: bool = False, transactional_id: str = "") -> Any:
-        """To the group's coordinator. `patient`: on a connection of its own, for an answer that may take long.
-        `transactional_id`: it is part of this one's transaction."""
-        lane = ConnectionGroup.COORDINATION if patient else _lane(transactional_id)
-        return await self._send(await self._coordinator(CoordinationType.GROUP, self.group), request, lane)
+    async def to_group(self, request: Any, *, transactional_id: str = "") -> Any:
+        """To the group's coordinator. `transactional_id`: it is part of this one's transaction."""
+        return await self._send(await self._coordinator(CoordinationType.GROUP, self.group), request, _lane(transactional_id))
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
         """To the coordinator of this transactional id."""
@@ -159,7 +159,7 @@ class KafkaClient:
     async def _connected(self) -> Any:
         async with self._connecting:
             if self._client is None:
-                self._client = await connected(self.address, self._client_id, ANSWERS_WITHIN)
+                self._client = await connected(self.address, self._client_id, self._answers_within)
             return self._client
 
     async def _lost(self, client: Any, node: int | None, error: Exception) -> QueueUnreachable:
@@ -174,7 +174,7 @@ class KafkaClient:
                 await self.close()
         place = f"{self.address.place}: its broker {node}" if others else self.address.place
         if isinstance(error, TimeoutError | RequestTimedOutError):
-            return QueueUnreachable(f"{place} did not answer within {ANSWERS_WITHIN:g} s: {_SLOW}")
+            return QueueUnreachable(f"{place} did not answer within {self._answers_within:g} s: {_SLOW}")
         lost = BrokerLost if others else QueueUnreachable
         return lost(f"{place} does not answer ({quoted(str(error), 200)}): see whether its brokers run")
 

@@ -5,13 +5,15 @@ One that does not answer (its process is stopped, its machine is cut off) must n
 
 import asyncio
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IllegalSaslStateError, KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
@@ -88,9 +90,14 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     try:
         async with asyncio.timeout(within):
             connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)
-        connection.close()
+            try:
+                await connection.send(MetadataRequest([]))  # what asks for a user tells its versions to everybody
+            finally:
+                connection.close()
     except _ERRORS as known:
         error = known
+    if isinstance(error, IllegalSaslStateError):
+        return f"asks for no user at port {port}, and the user {address.user} was given: take the port that does, or no user"
     if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
         return f"refuses the user {address.user}: correct the user, the password or the mechanism in the Secret"
     if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 says no more
@@ -98,4 +105,9 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "shows a certificate that is not trusted: give the CA that has signed it"
     seen = quoted(str(error) or type(error).__name__, 200)
+    if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
+        return (
+            f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
+            "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
+        )
     return f"does not answer ({seen}): see whether its brokers run, and on these ports"

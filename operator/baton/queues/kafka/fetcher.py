@@ -14,6 +14,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -22,12 +23,6 @@ _POLL = 0.02
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
-_AHEAD = 2_000
-"""Messages of a partition beyond which it is not fetched for a while,"""
-_AHEAD_OF_ALL = 40_000
-"""where all partitions together have so many: what librdkafka has fetched of a partition by then is fetched again;"""
-_AHEAD_BYTES = 32_000_000
-"""or bytes of a partition."""
 _TELL_EVERY = 30.0
 """Seconds."""
 _LOST_AFTER = 10.0
@@ -66,11 +61,15 @@ class _Fetched:
         self.end: int | None = None
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
         self.resting = False
-        """There is enough: it is not assigned. It is not paused, either: what librdkafka has paused stays so when it is assigned
-        again, and nobody would read a partition that comes back."""
+        """There is enough (fetched_ahead.py): it is not assigned. It is not paused, either: what librdkafka has paused stays so
+        when it is assigned again, and nobody would read a partition that comes back."""
         self.failure: str | None = None
         self.told_at = -_TELL_EVERY
         """When whoever reads was told of it (monotonic)."""
+
+    @property
+    def ahead(self) -> FetchedAhead:
+        return FetchedAhead(len(self.messages), self.size)
 
     @property
     def to_tell(self) -> bool:
@@ -97,6 +96,10 @@ class Fetcher:
         self._trouble: tuple[float, str] | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
         self._thread.start()
+
+    @property
+    def topic(self) -> str:
+        return self._topic
 
     def begin(self, partition: int, offset: int) -> None:
         """Fetch from this offset on; what was fetched of the partition before is forgotten."""
@@ -136,7 +139,7 @@ class Fetcher:
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
-            if fetched.resting and not _plenty(fetched, share=2):
+            if fetched.resting and goes_on(fetched.ahead, self._ahead()):
                 fetched.resting = False
                 self._changes.append(lambda: self._assign(partition, fetched.next, fetched))
             return taken
@@ -242,14 +245,17 @@ class Fetcher:
                         self._failed(error, fetched, message)
                     elif fetched is not None:
                         self._fetched_more(fetched, [message])
-            total = sum(len(fetched.messages) for fetched in self._fetched.values())
+            of_all = self._ahead()
             for partition, fetched in self._fetched.items():
-                if _plenty(fetched) and not fetched.resting and (total >= _AHEAD_OF_ALL or fetched.size >= _AHEAD_BYTES):
+                if not fetched.resting and rests(fetched.ahead, of_all):
                     fetched.resting = True
                     full.append(partition)
             self._news.notify_all()
         for partition in full:
             self._release(partition)
+
+    def _ahead(self) -> list[FetchedAhead]:
+        return [fetched.ahead for fetched in self._fetched.values()]
 
     def _fetched_more(self, fetched: _Fetched, run: list[Message]) -> None:
         """Without an error, of one partition."""
@@ -275,9 +281,9 @@ class Fetcher:
         place = f"{self._topic}/{message.partition()}"
         if error.code() in _GONE:
             fetched.failure = (
-                f"{self._address.place}: the place of the group in {place} is gone, for the topic's retention has deleted what "
-                "was not done, or the topic was made again: set the place again by kafka-consumer-groups.sh --reset-offsets, "
-                "as the guide to Kafka says"
+                f"{self._address.place}: the place of the group in {place} is not in its log: retention has deleted what was not "
+                "done, the log was cut off before it, or the topic was made again. The queue's condition Durable says which: "
+                "set the place again by kafka-consumer-groups.sh --reset-offsets, as the guide to Kafka says"
             )
         elif error.code() in _NO_TOPIC:
             fetched.failure = f"{self._address.place} has no {place}: create the topic"
@@ -329,7 +335,3 @@ def _taken(fetched: _Fetched, count: int, most_bytes: int, before: int) -> list[
         messages.appendleft(taken.pop())
     fetched.size -= size
     return taken
-
-
-def _plenty(fetched: _Fetched, share: int = 1) -> bool:
-    return len(fetched.messages) * share >= _AHEAD or fetched.size * share >= _AHEAD_BYTES

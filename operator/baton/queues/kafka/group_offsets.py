@@ -53,6 +53,16 @@ class GroupOffsets:
         """The queue's: by the records of the group, where each names its queue."""
         return self._found().topic
 
+    def found_elsewhere(self) -> bool:
+        """Look once more for the queue's topic. True: its PartitionedQueue was replaced by one with another; the records of that
+        one count from now on."""
+        before = self._found()
+        topic = self._loop.run(_topic_now(before.client, self._queue), _WITHIN)
+        if topic is None or topic == before.topic:
+            return False
+        self._transactions = PartitionTransactions(before.client, topic)
+        return True
+
     def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed of each, but for those of which a commit is under way; and these."""
         return self._loop.run(self._found().now(partitions), _WITHIN)
@@ -146,11 +156,8 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
     QueueUnreachable; then the client is closed."""
     until = time.monotonic() + _GRANTED_WITHIN
     while True:
-        found, _ = await committed(client)
-        records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
-        ours = [(record.epoch, topic) for topic, record in records if record.queue == queue and record.group]
-        if ours:
-            return max(ours)[1]
+        if (topic := await _topic_now(client, queue)) is not None:
+            return topic
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_PAUSE)  # Kafka does not tell of a first commit that is under way
@@ -159,3 +166,10 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
         f"{client.address.place} has no group {client.group} with the queue {queue}: write the group's id into the "
         "address (?group=…) where spec.source.kafka.groupId gives another, or wait until the operator has granted it"
     )
+
+
+async def _topic_now(client: KafkaClient, queue: str) -> str | None:
+    found, _ = await committed(client)
+    records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
+    ours = [(record.epoch, topic) for topic, record in records if record.queue == queue and record.group]
+    return max(ours)[1] if ours else None

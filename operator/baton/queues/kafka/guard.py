@@ -13,24 +13,28 @@ from typing import Any
 
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import Code
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import ANSWERS_WITHIN, KafkaClient
 from baton.queues.protocol import QueueUnreachable
 
 PROTOCOL = "baton"
 CLIENT_ID = "baton-operator"
 _SESSION = 10.0
 _BEAT = 2.0
+_JOINS_WITHIN = _SESSION + 5.0
+"""Seconds: where a member has ended without a word, nobody joins before the broker takes it for gone."""
 _PAUSE = 1.0
 _NO_MEMBER = ""
 _MEMBER_ID_REQUIRED = 79
 
 
 class GuardMember:
-    """Of one group, for one topic. It keeps at it until it is closed."""
+    """Of one group, for one topic. It keeps at it until it is closed. It has a client of its own, for what is slow to be answered
+    here must not end another's connections."""
 
-    def __init__(self, client: KafkaClient, topic: str) -> None:
-        self._client = client
+    def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
+        self._client = KafkaClient(address, group, CLIENT_ID, answers_within=_JOINS_WITHIN)
         self._subscription = _subscription([topic])
         self._member = _NO_MEMBER
         self._generation = -1
@@ -55,8 +59,10 @@ class GuardMember:
         with suppress(asyncio.CancelledError):
             await task
         if self._member:
-            with suppress(QueueUnreachable):
-                await self._client.to_group(LeaveGroupRequest(self._client.group, self._member), patient=True)
+            with suppress(QueueUnreachable, TimeoutError):
+                async with asyncio.timeout(ANSWERS_WITHIN):
+                    await self._client.to_group(LeaveGroupRequest(self._client.group, self._member))
+        await self._client.close()
         self._member, self._generation = _NO_MEMBER, -1
 
     async def _run(self) -> None:
@@ -75,7 +81,7 @@ class GuardMember:
         request = JoinGroupRequest(
             group, milliseconds, milliseconds, self._member, None, "consumer", [(PROTOCOL, self._subscription)]
         )
-        answer = await self._client.to_group(request, patient=True)
+        answer = await self._client.to_group(request)
         if answer.error_code == _MEMBER_ID_REQUIRED:
             self._member = answer.member_id
             return await self._join()
@@ -85,9 +91,7 @@ class GuardMember:
         self._member = answer.member_id
         members: Sequence[Any] = answer.members
         assignments = [(member[0], b"") for member in members] if answer.leader_id == self._member else []
-        synced = await self._client.to_group(
-            SyncGroupRequest(group, answer.generation_id, self._member, None, assignments), patient=True
-        )
+        synced = await self._client.to_group(SyncGroupRequest(group, answer.generation_id, self._member, None, assignments))
         if synced.error_code:
             return False
         self._generation = answer.generation_id
@@ -97,9 +101,7 @@ class GuardMember:
         """Until the group changes."""
         while True:
             await asyncio.sleep(_BEAT)
-            answer = await self._client.to_group(
-                HeartbeatRequest(self._client.group, self._generation, self._member), patient=True
-            )
+            answer = await self._client.to_group(HeartbeatRequest(self._client.group, self._generation, self._member))
             if answer.error_code:
                 self._generation = -1
                 if answer.error_code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):

@@ -15,6 +15,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
+from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner, QueueUnreachable
 
 _SILENT_FOR = 1.0
@@ -69,14 +70,9 @@ class OwnerCommits:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        for _ in range(_TRIES):
-            try:
-                seen = self._taken_up(partition, epoch)
-                break
-            except StaleToken:
-                time.sleep(_GRANTED_WITHIN / _TRIES)
-        else:
-            raise self._granted_on(partition)
+        seen = self._taken_up_in_time(partition, epoch)
+        if not names(seen.record, self._uid, epoch) and self._moved():
+            seen = self._taken_up_in_time(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
         return ReadPosition.begun(seen, now)
@@ -89,45 +85,37 @@ class OwnerCommits:
     def be_sure(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while."""
         if time.monotonic() - position.sure_at > _SURE_FOR:
-            self.look(partition)
+            self.look(partition, position)
 
-    def look(self, partition: int) -> None:
+    def look(self, partition: int, position: ReadPosition) -> None:
         """At all owner records at once; of commits that are under way only this partition's is waited for."""
         asked_at = time.monotonic()
-        before = {number: position.record for number, position in self._positions.items()}
-        found, pending = self._offsets.now(tuple(before))
+        held = {**self._positions, partition: position}  # another thread may let go of some meanwhile
+        before = {number: one.record for number, one in held.items()}
+        found, pending = self._offsets.now(tuple(held))
         for number, seen in found.items():
-            self._see(self._positions[number], seen.record, asked_at, before[number])
+            self._see(held[number], seen.record, asked_at, before[number])
         if partition in pending:
             with self._asking:
-                self._see(self._positions[partition], self._offsets.stable(partition).record, asked_at)
-        self.refuse_lost(partition, self._positions[partition])
+                self._see(position, self._offsets.stable(partition).record, asked_at)
+        self.refuse_lost(partition, position)
 
     def commit(
-        self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, within: float | None = None
+        self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, until: float | None = None
     ) -> None:
-        """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one."""
+        """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one. `until`: when
+        that has to be over (monotonic)."""
         with self._asking:
-            for _ in range(_TRIES):
-                try:
-                    if position.token_is_spent:
-                        self._found_again(partition, position, self._offsets.renewed(partition, _as_it_is, within))
-                    asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
-                    position.in_doubt = True
-                    self._offsets.commit(partition, wanted, within)
-                except StaleToken:
-                    self._follow(partition, position)
-                    continue
-                position.in_doubt = before
-                position.taken(wanted.offset, wanted.record, asked_at)
-                return
-        raise self._granted_on(partition)
+            while position.needs_several:
+                self._commit(partition, position, None, until)
+            self._commit(partition, position, record, until)
 
     def commit_several(self, partitions: Set[int]) -> None:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:
-            positions = {number: self._positions[number] for number in partitions & self._positions.keys()}
-            self._commit_all({number: one for number, one in positions.items() if one.behind}, ReadPosition.next_record)
+            held = {**self._positions}  # another thread may let go of some meanwhile
+            due = {number: one for number, one in held.items() if number in partitions and one.behind}
+            self._commit_all(due, ReadPosition.next_record)
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -157,20 +145,54 @@ class OwnerCommits:
     ) -> None:
         """But for those that are lost. `until`: when that has to be over (monotonic). Raises QueueUnreachable only."""
         due = {number: one for number, one in positions.items() if one.lost is None}
-        refused = self._commit_together(
-            {number: one for number, one in due.items() if not one.token_is_spent}, record, _left(until)
-        )
+        together = sent_together(due)
+        refused = self._commit_together(together, record, _left(until))
         problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
         for number, position in due.items():
-            if position.token_is_spent or isinstance(refused.get(number), StaleToken):
+            if number not in together or position.token_is_spent or isinstance(refused.get(number), StaleToken):
                 try:
-                    self.commit(number, position, partial(record, position), _left(until))
+                    self.commit(number, position, partial(record, position), until)
                 except StaleOwner:
                     continue  # whoever reads it next is told
                 except QueueUnreachable as problem:
                     problems.append(problem)
         if problems:
             raise problems[0]
+
+    def _commit(self, partition: int, position: ReadPosition, record: Callable[[], Record] | None, until: float | None) -> None:
+        """As much of it as one transaction may have."""
+        for _ in range(_TRIES):
+            try:
+                if position.token_is_spent:
+                    self._found_again(partition, position, self._offsets.renewed(partition, _as_it_is, _left(until)))
+                asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
+                position.in_doubt = True
+                self._offsets.commit(partition, wanted, _left(until))
+            except StaleToken:
+                self._follow(partition, position)
+                continue
+            position.in_doubt = before
+            position.taken(wanted.offset, wanted.record, asked_at)
+            return
+        raise self._granted_on(partition)
+
+    def _moved(self) -> bool:
+        """The queue has another topic: what was read of the one before is nobody's."""
+        with self._asking:
+            if not self._offsets.found_elsewhere():
+                return False
+            for position in list(self._positions.values()):  # another thread may let go of some
+                position.lost = _NOBODY
+            return True
+
+    def _taken_up_in_time(self, partition: int, epoch: Epoch) -> Committed:
+        """The same as `_taken_up`, also where others take tokens at the same time."""
+        for _ in range(_TRIES):
+            try:
+                return self._taken_up(partition, epoch)
+            except StaleToken:
+                time.sleep(_GRANTED_WITHIN / _TRIES)
+        raise self._granted_on(partition)
 
     def _taken_up(self, partition: int, epoch: Epoch) -> Committed:
         """What is committed, with this process in the record if it is the pod's. Raises StaleToken."""
@@ -251,6 +273,19 @@ def _as_it_is(seen: Committed, end: int) -> None:
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
     offset = position.offset
     return Commit(offset, (record or position.next_record)(), position.outputs.due(offset))
+
+
+def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:
+    """Those of these that commit at the same time: each under the token that it has, and with no more outputs than one
+    transaction may have."""
+    found: dict[int, ReadPosition] = {}
+    left = MOST_IN_TRANSACTION
+    for number, position in positions.items():
+        weight = position.outputs.weight
+        if weight <= left and not position.token_is_spent:
+            found[number] = position
+            left -= weight
+    return found
 
 
 def _owner(record: Record | None) -> Owner:

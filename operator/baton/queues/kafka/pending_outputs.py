@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from baton.queues.output import Output
+from baton.queues.output import MOST_IN_TRANSACTION, Output
 
 
 class _Together(NamedTuple):
@@ -12,6 +12,8 @@ class _Together(NamedTuple):
     last: int
     """Offset of the last of them."""
     outputs: Sequence[Output]
+    weight: int
+    """Of its outputs."""
 
 
 class PendingOutputs:
@@ -21,21 +23,37 @@ class PendingOutputs:
         self._by_first: dict[int, _Together] = {}
         self._several: dict[int, int] = {}
         """Of more than one entry: the offsets of the first and the last."""
-        self.size = 0
-        """Bytes of all."""
+        self.weight = 0
+        """Of all (Output.weight)."""
 
     def __len__(self) -> int:
         return len(self._by_first)
 
     def add(self, offsets: Sequence[int], outputs: Sequence[Output]) -> None:
         """Of entries at these offsets, in order, before any of them is said to be finished."""
-        self._by_first[offsets[0]] = _Together(offsets[-1], tuple(outputs))
+        weight = sum(output.weight for output in outputs)
+        self._by_first[offsets[0]] = _Together(offsets[-1], tuple(outputs), weight)
         if len(offsets) > 1:
             self._several[offsets[0]] = offsets[-1]
-        self.size += sum(output.size for output in outputs)
+        self.weight += weight
 
     def reached(self, offset: int) -> int:
-        """How far a commit may go where all before `offset` is finished: not in between entries that are finished together."""
+        """How far a commit may go where all before `offset` is finished: not in between entries that are finished together, nor
+        over more than one transaction may send."""
+        offset = self.whole(offset)
+        if self.weight <= MOST_IN_TRANSACTION:
+            return offset
+        reached, weight = None, 0
+        for together in sorted((one for _, one in self._before(offset)), key=lambda one: one.last):
+            weight += together.weight
+            if weight > MOST_IN_TRANSACTION and reached is not None:
+                return reached
+            if self.whole(together.last + 1) == together.last + 1:
+                reached = together.last + 1
+        return offset
+
+    def whole(self, offset: int) -> int:
+        """The last place up to there that is not in between entries that are finished together."""
         cut = True
         while cut:
             cut = False
@@ -51,7 +69,7 @@ class PendingOutputs:
     def committed(self, offset: int) -> None:
         """The brokers have it."""
         for first, together in self._before(offset):
-            self.size -= sum(output.size for output in together.outputs)
+            self.weight -= together.weight
             del self._by_first[first]
             self._several.pop(first, None)
 

@@ -1,6 +1,6 @@
 """Where a reader is in a partition: what it was handed out, what it may be, and what is written into the record. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Message
@@ -41,18 +41,30 @@ class ReadPosition:
     """A commit may have been taken, or be under way. What it had is not to be sent again under its token."""
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
+    begun_at: int = -1
+    """The offset at which this process began: for it the record counts processes that ended (`taken_up`)."""
+    first: int | None = None
+    """The first entry that it was handed out: it stands further on where marks of transactions come before it, or what was
+    aborted or compacted away."""
 
     @classmethod
     def begun(cls, seen: Committed, now: float) -> "ReadPosition":
         """Where the record names this process."""
         record = seen.record
         assert record is not None
-        return cls(record.epoch, record, FinishedOffsets(seen.offset), seen.offset, now, now, recorded=seen.offset)
+        at = seen.offset
+        return cls(record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at)
 
     @property
     def offset(self) -> int:
         """How far the next commit goes."""
-        return self.outputs.reached(self.progress.offset)
+        finished = self.progress.offset
+        return finished if finished == self.committed else self.outputs.reached(finished)
+
+    @property
+    def needs_several(self) -> bool:
+        """More is to be sent of what is finished than one transaction may have: the next commit does not go over all of it."""
+        return self.offset < self.outputs.whole(self.progress.offset)
 
     @property
     def behind(self) -> bool:
@@ -77,6 +89,12 @@ class ReadPosition:
             alone = 0 if self.progress.unfinished else 1
             return alone if left is None else min(left, alone)
         return left
+
+    def handed_out(self, offsets: Sequence[int]) -> None:
+        """In order."""
+        if self.first is None and offsets:
+            self.first = offsets[0]
+        self.progress.handed_out(offsets)
 
     def taken(self, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken a commit, which was begun at `asked_at`."""
@@ -105,7 +123,9 @@ class ReadPosition:
         return replace(self.record, tries=tries)
 
     def too_often(self, offset: int) -> bool:
-        return bool(self.record.most) and self.record.tries.get(offset, 0) > self.record.most
+        """It has failed, or had processes end on it, more often than it may."""
+        places = {offset, self.begun_at} if offset == self.first else {offset}
+        return bool(self.record.most) and sum(self.record.tries.get(place, 0) for place in places) > self.record.most
 
 
 def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:

@@ -27,8 +27,8 @@ from baton.queues.protocol import Owner
 log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_MOST_PENDING_BYTES = 4_000_000
-"""Of outputs of a partition, before their commit is waited for."""
+_MOST_PENDING = 4_000_000
+"""Weight of a partition's outputs, before their commit is waited for."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
@@ -71,7 +71,7 @@ class KafkaReader:
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.record.again)
-        position.progress.handed_out(offsets)
+        position.handed_out(offsets)
         position.read.update(zip(offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:
@@ -105,7 +105,7 @@ class KafkaReader:
         position.progress.finish(numbers)
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
-        if position.behind and (careful or not soon or position.outputs.size > _MOST_PENDING_BYTES):
+        if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
             self._commits.commit(partition, position)
             return
         self._commits.be_sure(partition, position)
@@ -117,7 +117,7 @@ class KafkaReader:
         dead letter."""
         position = self._of(partition, epoch)
         if not position.record.most:
-            self._commits.look(partition)
+            self._commits.look(partition, position)
             return True
         self._commits.commit(partition, position, lambda: position.failed(int(offset)))
         if not position.too_often(int(offset)):
@@ -128,7 +128,7 @@ class KafkaReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
-        self._commits.look(partition)
+        self._commits.look(partition, position)
         message = position.read.get(int(offset))
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
@@ -153,8 +153,7 @@ class KafkaReader:
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
-        self._of(partition, epoch)
-        self._commits.look(partition)
+        self._commits.look(partition, self._of(partition, epoch))
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
@@ -241,6 +240,9 @@ class KafkaReader:
 
     @property
     def _fetching(self) -> Fetcher:
+        if self._fetcher is not None and self._fetcher.topic != self._offsets.topic:
+            self._fetcher.close()
+            self._fetcher = None
         if self._fetcher is None:
             self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
         return self._fetcher

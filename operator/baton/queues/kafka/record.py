@@ -14,6 +14,8 @@ from baton.model.ids import Epoch, Uid
 LONGEST = 4095
 """Characters that a broker takes by default (offset.metadata.max.bytes is 4,096)."""
 _VERSION = 1
+_BOUND = 2**62
+"""Of epochs and numbers of queries. A record with a higher one is not Baton's: at 64 bits none could be granted above it."""
 _MOST_TRIES = 50
 """Entries of which it is written down how often they failed: those that come first."""
 
@@ -125,7 +127,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
     tries = fields.get("tries", [])
     if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
-    if token is None or not _are_numbers((epoch, first, *more)):
+    if token is None or not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
         return None
     if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
         return None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -11,9 +11,10 @@ from aiokafka.protocol.offset import OffsetRequest
 from baton.queues.kafka.answers import PASSING, Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
 from baton.queues.kafka.messages import TopicMetadata
+from baton.queues.protocol import QueueUnreachable
 
 _FIRST_LEADER = 0
-_READ_COMMITTED = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NO_REPLICA = -1
 
 
@@ -41,12 +42,13 @@ class Topic:
         return len(self.leaders)
 
 
-async def describe(client: KafkaClient, name: str) -> Topic:
-    """Raises QueueUnreachable where there is no such topic, or the user may not see it."""
+async def describe(client: KafkaClient, name: str, refused: Callable[[int], QueueUnreachable] | None = None) -> Topic:
+    """Raises QueueUnreachable where there is no such topic, or the user may not see it: what `refused` makes of the error code,
+    or that the group cannot read it."""
     answer = await client.to_anybody(TopicMetadata(name))
     code, _, topic_id, _, partitions, *_ = answer.topics[0]
     if code:
-        raise client.refused("the question for the topic", code, name)
+        raise refused(int(code)) if refused is not None else client.refused("the question for the topic", code, name)
     racks = {node: rack for node, _, _, rack, _ in answer.brokers if rack}
     near: dict[int, str] = {}
     for _, number, leader, _, replicas, *_ in partitions:
@@ -55,21 +57,26 @@ async def describe(client: KafkaClient, name: str) -> Topic:
     return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions}, near)
 
 
-async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd]) -> dict[int, int]:
-    """The offset at a place of each partition, as a reader of committed messages sees it. Partitions without a leader, or whose
-    leader has just changed or is away, are left out."""
+async def offsets(
+    client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd], *, uncommitted: bool = False
+) -> dict[int, int]:
+    """The offset at a place of each partition, as a reader of committed messages sees it, or one of all. Partitions without a
+    leader, or whose leader has just changed or is away, are left out."""
+    isolation = _READ_UNCOMMITTED if uncommitted else _READ_COMMITTED
     by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, place in places.items():
         if (leader := topic.leaders.get(number, -1)) >= _FIRST_LEADER:
             by_leader[leader].append((number, int(place)))
-    asked = [_offsets(client, topic.name, leader, those) for leader, those in by_leader.items()]
+    asked = [_offsets(client, topic.name, leader, those, isolation) for leader, those in by_leader.items()]
     return {number: offset for found in await asyncio.gather(*asked) for number, offset in found.items()}
 
 
-async def _offsets(client: KafkaClient, topic: str, leader: int, places: Collection[tuple[int, int]]) -> dict[int, int]:
+async def _offsets(
+    client: KafkaClient, topic: str, leader: int, places: Collection[tuple[int, int]], isolation: int
+) -> dict[int, int]:
     found: dict[int, int] = {}
     try:
-        answer = await client.to_broker(leader, OffsetRequest(_NO_REPLICA, _READ_COMMITTED, [(topic, list(places))]))
+        answer = await client.to_broker(leader, OffsetRequest(_NO_REPLICA, isolation, [(topic, list(places))]))
     except BrokerLost:
         return found
     for _, partitions in answer.topics:

@@ -34,8 +34,8 @@ _TRIES = 5
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
-    """A prefixed ACL on `baton.<group>.` allows all of a group."""
-    return f"baton.{group}.{topic}.{partition}"
+    """Of this partition alone: names of groups and topics have no slash. A prefixed ACL on `baton.<group>/` allows a group's."""
+    return f"baton.{group}/{topic}/{partition}"
 
 
 class PartitionTransactions:

@@ -64,7 +64,7 @@ class TransactionOutputs:
             codes = {(name, int(code)) for name, those in answer.errors for _, code in those}
             for name, code in sorted(codes):
                 if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED):
-                    raise self._refused(name, _why(name, code, self._client.address.who))
+                    raise self._cannot(name, code)
             left = [code for _, code in codes if code not in (Code.NONE, Code.OPERATION_NOT_ATTEMPTED)]
             return left[0] if left else Code.NONE
 
@@ -85,7 +85,7 @@ class TransactionOutputs:
                     del left[place]
                     sent[place] += len(batches[place])
                 elif code not in _OVER_IN_A_MOMENT or time.monotonic() >= until:
-                    raise self._refused(place[0], _why(place[0], code, self._client.address.who))
+                    raise self._cannot(place[0], code)
             if left:
                 await asyncio.sleep(_PAUSE)
                 self._topics.clear()
@@ -119,21 +119,26 @@ class TransactionOutputs:
         asked_at, topic = self._topics.get(name, (float("-inf"), None))
         if topic is None or time.monotonic() - asked_at > _KNOWN_FOR:
             asked_at = time.monotonic()
-            topic = await describe(self._client, name)
+            topic = await describe(self._client, name, lambda code: self._cannot(name, code))
             self._topics[name] = (asked_at, topic)
         return topic
+
+    def _cannot(self, topic: str, code: int) -> QueueUnreachable:
+        return self._refused(topic, _why(code, self._client.address.who))
 
     def _refused(self, topic: str, why: str) -> QueueUnreachable:
         self._topics.pop(topic, None)
         return QueueUnreachable(f"{self._client.address.place}: outputs cannot be sent to the topic {topic}: {why}")
 
 
-def _why(topic: str, code: int, who: str) -> str:
+def _why(code: int, who: str) -> str:
     match code:
         case Code.UNKNOWN_TOPIC_OR_PARTITION:
             return f"it is not there, or {who} may not see it: create it"
         case Code.TOPIC_AUTHORIZATION_FAILED:
             return f"{who} may not WRITE it: allow it by an ACL"
+        case Code.INVALID_TOPIC_EXCEPTION:
+            return "no topic may have this name: correct it in the program"
         case Code.MESSAGE_TOO_LARGE | Code.RECORD_LIST_TOO_LARGE:
             return "one of them is larger than it takes: raise its max.message.bytes, or send less in one"
         case Code.NOT_ENOUGH_REPLICAS | Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
@@ -141,4 +146,4 @@ def _why(topic: str, code: int, who: str) -> str:
         case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_OR_FOLLOWER:
             return "one of its partitions has no leader: see whether all brokers run"
         case _:
-            return f"Produce was answered by {said(code)}"
+            return f"the brokers answer {said(code)}"

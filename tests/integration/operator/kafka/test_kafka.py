@@ -1,9 +1,11 @@
 """Groups on topics of a real broker, with the operator and an API server: who owns what, and what comes of it under load."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
@@ -12,17 +14,31 @@ from baton.queues.protocol import Claimant
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
 
 
-async def made(world: World, broker: KafkaBroker, topic: str, **rebalance: Any) -> None:
+async def made(world: World, broker: KafkaBroker, topic: str, *, start_from: str = "Earliest", **rebalance: Any) -> None:
     """A queue and a group of the topic's name, whose pods need sessions."""
-    source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic}}
-    await world.queue(topic, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3, **rebalance})
+    await queue_of(world, broker, topic, topic, start_from=start_from, **rebalance)
     await world.group(topic, membership={"session": None})
+
+
+async def queue_of(
+    world: World, broker: KafkaBroker, name: str, topic: str, *, start_from: str = "Earliest", **rebalance: Any
+) -> None:
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic, "startFrom": start_from}}
+    await world.queue(name, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3, **rebalance})
+
+
+def send(broker: KafkaBroker, topic: str, partition: int, *values: str) -> None:
+    """Returns when the broker has them."""
+    producer = Producer({**ORDERED, "bootstrap.servers": broker.servers})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(PATIENCE) == 0
 
 
 async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_marked(
@@ -84,6 +100,61 @@ async def test_what_is_wrong_with_a_topic_is_told_and_work_begins_when_it_is_rig
     await world.pod("later-a", "later", session=True)
     await world.spread("later", 3, seconds=30)
     await world.told("later", "Ready", seconds=30)
+
+
+async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_group_began_at_the_end(
+    api: Cluster, start: Start, broker: KafkaBroker
+) -> None:
+    world = await namespace(api, "made-again")
+    operator = await start(world, "one").leads()
+    broker.make_topic("again", 1)
+    await made(world, broker, "again", start_from="Latest")
+    await world.pod("again-a", "again", session=True)
+    await world.spread("again", 1, seconds=30)
+    admin = broker.admin()
+    admin.delete_topics(["again"])["again"].result(PATIENCE)
+    await world.told("again", "QueueUnreachable", seconds=30)
+    operator.process.send_signal(signal.SIGSTOP)
+    broker.make_topic("again", 1)
+    send(broker, "again", 0, "1", "2", "3")
+    operator.process.send_signal(signal.SIGCONT)
+    spec = TopicToOpen(topic="again", queue="again")
+    looking = KafkaQueue(KafkaAddress((broker.servers,)), "made-again.again", spec, Claimant("who only looks", ""))
+
+    async def granted() -> bool:
+        return bool((await looking.check()).owners)
+
+    await eventually(granted, "the new topic's partition is granted", 30)
+    assert (await looking.check()).lag == {0: 3}
+    await looking.close()
+
+
+async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
+    api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    world = await namespace(api, "replaced")
+    await start(world, "one").leads()
+    for topic in ("former", "latter"):
+        broker.make_topic(topic, 2)
+    await made(world, broker, "former")
+    with KafkaFleet(world, kubeconfig, broker, {"former": 2}, "former", tmp_path) as fleet:
+        await fleet.join("replaced-a")
+        await fleet.handles(50)
+        fleet.quiet()
+        await world.delete("partitionedqueues", "former")
+        await queue_of(world, broker, "former", "latter")
+        for partition in range(2):
+            send(broker, "latter", partition, "1", "2", "3")
+        spec = TopicToOpen(topic="latter", queue="former")
+        looking = KafkaQueue(KafkaAddress((broker.servers,)), "replaced.former", spec, Claimant("who only looks", ""))
+
+        async def done() -> bool:
+            return (await looking.check()).lag == {0: 0, 1: 0}
+
+        await eventually(done, "the new topic is read", 30, looking.check)
+        await looking.close()
+    epochs = {(one.partition.number, one.epoch) for one in fleet.handled()}
+    assert len(epochs) == 4, "each partition was granted once for each topic"
 
 
 async def test_two_groups_with_one_group_id_are_told_from_each_other(api: Cluster, start: Start, broker: KafkaBroker) -> None:

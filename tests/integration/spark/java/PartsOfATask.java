@@ -9,7 +9,9 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import javax.management.JMException;
 import javax.management.ObjectName;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.types.StructType;
 import scala.reflect.ClassTag$;
 
 /** What no query shows in a test's time: prints a line for each part that does as it should. */
@@ -22,6 +24,7 @@ public final class PartsOfATask {
     answeredOutlivesIdleConnections();
     anEarlierAnswerMakesNoLaterOneOld();
     fewConsumersAreKept();
+    whatEndsReadingIsReported();
   }
 
   private static void answeredOutlivesIdleConnections() throws Exception {
@@ -44,9 +47,7 @@ public final class PartsOfATask {
   }
 
   private static void anEarlierAnswerMakesNoLaterOneOld() throws Exception {
-    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue("redis", 7, "{}", "", ""));
-    Range range = new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
-    Check check = new Check(range, new Reader("uid", 1, "0.0", 1, "app/1", null));
+    Check check = new Check(range(), new Reader("uid", 1, "0.0", 1, "app/1", null));
     Object passed = List.of("OK".getBytes(), "owner".getBytes());
     long now = System.nanoTime();
     check.passed(passed, now - TimeUnit.MINUTES.toNanos(1));
@@ -70,6 +71,26 @@ public final class PartsOfATask {
     System.out.println("an executor keeps 32 consumers at most");
   }
 
+  private static void whatEndsReadingIsReported() throws Exception {
+    Receipts receipts = new Receipts();
+    for (RuntimeException why : List.of(new IllegalStateException("a fault of ours"), new TaskKilledException("Spark wants no more"))) {
+      try (RangeReader<Object> reader = new RangeReader<>(range(), receipts, new Failing(why), new RedisRow(range(), new StructType()))) {
+        reader.next();
+        throw new AssertionError("it has nothing to read");
+      } catch (RuntimeException thrown) {
+        require(thrown == why, "Spark is told what it was");
+      }
+    }
+    require(receipts.value().size() == 1, "to be killed is no failure");
+    require(receipts.value().get(0).contains("\"how\":\"failed\""), "the batch's own work has not begun");
+    System.out.println("what could not be read is reported as failed, whatever the reason");
+  }
+
+  private static Range range() {
+    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue("redis", 7, "{}", "", ""));
+    return new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
+  }
+
   /** That are open in this process: Kafka's client registers each. */
   private static int consumers() throws JMException {
     return ManagementFactory.getPlatformMBeanServer().queryNames(new ObjectName("kafka.consumer:type=app-info,*"), null).size();
@@ -77,6 +98,30 @@ public final class PartsOfATask {
 
   private static void require(boolean holds, String what) {
     if (!holds) throw new AssertionError(what);
+  }
+
+  /** Pages that cannot be read. */
+  private record Failing(RuntimeException why) implements Pages<Object> {
+    @Override
+    public List<Object> next() {
+      throw why;
+    }
+
+    @Override
+    public void checkAgain() {}
+
+    @Override
+    public boolean begun() {
+      return false;
+    }
+
+    @Override
+    public boolean lent() {
+      return false;
+    }
+
+    @Override
+    public void close() {}
   }
 
   private static final class Known extends Broadcast<PlannedQueue> {

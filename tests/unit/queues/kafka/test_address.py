@@ -35,6 +35,7 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
     ("url", "said"),
     [
         ("redis://broker:9092", "no URL of a Kafka: write kafka://"),
+        ("kafka://me:secret@broker:9092/?mechanism=PLAIN", "PLAIN, which sends the password as it is, and no TLS"),
         ("kafka://broker", "is no host:port"),
         ("kafka://", "there is no host:port"),
         ("kafka://broker:9092/orders", "no URL of a Kafka"),

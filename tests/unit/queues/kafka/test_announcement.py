@@ -18,6 +18,13 @@ def test_what_was_said_first_is_left_out_where_there_is_too_much() -> None:
     assert found.said and found.said == announcement.said[-len(found.said) :]
 
 
+@pytest.mark.parametrize("partition", [-1, 2**31])
+def test_a_partition_that_kafka_cannot_have_is_not_batons(partition: int) -> None:
+    good, forged = Said(1, 2**31 - 1, 1, -1, 0, 0), Said(1, partition, 1, -1, 0, 0)
+    assert read(Announcement("q", (good,)).to_text()) == Announcement("q", (good,))
+    assert read(Announcement("q", (good, forged)).to_text()) is None
+
+
 @pytest.mark.parametrize(
     "text", [None, "", "{}", "[1]", '{"baton":1}', '{"baton":1,"queue":"q","said":[[1]]}', "[" * 4000, "x" * 10**6]
 )

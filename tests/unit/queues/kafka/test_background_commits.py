@@ -45,8 +45,16 @@ def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -
     until(lambda: broker.asked == [{1}, {1, 2, 3}])
 
 
-@pytest.mark.parametrize("refusal", [QueueUnreachable("no broker answers"), RuntimeError("no broker answers")])
-def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(broker: Broker, refusal: Exception) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (QueueUnreachable("no broker answers"), "no broker answers"),
+        (KeyError(3), "committing failed, and is tried again: 'KeyError(3)'"),
+    ],
+)
+def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
+    broker: Broker, refusal: Exception, said: str
+) -> None:
     broker.refusal = refusal
     broker.commits.due(1)
 
@@ -54,7 +62,7 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(b
         try:
             broker.commits.due(2)
         except QueueUnreachable as problem:
-            return str(problem) == "no broker answers"
+            return str(problem) == said
         return False
 
     until(told)

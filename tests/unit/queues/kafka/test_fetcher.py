@@ -74,6 +74,34 @@ def test_what_a_poll_brought_that_failed_is_fetched_again(fetcher: Fetcher) -> N
     until(lambda: sorted(consumer.assigned) == [(0, 7), (1, 0)], "both are assigned from behind what was taken in")
 
 
+class Silent(FailsOnce):
+    """One that has nothing."""
+
+    def poll(self, timeout: float) -> Message | None:
+        return None
+
+
+def test_where_partitions_together_have_much_those_that_have_their_share_rest_until_half_of_it_is_left(fetcher: Fetcher) -> None:
+    def megabytes(partition: int, count: int) -> list[Message]:
+        value = b"v" * 1_000_000
+        return [Message(topic="orders", partition=partition, offset=offset, value=value) for offset in range(count)]
+
+    def resting() -> list[int]:
+        return [number for number, fetched in fetcher._fetched.items() if fetched.resting]
+
+    fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
+    fetcher.begin(2, 0)
+    until(lambda: len(fetcher._assigned) == 3)
+    fetcher._take_in([*megabytes(0, 31), *megabytes(1, 31)])
+    assert resting() == []
+    fetcher._take_in(megabytes(2, 3))
+    assert resting() == [0, 1]
+    fetcher.take(0, 20, 10**9, 1_000)
+    assert resting() == [0, 1]
+    fetcher.take(0, 1, 10**9, 1_000)
+    assert resting() == [1]
+
+
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
     fetcher._assigned[0] = fetcher._assigned[1]  # as until the thread has assigned it again
     fetcher._take_in([*of(0, 0, 1), *of(1, 0)])

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,13 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.owner_commits import OwnerCommits
+from baton.queues.kafka.owner_commits import OwnerCommits, sent_together
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.transaction import PartitionTransactions
-from baton.queues.output import Output
+from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import QueueUnreachable
+from tests.waiting import PATIENCE
 
 UID = Uid("a")
 
@@ -93,8 +95,9 @@ class Broker(GroupOffsets):
 class Owner:
     """Has ten entries in hand."""
 
-    def __init__(self, broker: Broker) -> None:
-        positions: dict[int, ReadPosition] = {}
+    def __init__(self, broker: Broker, positions: dict[int, ReadPosition] | None = None) -> None:
+        positions = {} if positions is None else positions
+        self.positions = positions
         self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions)
         self.position = positions[0] = self.commits.begin(0, Epoch(1))
         self.position.progress.handed_out(range(10))
@@ -151,6 +154,30 @@ def test_a_commit_that_was_taken_before_its_token_was_renewed_is_not_sent_again(
     owner.finish(1)
     how(owner)
     assert (broker.committed.offset, broker.sent) == (2, [b"0", b"1"])
+
+
+LARGE = Output("out", b"." * (MOST_IN_TRANSACTION * 2 // 5))
+"""Two of them go into one transaction."""
+
+
+def test_what_is_more_than_one_transaction_may_send_goes_in_several_and_the_last_has_the_last_word() -> None:
+    owner = Owner(broker := Broker())
+    for offset in range(9, -1, -1):
+        owner.position.outputs.add([offset], [LARGE])
+        owner.position.progress.finish([offset])
+    before = len(broker.tokens)
+    owner.commits.last_words({0: owner.position}, PATIENCE)
+    record = broker.committed.record
+    assert (broker.committed.offset, len(broker.sent), len(broker.tokens) - before) == (10, 10, 5)
+    assert record is not None and record.released
+
+
+def test_partitions_that_together_send_more_than_a_transaction_may_commit_one_by_one() -> None:
+    owner = Owner(Broker())
+    several = {number: ReadPosition.begun(Committed(0, owner.position.record), 0.0) for number in range(4)}
+    for number, output in ((0, LARGE), (1, LARGE), (2, LARGE), (3, out("small"))):
+        several[number].outputs.add([0], [output])
+    assert list(sent_together(several)) == [0, 1, 3]
 
 
 def test_who_is_no_owner_any_more_sends_nothing_more() -> None:
@@ -224,6 +251,34 @@ def test_what_is_somebody_elses_is_not_kept_from_expiring() -> None:
     owner.position.committed_at -= 6 * 3600 + 1
     owner.commits.commit_idle()
     assert broker.tokens == before
+
+
+class Shrinking(dict[int, ReadPosition]):
+    """Another thread lets go of all as soon as somebody knows which there are."""
+
+    def keys(self) -> Any:
+        found = dict(self).keys()
+        self.clear()
+        return found
+
+
+def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a_look() -> None:
+    class Slow(Broker):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held: dict[int, ReadPosition] = {}
+
+        def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+            self.held.clear()
+            return {0: self.committed}, (0,)
+
+    owner = Owner(broker := Slow(), Shrinking())
+    owner.finish(0)
+    owner.commits.commit_several({0, 1})
+    broker.held = owner.positions
+    broker.held[0] = owner.position
+    owner.commits.look(0, owner.position)
+    assert owner.position.lost is None and not broker.held
 
 
 def test_where_no_time_is_left_nobody_is_asked() -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.pending_outputs import PendingOutputs
-from baton.queues.output import Output
+from baton.queues.output import EACH, MOST_IN_TRANSACTION, Output
 
 
 def out(value: str) -> Output:
@@ -19,9 +19,9 @@ def test_a_commit_has_what_is_sent_of_the_entries_before_it_in_the_order_in_whic
     pending.add([5], [out("five")])
     assert pending.due(1) == [] and pending.due(2) == [out("one"), out("again")]
     assert pending.due(5) == [out("three"), out("one"), out("again")]
-    assert (len(pending), pending.size) == (3, 17)
+    assert (len(pending), pending.weight) == (3, 17 + 4 * EACH)
     pending.committed(5)
-    assert pending.due(9) == [out("five")] and (len(pending), pending.size) == (1, 4)
+    assert pending.due(9) == [out("five")] and (len(pending), pending.weight) == (1, 4 + EACH)
 
 
 def test_a_commit_goes_to_no_place_between_entries_that_are_finished_together() -> None:
@@ -35,6 +35,28 @@ def test_a_commit_goes_to_no_place_between_entries_that_are_finished_together() 
     for group in ([2, 5], [4, 9]):
         otherwise.add(group, [])
     assert otherwise.reached(8) == 2, "in whichever order they were finished"
+
+
+HALF = [Output("out", b"." * (MOST_IN_TRANSACTION // 2 - EACH))]
+"""Two of them go into one transaction."""
+
+
+def test_a_commit_sends_no_more_than_a_transaction_may_and_goes_to_a_place_between_blocks() -> None:
+    pending = PendingOutputs()
+    for block in ([5], [0], [3], [1], [2], [4]):
+        pending.add(block, HALF)
+    assert [pending.reached(offset) for offset in (7, 6, 3, 2, 1)] == [2, 2, 2, 2, 1]
+    pending.committed(2)
+    assert [pending.reached(offset) for offset in (7, 4)] == [4, 4]
+    pending.committed(4)
+    assert pending.reached(7) == 7
+
+
+def test_what_is_finished_together_is_not_parted_whatever_it_sends() -> None:
+    pending = PendingOutputs()
+    for block in ([0, 2], [1, 4], [3, 5], [6]):
+        pending.add(block, HALF)
+    assert [pending.reached(offset) for offset in (7, 6, 5)] == [6, 6, 0]
 
 
 @given(st.permutations(range(6)), st.lists(st.integers(0, 5), max_size=4))

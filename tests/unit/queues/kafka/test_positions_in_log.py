@@ -1,6 +1,6 @@
 """What is still to be done of a topic, and what cannot be done any more."""
 
-from baton.queues.kafka.positions_in_log import lag, lost_entries
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries
 from baton.queues.kafka.record import Committed
 
 
@@ -35,3 +35,18 @@ def test_what_was_deleted_before_it_was_done_is_lost() -> None:
 
 def test_who_has_committed_nothing_has_lost_nothing() -> None:
     assert lost_entries(at(p0=-1), {0: 5}) == {}
+
+
+def test_a_log_that_ends_before_the_place_was_cut_off() -> None:
+    assert cut_off(at(p0=15, p1=10, p2=9, p3=-1), {0: 10, 1: 10, 2: 10, 3: 0}, {}) == {0: CutOff(15, 10)}
+
+
+def test_a_log_that_has_grown_since_was_cut_off_all_the_same_until_the_place_is_another() -> None:
+    before = {0: CutOff(15, 10)}
+    assert cut_off(at(p0=15), {0: 20}, before) == before
+    assert cut_off(at(p0=10), {0: 20}, before) == {}
+    assert cut_off(at(p1=3), {1: 3}, before) == {}
+
+
+def test_a_log_whose_end_is_not_known_was_not_cut_off() -> None:
+    assert cut_off(at(p0=15), {}, {}) == {}

@@ -70,6 +70,26 @@ def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
         assert one.too_often(10) is expected
 
 
+def test_what_processes_ended_on_counts_for_the_first_entry_that_is_handed_out_wherever_it_stands() -> None:
+    ended = replace(GRANTED, most=2, again=30, tries={10: 2, 13: 1, 14: 1})
+    one = position(ended)
+    assert not one.too_often(13), "nothing was handed out yet"
+    one.handed_out([])
+    one.handed_out([13])
+    assert one.too_often(13)
+    one.progress.finish([13])
+    one.handed_out([14])
+    assert not one.too_often(14), "it is not the first"
+
+
+def test_an_entry_at_the_committed_offset_is_counted_once() -> None:
+    one = position(replace(GRANTED, most=2, again=30, tries={10: 2}))
+    one.handed_out([10])
+    assert not one.too_often(10)
+    one.record = one.failed(10)
+    assert one.too_often(10)
+
+
 def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> None:
     found = []
     one = position(replace(GRANTED, most=3, again=11))

@@ -58,7 +58,8 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         "x" * 100_000,
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": -1}, {"epoch": True}, {"token": [1]})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"uid": 5}, {"topic": None}, {"first": "4"})),
-        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**63}, {"reader": 1}, {"again": "9"})),
+        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"reader": 1}, {"again": "9"}, {"first": 2**63})),
+        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**62}, {"query": 2**62})),
         *(json.dumps(json.loads(RECORD.to_text()) | {"tries": tries}) for tries in TRIES),
     ],
 )

@@ -2,7 +2,8 @@
 --@include partition
 --@include logged
 -- Finishes with everything up to `end`: Spark has it in its commit log. Allowed while paused, and whoever owns the partition; repeating
--- it changes nothing. ARGV: query, end, ids of entries that no producer of Baton's added: readers have met them…
+-- it changes nothing. ARGV: query, end, ids of entries that no producer of Baton's added: readers have met them… So these need not be
+-- looked for.
 -- Answer: OK; MORE: there is more to remove, and repeating it goes on with that. QUERY and a later query; UNLOGGED: the end is inside
 -- the range that is logged, or beyond all entries.
 local function answer(ARGV)
@@ -17,7 +18,7 @@ local function answer(ARGV)
   if finish > last or (logged and finish > logged and finish < logged_to) then return {'UNLOGGED'} end
   if finish <= finished then
     local all
-    if committed < finished then all = finish_up_to(finished, pending) else all = cut(finished) end
+    if committed < finished then all = finish_up_to(finished, pending) else all = cut(finished, redis.call('XLEN', STREAM)) end
     return {all and 'OK' or 'MORE'}
   end
   local MOST, MOST_BYTES = 1000, 2 ^ 20

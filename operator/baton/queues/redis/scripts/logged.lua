@@ -57,11 +57,12 @@ end
 
 local BEHIND_IT = '-' .. SEGMENT + 1 -- all ids of a number, whoever gave them
 -- Removes all entries up to this one. `~` leaves those that share a node of the stream with others, so at the end they are removed
--- one by one; at once where there are few. Answer: whether that was all, and how many there were.
-local function cut(finish)
+-- one by one; at once where there are few (`length`: so many in the stream, or fewer). Answer: whether that was all, and how many
+-- there were.
+local function cut(finish, length)
   local AT_ONCE, TIMES = 1000, 20
   local behind, gone, times = digits[finish] .. BEHIND_IT, 0, 0
-  if redis.call('XLEN', STREAM) <= AT_ONCE then
+  if length <= AT_ONCE then
     return true, redis.call('XTRIM', STREAM, 'MINID', '=', behind)
   end
   while times < TIMES do
@@ -104,6 +105,24 @@ local function shrunk(finish, last)
   end
 end
 
+-- Sets aside what somebody else added behind `start`, up to `finish`: as much as one script should take upon itself. Answer: up to
+-- where it has looked.
+local function set_all_foreign_aside(start, finish, last)
+  local from, enough = id(start), removed_in_all + 10000
+  largest = nil -- that of the partition before
+  repeat
+    local some = at_once(MOST_AT_ONCE)
+    local entries = redis.call('XRANGE', STREAM, '(' .. from, id(finish), 'COUNT', some)
+    for _, entry in ipairs(entries) do
+      if removed_in_all > enough then return number(from) end
+      removed_in_all = removed_in_all + 3 + size_of(entry[2]) / 1000
+      if not ours(entry, last) then set_foreign_aside(entry) end
+      from = entry[1]
+    end
+  until #entries < some
+  return finish
+end
+
 -- Finishes with all entries up to this one, and with the range that is logged. Answer: whether all of them are removed: else it is to
 -- be asked for again. Where some numbers were never given (`done` is not `committed`), entries count as done as they are removed, and
 -- only when all are it is committed. `pending`: its summary.
@@ -114,27 +133,29 @@ local function finish_up_to(finish, pending)
     redis.call('HDEL', PROGRESS, 'logged', 'loggedTo', 'count', 'logSeen', 'loans', 'voided', 'voidedTo', 'spoiled')
   end
   known_progress = nil
+  local length, reached = redis.call('XLEN', STREAM), finish
   if finish <= committed then
     redis.call('HSET', PROGRESS, 'finished', digits[finish])
-    return (cut(committed))
+    return (cut(committed, length))
   end
   finish_pending(finish, pending)
+  if length > last - done then reached = set_all_foreign_aside(committed, finish, last) end -- there are more than producers' own
   local gaps, all, gone = done ~= committed, false, 0
   if gaps then
-    if cut(committed) then all, gone = cut(finish) end
+    if cut(committed, length) then all, gone = cut(reached, length) end
     if not all then
       redis.call('HSET', PROGRESS, 'finished', digits[finish], 'done', digits[done + gone])
       return false
     end
-    -- Of what somebody else added and no reader has named, this counts too many; when nothing is left, it is known.
+    -- Of what somebody deleted by hand, this counts too few; when nothing is left, it is known.
     done = #redis.call('XRANGE', STREAM, '-', id(last), 'COUNT', 1) == 0 and last or done + gone
   else
-    all = cut(finish)
-    done = finish
+    all = cut(reached, length)
+    done = reached
   end
-  redis.call('HSET', PROGRESS, 'finished', digits[finish], 'committed', digits[finish], 'done', digits[done])
-  if largest_noted then shrunk(finish, last) end
-  return all
+  redis.call('HSET', PROGRESS, 'finished', digits[finish], 'committed', digits[reached], 'done', digits[done])
+  if largest_noted then shrunk(reached, last) end
+  return all and reached == finish
 end
 
 local function bytes_at(one) return tonumber(one[2][2]) end
@@ -240,8 +261,10 @@ local function log_range(start, finish, partly)
   local dense = done == committed and start >= committed
   local whole = dense and length >= last - committed
   local first = whole and start + 1 or first_behind(start, finish)
-  if finish > start and not whole then
-    if dense and not partly and first ~= start + 1 or last_up_to(finish, finish - 1) ~= finish then return gone(start, finish) end
+  if finish > start then
+    local begins = whole or partly or not dense or first == start + 1
+    local ends = #redis.call('XRANGE', STREAM, id(finish), id(finish)) > 0 -- one by hand may be counted for one that is gone
+    if not begins or not ends then return gone(start, finish) end
   end
 
   -- Another range may be logged, by a query that knew less or more: it was handed out.

@@ -5,6 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
@@ -14,6 +15,7 @@ import org.apache.spark.sql.types.StructType;
  * @param <E> an entry, as the server's client has it
  */
 final class RangeReader<E> implements AutoCloseable {
+  /** Of those that are told by their ids. The queue looks for the others itself when the range is finished. */
   private static final int MOST_FOREIGN = 1000;
   /** To look at the clock for each row would cost a twentieth of what the row costs. */
   private static final int ROWS_A_LOOK = 16;
@@ -32,7 +34,7 @@ final class RangeReader<E> implements AutoCloseable {
   private String refused = "";
   private boolean closed;
 
-  private RangeReader(Range range, Receipts receipts, Pages<E> pages, EntryRow<E> row) {
+  RangeReader(Range range, Receipts receipts, Pages<E> pages, EntryRow<E> row) {
     this.range = range;
     this.receipts = receipts;
     this.pages = pages;
@@ -64,6 +66,11 @@ final class RangeReader<E> implements AutoCloseable {
       return false;
     } catch (RefusedException why) {
       refused = why.code;
+      throw why;
+    } catch (TaskKilledException why) {
+      throw why; // Spark wants no more of it
+    } catch (RuntimeException why) {
+      refused = "ERROR";
       throw why;
     }
   }

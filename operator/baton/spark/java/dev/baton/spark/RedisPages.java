@@ -131,9 +131,16 @@ final class RedisPages implements Pages<Object> {
   /** The queue knows how large its largest entry is, if that is large, and the range has no later ones: so much fits into a page. */
   private void limit() {
     connection.sendCommand(Command.HGET, range.keys().get(PROGRESS), "largest");
-    Object size = connection.getOne();
-    long largest = size == null ? SMALL : Math.max(SMALL, Long.parseLong(Answers.text(size)));
-    most = Math.max(1, MOST / largest);
+    most = Math.max(1, MOST / Math.max(SMALL, size(connection.getOne())));
+  }
+
+  /** 0 where there is none, or somebody wrote what is none. */
+  private static long size(Object answer) {
+    try {
+      return Long.parseLong(Answers.text(answer));
+    } catch (NumberFormatException none) {
+      return 0;
+    }
   }
 
   /** How many entries are asked for next, by the sizes of these. */

@@ -1,0 +1,23 @@
+"""What `baton pause` says, and `baton doctor` of a paused group."""
+
+import pytest
+
+from baton.cli.checks import ClusterFacts, Verdict, groups
+from baton.cli.group_view import look
+from baton.cli.pause import follows
+
+
+def test_a_pause_says_that_partitions_of_pods_that_end_wait() -> None:
+    assert "partitions whose pod ends wait without an owner" in follows("orders", "shop", paused=True)
+    assert "owner" not in follows("orders", "shop", paused=False)
+
+
+@pytest.mark.parametrize(("paused", "unowned", "warned"), [(True, 2, True), (True, 0, False), (False, 2, False)])
+def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(paused: bool, unowned: int, warned: bool) -> None:
+    manifest = {
+        "metadata": {"namespace": "shop", "name": "orders", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": {"queues": [{"name": "orders"}], "paused": paused},
+        "status": {"observedGeneration": 1, "lastLookTime": "1970-01-01T00:00:00Z", "state": "Paused", "unowned": unowned},
+    }
+    found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "no owner" in one.says]
+    assert [(one.verdict, one.cure) for one in found] == [(Verdict.WARNING, "baton resume orders -n shop")] * warned

@@ -1,0 +1,58 @@
+"""What a pod has in memory that nobody has taken yet is bounded, of one partition and of all."""
+
+import pytest
+
+from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
+
+NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
+MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)
+SHARE = FetchedAhead(8, 8_000_000)
+"""Of eight partitions."""
+
+
+@pytest.mark.parametrize(
+    ("one", "others", "expected"),
+    [
+        (NOTHING, [LARGE] * 9, False),
+        (MUCH, [], False),
+        (MUCH, [MUCH] * 18, False),
+        (MUCH, [MUCH] * 19, True),
+        (SMALL, [MUCH] * 30, False),
+        (LARGE, [], True),
+        (LARGE._replace(size=31_999_999), [], False),
+        (SHARE, [SHARE] * 7, True),
+        (SHARE, [SHARE] * 6 + [NOTHING], False),
+        (SHARE._replace(size=7_999_999), [LARGE] * 7, False),
+    ],
+)
+def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
+    assert rests(one, [one, *others]) is expected
+
+
+@pytest.mark.parametrize(
+    ("one", "others", "expected"),
+    [
+        (NOTHING, [LARGE] * 9, True),
+        (FetchedAhead(999, 9_990), [MUCH] * 30, True),
+        (FetchedAhead(1_000, 10_000), [], False),
+        (FetchedAhead(5, 15_999_999), [], True),
+        (FetchedAhead(5, 16_000_000), [], False),
+        (FetchedAhead(5, 15_999_999), [NOTHING] * 7, True),
+        (FetchedAhead(5, 3_999_999), [SHARE] * 7, True),
+        (FetchedAhead(5, 4_000_000), [SHARE] * 7, False),
+    ],
+)
+def test_one_that_has_rested_goes_on_when_there_is_little(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
+    assert goes_on(one, [one, *others]) is expected
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 10, 100])
+def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
+    """One poll brings a megabyte of each partition that does not rest, and nobody takes anything."""
+    ahead = [NOTHING] * partitions
+    resting: set[int] = set()
+    while len(resting) < partitions:
+        for number in set(range(partitions)) - resting:
+            ahead[number] = FetchedAhead(ahead[number].messages + 1, ahead[number].size + 1_000_000)
+        resting |= {number for number in set(range(partitions)) - resting if rests(ahead[number], ahead)}
+    assert sum(one.size for one in ahead) <= 64_000_000 + partitions * 1_000_000

@@ -1,0 +1,20 @@
+"""A partition's transactional id is its own."""
+
+import pytest
+
+from baton.queues.kafka.announcement import announcing_group
+from baton.queues.kafka.transaction import transactional_id
+
+
+@pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])
+def test_dots_in_the_names_of_groups_and_topics_make_no_two_ids_the_same(other: tuple[str, str, int]) -> None:
+    assert transactional_id("orders", "eu.pay", 1) != transactional_id(*other)
+
+
+def test_an_acl_on_the_prefix_of_a_group_covers_no_other() -> None:
+    assert transactional_id("orders", "pay", 0).startswith("baton.orders/")
+    assert not transactional_id("orders.eu", "pay", 0).startswith("baton.orders/")
+
+
+def test_no_group_of_a_queue_has_the_id_of_another_ones_announcements() -> None:
+    assert announcing_group("shop.orders") != "shop.orders.announcements"
