@@ -63,6 +63,14 @@ CASES: dict[str, tuple[Case, ...]] = {
     "BatonGroupNotReady": (
         Case({f'baton_group_ready{{{OF}, reason="QueueUnreachable"}}': "0x20"}, 6, True),
         Case({f'baton_group_ready{{{OF}, reason="Ready"}}': "1x20"}, 6, False),
+        Case(
+            {
+                f'baton_group_ready{{{OF}, reason="QueueUnreachable"}}': "0x3 stale",
+                f'baton_group_ready{{{OF}, reason="NoMembers"}}': "_x3 0x20",
+            },
+            6,
+            True,
+        ),
     ),
     "BatonPartitionsWithoutOwner": (
         Case({f'baton_partitions{{{QUEUE}, state="Unassigned"}}': "3x20"}, 6, True),
