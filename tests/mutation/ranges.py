@@ -95,8 +95,10 @@ RANGES = (
     Mutation("log", "keep a range logged whose stream somebody deleted", _LUA + "partition.lua", _TESTS, "'MKSTREAM')\n    forget_range() -- its entries are gone\n", "'MKSTREAM')\n"),
     Mutation("log", "keep a range logged that a failover has emptied", _LUA + "partition.lua", _TESTS, "    forget_range() -- its entries are gone\n  end\n  known_progress = nil\n  return next", "  end\n  known_progress = nil\n  return next"),
     Mutation("log", "tell of a lost queue's positions where they were", _LOGGED, _TESTS, "  if start > last then start = 0 end", ""),
-    Mutation("log", "tell as there what is finished", _LOGGED, _TESTS, "first_behind(math.max(start, finished), finish)", "first_behind(start, finish)"),
+    Mutation("log", "tell as there what is finished", _LOGGED, _TESTS, "  start = math.max(start, finished)\n", ""),
     Mutation("log", "leave a server's gaps to the next query", "queues/redis/ranges.py", _TESTS, "(query, one.start, one.end, int(one.partly))", "(query, one.start, one.end, 0)"),
+
+    Mutation("log", "tell nothing of what stands behind much that is nobody's", _LOGGED, _TESTS, "    return looked and {'GONE', start + 1, start} or {'MORE'}", "    return {'GONE', start + 1, start}"),
 
     # What is set aside
     Mutation("aside", "set aside for an earlier query", _LUA + "aside.lua", _ASIDE, "if refused then return refused end", ""),

@@ -269,6 +269,23 @@ async def test_to_log_the_next_range_finishes_what_is_before(queue: Queue, range
     assert ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)]) == [Gone(start + 3, start + 3)]
 
 
+async def test_what_is_there_of_a_range_is_told_however_much_foreign_stands_before_it(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    stream = partition_keys(queue.name, 0).stream
+    queue.send("a")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    assert ranges.finish(query, [RangeToFinish(0, start + 1)]) == [Finished()]
+    with raw.pipeline() as pipe:
+        for nth in range(2500):
+            pipe.xadd(stream, {"by": "hand"}, id=f"{start + 1}-{nth + 1}")
+        pipe.execute()
+    queue.send("b", "c")
+    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 2, start + 3)]
+    logged(ranges, query, start + 1, start + 3)
+    assert Task(query, start + 1, start + 3).rows(raw, queue.name) == [b"b", b"c"]
+
+
 async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed

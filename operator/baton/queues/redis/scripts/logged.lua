@@ -198,14 +198,18 @@ local function made_after(start)
 end
 
 -- What is there of a range that is not there as it was: the first entry of it, and the last; where there is none, the last is below
--- the first.
+-- the first. MORE: much that somebody else added stands before it, of which some has been set aside.
 local function gone(start, finish)
   local finished, last = tonumber(progress('finished') or 0), tonumber(progress('last') or 0)
   if start > last then start = 0 end -- of a queue that was lost, and made again
   if made_after(start) then start = tonumber(progress('made')) end
   finished = math.max(finished, start > 0 and 0 or tonumber(progress('committed') or 0))
-  local first = first_behind(math.max(start, finished), finish)
-  if not first then return {'GONE', math.max(start, finished) + 1, math.max(start, finished)} end
+  start = math.max(start, finished)
+  local first = first_behind(start, finish)
+  if not first then
+    local looked = #redis.call('XRANGE', STREAM, '(' .. id(start), id(finish), 'COUNT', 1) == 0
+    return looked and {'GONE', start + 1, start} or {'MORE'}
+  end
   return {'GONE', first, last_up_to(finish, first - 1)}
 end
 
