@@ -286,6 +286,25 @@ async def test_what_is_there_of_a_range_is_told_however_much_foreign_stands_befo
     assert Task(query, start + 1, start + 3).rows(raw, queue.name) == [b"b", b"c"]
 
 
+async def test_what_is_there_of_a_range_ends_with_an_entry_of_ours(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
+    stream = partition_keys(queue.name, 0).stream
+    queue.send("a", "b")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    raw.xadd(stream, {"by": "hand"}, id=f"{start + 2}-1")
+    queue.send("c")
+    raw.xdel(stream, f"{start + 2}-0", f"{start + 3}-0")
+    assert ranges.log(query, [RangeToLog(0, start, start + 3)]) == [Gone(start + 1, start + 1)]
+
+
+async def test_a_late_word_of_what_is_finished_takes_nothing_back(queue: Queue, ranges: RedisRanges) -> None:
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    logged(ranges, query, start, start + 2)
+    for end in (start + 2, start + 1):
+        assert ranges.finish(query, [RangeToFinish(0, end)]) == [Finished()]
+    assert ranges.log(query, [RangeToLog(0, start + 1, start + 2)]) == [Gone(start + 3, start + 2)]
+
+
 async def test_a_range_that_cannot_be_is_gone(queue: Queue, ranges: RedisRanges) -> None:
     queue.send("a", "b", "c")
     query, start = ranges.begin(), ranges.positions()[0].committed
