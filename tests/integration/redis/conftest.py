@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
+from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.routing import RoutingTable
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
@@ -102,6 +104,20 @@ async def queue(server: RedisServer) -> AsyncIterator[Queue]:
     made = await make_queue(server.url)
     yield made
     await made.close()
+
+
+@pytest.fixture
+def ranges(queue: Queue) -> Iterator[RedisRanges]:
+    """The queue, as the driver of a Spark query asks it."""
+    with closing(RedisRanges(queue.url, queue.name)) as made:
+        yield made
+
+
+@pytest.fixture
+def raw(queue: Queue) -> Iterator[redis.Redis]:
+    """A client of the queue's server, without Baton's."""
+    with queue.raw() as made:
+        yield made
 
 
 @pytest.fixture

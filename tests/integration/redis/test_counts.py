@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -35,12 +34,6 @@ async def queue(forgetful: RedisServer, new_name: Callable[[], str]) -> AsyncIte
     made = await make_queue(forgetful.url, 1, new_name())
     yield made
     await made.close()
-
-
-@pytest.fixture
-def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    with closing(ranges_of(queue)) as made:
-        yield made
 
 
 async def test_entries_that_were_read_singly_and_are_in_a_logged_range_too_are_done_once(

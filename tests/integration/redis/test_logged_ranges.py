@@ -1,6 +1,6 @@
 """A range that is logged is read by whoever may, as often as needed, until it is finished."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import redis
@@ -32,19 +32,6 @@ from tests.redis_server import RedisServer
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 _A_MINUTE = 60 * 10**6
 """In the microseconds that numbers of queries are counted in."""
-
-
-@pytest.fixture
-def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    made = ranges_of(queue)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def raw(queue: Queue) -> Iterator[redis.Redis]:
-    with queue.raw() as made:
-        yield made
 
 
 async def lag(queue: Queue, partition: int = 0) -> int:

@@ -1,6 +1,6 @@
 """What is asked of many partitions goes to the server in few scripts, each of which serves others again soon."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import redis
@@ -10,7 +10,6 @@ from baton.queues.logged_ranges import Ahead, AheadRequest, Finished, RangeToFin
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.logged import ranges_of
 from tests.redis_server import RedisServer
 
 PARTITIONS, ONE = 260, Epoch(1)
@@ -23,13 +22,6 @@ async def queue(server: RedisServer) -> AsyncIterator[Queue]:
     made = await make_queue(server.url, PARTITIONS)
     yield made
     await made.close()
-
-
-@pytest.fixture
-def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    made = ranges_of(queue)
-    yield made
-    made.close()
 
 
 def scripts_run(raw: redis.Redis) -> int:

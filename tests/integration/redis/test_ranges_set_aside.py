@@ -1,6 +1,5 @@
 """A range that nobody can work on goes to the dead letters, each entry once, whatever stops the driver meanwhile."""
 
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -21,23 +20,10 @@ from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.logged import RefusedError, Task, ranges_of, words_of_one
+from tests.integration.redis.logged import RefusedError, Task, words_of_one
 from tests.integration.redis.test_dead_letters import call, listed
 
 WHY = "its batch failed 3 times in a row: ValueError: no such product"
-
-
-@pytest.fixture
-def ranges(queue: Queue) -> Iterator[RedisRanges]:
-    made = ranges_of(queue)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def raw(queue: Queue) -> Iterator[redis.Redis]:
-    with queue.raw() as made:
-        yield made
 
 
 def dead(raw: redis.Redis, queue: Queue) -> list[bytes]:

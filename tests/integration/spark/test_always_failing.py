@@ -105,7 +105,7 @@ def test_beside_another_source_nothing_is_set_aside_for_its_rows_may_be_to_blame
             fleet.stop()
         texts = orders.spark.readStream.text(str(files))
         both = rows.select("value").unionAll(texts.select(F.col("value").cast("binary").alias("value")))
-        return both.writeStream.foreachBatch(function.process).option("checkpointLocation", str(orders.checkpoint)).start()
+        return function.start(both)
 
     fleet.run(start, failures=1, dead_letters=True)
     assert function.tries == 2
