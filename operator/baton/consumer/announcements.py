@@ -37,8 +37,10 @@ class AnnouncedAssignments:
         self._nothing = MemberEntry(group, member, uid, 0, False)
         self._uid = uid
         self._lock = threading.Lock()
+        self._heard: Records = {}
+        """Of each partition that was announced, what the queue said last: an older ledger may come after it."""
         self._records: Records = {}
-        """Of which the ledger does not know yet."""
+        """Those of which the ledger does not know yet."""
         self._told: MemberEntry | None = None
         self._entry: MemberEntry | None = None
         self._ends: dict[Partition, tuple[Epoch, float | None]] = {}
@@ -54,7 +56,7 @@ class AnnouncedAssignments:
         with self._lock:
             if told is not self._told:
                 self._told = told
-                self._know(self._records)
+                self._know(self._heard)
             return self._entry
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
@@ -129,7 +131,7 @@ class AnnouncedAssignments:
         with self._lock:
             before = self._entry
             gone = [partition for partition in asked if partition not in found]
-            self._know({partition: record for partition, record in self._records.items() if partition not in gone} | dict(found))
+            self._know({partition: record for partition, record in self._heard.items() if partition not in gone} | dict(found))
             return self._entry is not before
 
     def _hear_ends(self, records: Records) -> None:
@@ -141,9 +143,10 @@ class AnnouncedAssignments:
                 if newer and record.paused and record.within is not None:
                     self._ends[partition] = (record.epoch, now + record.within)
 
-    def _know(self, records: Records) -> None:
+    def _know(self, heard: Records) -> None:
         """What the queues say now, beside what the ledger has told."""
-        self._records = unconfirmed(records, self._told, self._uid)
+        self._heard = heard
+        self._records = unconfirmed(heard, self._told, self._uid)
         entry = merged(self._told or self._nothing, self._records, self._uid) if self._records else self._told
         if entry != self._entry:
             self._entry = entry

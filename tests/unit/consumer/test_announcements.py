@@ -163,6 +163,26 @@ def test_a_ledger_that_skipped_what_the_queue_said_is_found_to_be_newer() -> Non
         until(lambda: pod.has("1@1"))
 
 
+def test_a_ledger_that_comes_late_takes_nothing_back_that_the_queue_has_said() -> None:
+    with Pod().listening() as pod:
+        pod.queue.says("me@1")
+        until(lambda: pod.has("5@1"))
+        pod.queue.says("other@2")
+        until(lambda: pod.has())
+        pod.ledger.entry = entry("1@1,5@1")
+        assert pod.has("1@1"), "the grant of epoch 1 is over"
+        pod.ledger.entry = entry("1@1,5@3")
+        assert pod.has("1@1,5@3")
+
+
+def test_a_queue_that_begins_anew_is_believed_over_what_it_said_before() -> None:
+    with Pod().listening() as pod:
+        pod.queue.says("other@7")
+        pod.queue.says("me@1", announced=False)
+        pod.ledger.entry = entry("5@1")
+        until(lambda: pod.has("5@1"))
+
+
 def test_a_queue_that_has_lost_its_records_leaves_it_to_the_ledger() -> None:
     with Pod().listening() as pod:
         pod.queue.says("me@2")
