@@ -18,6 +18,7 @@ from baton.model.names import (
     TROUBLE_ANNOTATION,
 )
 from baton.model.session import Release, format_releases
+from baton.spark.sole_driver import SoleDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class FleetSession(Protocol):
     """The driver's word to the operator."""
 
     def acquire(self) -> None:
-        """Become the group's one driver; waits as long as another one lives."""
+        """Become the group's one driver; waits as long as another one lives, in this pod or another."""
 
     def say(self, **changes: object) -> None:
         """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
@@ -80,10 +81,12 @@ class DriverSession:
         self._session = consumer.Session(
             store, holder=holder, group=group, duration=duration, every=every, exclusive=True, gone=gone
         )
+        self._sole_driver = SoleDriver(group, holder)
         self._word = Word()
         self._lock = threading.Lock()
 
     def acquire(self) -> None:
+        self._sole_driver.acquire()
         self._session.acquire()
 
     def say(self, **changes: Any) -> None:
@@ -98,6 +101,7 @@ class DriverSession:
     def close(self) -> None:
         self.say(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")
         self._session.close(give_up=True)
+        self._sole_driver.release()
 
 
 class SilentSession:

@@ -141,6 +141,7 @@ def test_the_same_driver_after_a_restart_of_its_container_does_not_wait(
 ) -> None:
     first = driver(api, group, "driver-1", duration=HOUR)
     first.acquire()
+    first._sole_driver.release()  # as its process has ended
     again = driver(api, group, "driver-1", duration=HOUR)
     sessions += [first, again]
     again.acquire()

@@ -1,0 +1,64 @@
+"""Two programs in one pod: they have the same UID, and so the same Lease."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from baton.spark.session import DriverSession
+from baton.spark.sole_driver import SoleDriver
+from tests.in_memory_lease import InMemoryLease
+from tests.processes import ChildProcess
+from tests.waiting import HOUR, PATIENCE, until
+
+_PROGRAM = """
+import sys
+from baton.spark.sole_driver import SoleDriver
+driver = SoleDriver("orders", sys.argv[1])
+driver.acquire()
+print("acquired", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_program(holder: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """That drives orders."""
+    with ChildProcess([sys.executable, "-c", _PROGRAM, holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"acquired\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_program_waits_for_another_one_of_its_pod_and_goes_on_when_that_is_killed(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    store = InMemoryLease()
+    second = DriverSession(store, "orders", holder, duration=HOUR, every=HOUR)
+    thread = threading.Thread(target=second.acquire)
+    with caplog.at_level(logging.WARNING, "baton.spark"), another_program(holder) as first:
+        thread.start()
+        until(lambda: caplog.messages)
+        assert caplog.messages == ["another program of this pod drives group orders; waiting until it has ended"]
+        assert store.lease is None and thread.is_alive(), "it has not touched the Lease"
+        first.kill()
+        thread.join(PATIENCE)
+    assert store.holder() == holder and len(caplog.messages) == 1
+    second.close()
+    with another_program(holder):
+        pass  # it was given up
+
+
+def test_another_group_and_another_pod_are_not_waited_for(tmp_path_factory: pytest.TempPathFactory) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    with another_program(holder):
+        for other in (SoleDriver("payments", holder), SoleDriver("orders", f"{holder}-2")):
+            other.acquire()
+            other.release()
