@@ -60,7 +60,7 @@ class RunningFleet:
         """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended."""
         self._spark, self._group, self._counts = spark, group, counts
         self._java = java
-        self._start = StartTimes()
+        self._start = StartTimes(group)
         self._start.done("Spark")
         self._queries = running_in(spark)
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
@@ -234,6 +234,7 @@ class RunningFleet:
             self._start.done("partitions")
         if self._counts.statistics().rows:
             self._start.done("first batch")
+        self._start.look()
 
     def _close(self) -> None:
         self._ended.set()
