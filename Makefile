@@ -92,6 +92,10 @@ soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its ex
 mutate: setup ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
+.PHONY: pictures
+pictures: machine ## Take the pictures of the console that the guide shows, in Chromium, of a real operator
+	$(BIN)/pytest -q tests/integration/operator/console_pictures.py
+
 .PHONY: dist
 dist: setup ## Build what is released, sdists and wheels, into dist/; needs a JDK 17 for the jar that baton-consumer carries
 	@rm -rf dist

@@ -165,6 +165,19 @@ async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console
         assert own.token is not None and own.token not in await tab.value("location.href")
 
 
+async def test_a_tab_too_many_says_why_it_waits(shop: World, own: Console, tmp_path: Path) -> None:
+    how = f"{{cache: 'no-store', headers: {{Authorization: 'Bearer {own.token}'}}, signal: others.signal}}"
+    other = f"fetch('/api/groups?namespace=shop', {how}).catch(() => 0)"
+    async with browser(tmp_path) as tab:
+        await tab.open(own.url)
+        await tab.shows("document.querySelector('.list')")
+        await tab.value(f"globalThis.others = new AbortController(), Array.from({{length: 6}}, () => {other}), 0")
+        await tab.value("(location.hash = '#/shop')")
+        await tab.shows("document.body.innerText.includes('six connections')")
+        await tab.value("others.abort()")
+        await tab.shows("!document.body.innerText.includes('six connections') && document.querySelector('.list').innerText")
+
+
 async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared: Console) -> None:
     await shop.external("half")
     await shop.group("half")

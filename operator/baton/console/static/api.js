@@ -31,13 +31,18 @@ export async function ask(path, query = {}, options = {}) {
 
 export const read = async (...request) => (await ask(...request)).json();
 
+const LATE = 5000; // milliseconds
+const FULL = "The console has not answered yet. A browser opens six connections to one server, for all tabs together: close those of this console that you do not need.";
+
 // Server-sent events, by fetch: an EventSource has no headers. `told(kind, seconds, data)`; `state(text)` says how it goes.
 export function stream(path, query, told, state) {
   const end = new AbortController();
   (async () => {
     for (let wait = 500; !end.signal.aborted; wait = Math.min(wait * 2, 10000)) {
+      const late = setTimeout(() => state(FULL), LATE);
       try {
         const answer = await ask(path, query, { signal: end.signal });
+        clearTimeout(late);
         state("");
         wait = 500;
         if (await events(answer.body.getReader(), told)) return;
@@ -46,6 +51,8 @@ export function stream(path, query, told, state) {
         if (end.signal.aborted) return;
         if (error instanceof Refusal && error.status !== 503) return told("refused", null, { status: error.status, error: error.message });
         state(`As last seen: ${error instanceof Refusal ? error.message : "the console does not answer"}.`);
+      } finally {
+        clearTimeout(late);
       }
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
