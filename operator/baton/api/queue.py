@@ -116,6 +116,9 @@ class PartitionedQueueStatus(Shape):
     partition_scale_status: PartitionScaleStatus | None = None
     """Whether the queue has as many partitions as spec.partitions says. InvalidExclusive: an Exclusive queue has more than one
     partition, which gains nothing, because one member gets all of them."""
+    dead_letters: int | None = None
+    """How many entries were set aside and wait for somebody: `baton dead-letters` lists them. Absent: the queue keeps none, or
+    was not asked yet."""
     conditions: Conditions = Field(default_factory=list)
     """Ready: the operator reaches the queue, and the queue is as the spec says."""
 

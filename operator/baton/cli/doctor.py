@@ -12,7 +12,7 @@ from baton.cli.printing import say
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
-    from baton.cli.checks import CheckResult
+    from baton.cli.check_result import CheckResult
 
 
 @click.command()
@@ -24,7 +24,7 @@ def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
 
     Changes nothing. Ends with 1 if something is wrong; warnings, and what may not be read, are said and do not count.
     """
-    from baton.cli.checks import Verdict
+    from baton.cli.check_result import Verdict
 
     found = ask(_examine(target, all_namespaces))
     if form.for_programs:
@@ -44,7 +44,7 @@ async def _examine(target: ClusterTarget, everywhere: bool) -> "list[CheckResult
 
 
 def _tell(found: "list[CheckResult]", *, everything: bool) -> None:
-    from baton.cli.checks import Verdict
+    from baton.cli.check_result import Verdict
 
     for one in found:
         if everything or one.verdict is not Verdict.OK:

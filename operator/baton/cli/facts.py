@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from baton.api.crd import crds
-from baton.cli.checks import AccountRight, ClusterFacts, Json
+from baton.cli.cluster_facts import AccountRight, ClusterFacts, Json
 from baton.cli.group_view import GroupLook, look
 from baton.cli.leader import Leader, leader_of
 from baton.kube import pods

@@ -52,6 +52,13 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
         if one.status is not ConditionStatus.TRUE and _says_more(one.type, one.reason):
             severity = Severity.ERROR if one.type == "Ready" else Severity.WARNING
             yield GroupProblem(f"{one.type} is {one.status}: {one.reason}", f": {one.message}", severity)
+    if names := look.drained:
+        undo = f"baton drain {group.name} {names[0]} -n {group.namespace} --undo"
+        yield GroupProblem("Drained", f": {first_of(names, MOST_QUEUES)}, until `{undo}`", Severity.WARNING)
+    for name, queue in look.queues.items():
+        if letters := queue.status.dead_letters:
+            what = f"{counted(letters, 'dead letter')} of {name}"
+            yield GroupProblem(what, f": `baton dead-letters list {name} -n {group.namespace}`", Severity.WARNING)
     ready, rebalancing = look.condition("Ready"), look.condition("Rebalancing")
     yield from _queue_problems(look.queues, ready.message if ready else "")
     if rebalancing and "waited for" in rebalancing.message:

@@ -14,6 +14,7 @@ from baton.engine.partition_state import PartitionState, partition_states
 from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
 from baton.kube.objects import GroupView, QueueView, group_view, queue_view
+from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
@@ -29,7 +30,7 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
-_OF_LEDGER = ("owners", "queues", "vacantSlots", "ledgerProblem", "why", "leader")
+_OF_ONE = ("owners", "queues", "vacantSlots", "drained", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
@@ -70,6 +71,8 @@ class GroupLook:
     ledger_problem: str | None = None
     unread: tuple[str, ...] = ()
     """What else could not be read, each with its field."""
+    drained: tuple[str, ...] = ()
+    """Pods that get no partitions, because somebody drains them; as far as the pods could be read."""
 
     @property
     def looked_at(self) -> float | None:
@@ -130,6 +133,7 @@ class GroupLook:
                     "partitions": queue.partitions,
                     "states": dict(queue.states),
                     "scaleStatus": queue.status.partition_scale_status,
+                    "deadLetters": queue.status.dead_letters,
                     "conditions": _conditions(queue.status.conditions),
                 }
                 for name, queue in self.queues.items()
@@ -144,13 +148,14 @@ class GroupLook:
                 for slot in self.vacant
             ],
             "handoffs": written.get("handoffs") or [],
+            "drained": list(self.drained),
             "ledgerProblem": self.ledger_problem,
             "unread": list(self.unread),
         }
 
     def listed(self) -> Json:
         """For programs, as one of many groups, of which no ledger was read."""
-        return {name: value for name, value in self.to_json().items() if name not in _OF_LEDGER}
+        return {name: value for name, value in self.to_json().items() if name not in _OF_ONE}
 
 
 def look(
@@ -159,9 +164,10 @@ def look(
     queues: Iterable[Manifest] = (),
     leader: Leader | None = None,
     *,
+    pods: Iterable[PodView] = (),
     now: float,
 ) -> GroupLook:
-    """Read all of it. `ledger`: the ConfigMap's data, empty where there is none."""
+    """Read all of it. `ledger`: the ConfigMap's data, empty where there is none. `pods`: those of the group, if known."""
     view = group_view(group)
     status, mistake = view.read_status()
     state, ledger_problem = _load(ledger)
@@ -183,7 +189,13 @@ def look(
         queues=seen,
         ledger_problem=ledger_problem,
         unread=tuple(filter(None, mistakes)),
+        drained=drained(pods),
     )
+
+
+def drained(pods: Iterable[PodView]) -> tuple[str, ...]:
+    """The names of those of a group that somebody drains."""
+    return tuple(sorted(pod.name for pod in pods if pod.draining and not pod.ended and not pod.terminating))
 
 
 def is_idle(entry: MemberEntry | LedgerError) -> bool:

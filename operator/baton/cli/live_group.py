@@ -11,7 +11,7 @@ from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.kube import leases, pods
-from baton.kube.api import Api, core_path
+from baton.kube.api import FORBIDDEN, Api, ApiError, core_path
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import ledger_of
 from baton.kube.members import GroupMembers, membership
@@ -27,15 +27,27 @@ class UnreadableError(ValueError):
 
 
 async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
-    """What the cluster has of it, besides its pods. Raises what `Api` raises."""
-    group, ledger, queues = await asyncio.gather(
+    """What the cluster has of it; of its pods only which are drained. Raises what `Api` raises."""
+    group, ledger, queues, there = await asyncio.gather(
         api.get(groups_path(namespace, name)),
         api.find(core_path(namespace, "configmaps", ledger_name(name))),
         api.get(queues_path(namespace)),
+        _pods(api, namespace, name),
     )
     ledger = ledger_of(ledger, name)
     leader = await leader_of(api, ledger)
-    return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, now=time.time())
+    return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, pods=there, now=time.time())
+
+
+async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
+    """Those with its label; none where they may not be read."""
+    try:
+        found = await api.get(core_path(namespace, "pods"), labelSelector=f"{GROUP_LABEL}={name}")
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+    return [pod for one in found["items"] if (pod := pods.view(one)) is not None]
 
 
 async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:

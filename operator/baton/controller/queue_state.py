@@ -32,6 +32,8 @@ class QueueFacts:
     stale_refused: Mapping[int, int] | None = None
     dead_letters: Mapping[int, int] | None = None
     """As of the last look. None: its kind does not count them, or there was no look yet."""
+    letters: int | None = None
+    """Dead letters that there are now. None: likewise."""
     warnings: tuple[str, ...] | None = None
     """What the server's configuration puts at risk; None: it was not asked yet."""
     zones: Mapping[int, str] = field(default_factory=dict)
@@ -40,7 +42,8 @@ class QueueFacts:
     @property
     def telling(self) -> tuple[object, ...]:
         """What makes a difference to the group."""
-        return (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
+        server = (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
+        return (*server, self.letters)
 
 
 def problem_of(queue: QueueName, error: Exception) -> Problem:

@@ -196,6 +196,7 @@ class QueueWorker:
             resizing=resizing,
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,
+            letters=seen.letters,
             warnings=seen.warnings,
             zones=seen.zones,
         )

@@ -82,6 +82,8 @@ class QueueCheck(NamedTuple):
     """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
     zones: Mapping[int, str] = MappingProxyType({})
     """Where the server of each partition is, for assignors that look at zones."""
+    letters: int | None = None
+    """How many dead letters there are now, which wait for somebody. None: the queue keeps none."""
 
 
 class QueueAdapter(Protocol):

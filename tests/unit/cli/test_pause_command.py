@@ -2,7 +2,9 @@
 
 import pytest
 
-from baton.cli.checks import ClusterFacts, Verdict, groups
+from baton.cli.check_result import Verdict
+from baton.cli.cluster_facts import ClusterFacts
+from baton.cli.group_checks import groups
 from baton.cli.group_view import look
 from baton.cli.pause import follows
 

@@ -89,6 +89,7 @@ class RedisQueue:
                 finished=sum(one.backlog.finished for one in seen.values()),
                 stale_refused={partition: one.refused for partition, one in seen.items()},
                 dead_letters={partition: one.dead for partition, one in seen.items()},
+                letters=sum(one.letters for one in seen.values()),
                 warnings=server.warnings(self._url.place),
             )
         if not all(one.whole for one in seen.values()):

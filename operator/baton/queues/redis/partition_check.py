@@ -10,7 +10,7 @@ from baton.queues.redis.keys import PartitionKeys
 
 _OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
 _PROGRESS = (*backlog.FIELDS, "lost", "dead")
-QUESTIONS = 4
+QUESTIONS = 5
 """To one partition."""
 
 
@@ -25,6 +25,9 @@ class PartitionCheck(NamedTuple):
     lost: int
     """Entries that went with a deleted stream."""
     dead: int
+    """Entries that were set aside since it was made."""
+    letters: int
+    """Of these, those that are still there."""
     refused: int
 
 
@@ -34,6 +37,7 @@ def ask(pipe: Any, keys: PartitionKeys) -> None:
     pipe.exists(keys.stream, keys.progress, keys.slots)
     pipe.hmget(keys.progress, *_PROGRESS)
     pipe.get(keys.refused)
+    pipe.xlen(keys.dead)
 
 
 def read(found: Sequence[object]) -> list[PartitionCheck]:
@@ -50,5 +54,6 @@ def _read(found: Sequence[object]) -> PartitionCheck:
         backlog=backlog.read(progress),
         lost=records.number(lost, "lost"),
         dead=records.number(dead, "dead"),
+        letters=server_answers.number(found[4]),
         refused=records.number(server_answers.text(found[3]), "refused"),
     )
