@@ -11,6 +11,7 @@ import baton
 
 _COMMANDS = {
     "approve": "baton.cli.approve",
+    "bundle": "baton.cli.bundle",
     "check-order": "baton.cli.check_order",
     "completion": "baton.cli.completion",
     "console": "baton.console.command",
@@ -20,6 +21,7 @@ _COMMANDS = {
     "drain": "baton.cli.drain",
     "explain": "baton.cli.explain",
     "lag": "baton.cli.lag",
+    "offsets": "baton.cli.offsets",
     "operator": "baton.cli.operator",
     "pause": "baton.cli.pause",
     "plan": "baton.cli.plan",

@@ -30,6 +30,9 @@ class QueueKind:
     """Where: the queue says how many partitions it has, and spec.partitions does not. None: spec.partitions says."""
     most_partitions: int | None = None
     """None: as many as any queue."""
+    offsets_are_set: str | None = None
+    """By whom else: Baton sets no offset of such a queue. None: Baton does, and its adapters are `SetsOffsets`
+    (baton.queues.offsets)."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
     tells_zones: bool = False

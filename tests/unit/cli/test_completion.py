@@ -19,7 +19,15 @@ def test_each_shell_is_given_a_script(shell: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"), [("baton re", ["rebalance", "resume"]), ("baton status --all", ["--all-namespaces"])]
+    ("typed", "wanted"),
+    [
+        ("baton re", ["rebalance", "resume"]),
+        ("baton status --all", ["--all-namespaces"]),
+        ("baton offsets ", ["reset", "show"]),
+        ("baton offsets reset orders --dr", ["--dry-run"]),
+        ("baton offsets orders --out", ["--output"]),
+        ("baton bundle --f", ["--file"]),
+    ],
 )
 def test_bash_completes_commands_and_options(typed: str, wanted: list[str]) -> None:
     """As it does when Tab is pressed."""

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
+from baton.queues.offsets import SetsOffsets
+from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisQueue, bounded_replies
 from baton.queues.redis.bounded_replies import MOST_BYTES, MOST_DEPTH, MOST_ELEMENTS
 from baton.queues.redis.connection import async_client
@@ -167,11 +168,14 @@ QUESTIONS: dict[str, Callable[[RedisQueue], Awaitable[object]]] = {
     "outstanding": lambda queue: queue.outstanding(0),
     "grant": lambda queue: queue.grant(0, Uid("a"), Epoch(1)),
     "release": lambda queue: queue.release(),
+    "offsets": lambda queue: queue.offsets(),
+    "reach": lambda queue: queue.reach(0, 5, 5),
+    "set_offset": lambda queue: queue.set_offset(0, Epoch(1), 5),
 }
 
 
 def test_all_questions_are_asked_below() -> None:
-    asked = {name for name, _ in inspect.getmembers(QueueAdapter, inspect.isfunction) if not name.startswith("_")}
+    asked = {name for name, _ in inspect.getmembers(SetsOffsets, inspect.isfunction) if not name.startswith("_")}
     assert asked - {"close"} == {question.partition(" ")[0] for question in QUESTIONS}
 
 

@@ -17,10 +17,11 @@ from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
 from baton.queues.kafka.place_warnings import place_warnings
-from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
+from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
+from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
 
 _TRIES = 6
@@ -49,8 +50,8 @@ class TopicToOpen:
 
 
 class KafkaQueue:
-    """QueueAdapter (queues/protocol.py) for one topic and one group. Methods raise QueueUnreachable, with a sentence for the
-    user; the next call tries again."""
+    """QueueAdapter (queues/protocol.py) and TellsOffsets (queues/offsets.py) for one topic and one group. Methods raise
+    QueueUnreachable, with a sentence for the user; the next call tries again."""
 
     fenced = KIND.fenced
 
@@ -76,13 +77,10 @@ class KafkaQueue:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = await self._described()
         committed = await self._committed(topic)
+        begins, ends = await both_ends(self._client, topic, committed)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
             self._announcer.owned(number, owner.uid)
-        ends, begins = await asyncio.gather(
-            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END)),
-            offsets(self._client, topic, dict.fromkeys(committed, LogEnd.BEGINNING)),
-        )
         lost = lost_entries(committed, begins)
         await self._look_for_cuts(topic, committed, ends)
         return QueueCheck(
@@ -143,6 +141,13 @@ class KafkaQueue:
         for partition, seen in (await self._committed(topic)).items():
             if seen.record is not None and (seen.record.group, seen.record.queue) == (self._claimant.uid, self._spec.queue):
                 await self._give_up(self._transactions, partition)
+
+    async def offsets(self) -> Mapping[int, PartitionOffsets]:
+        """See TellsOffsets."""
+        topic = await self._described()
+        committed = await self._committed(topic)
+        begins, ends = await both_ends(self._client, topic, committed)
+        return offsets_of(committed, begins, ends)
 
     async def close(self) -> None:
         await self._guard.close()

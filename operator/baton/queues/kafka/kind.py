@@ -11,6 +11,7 @@ KIND = QueueKind(
     fenced=True,
     session_required=True,
     partitions_are_changed="the topic's partitions in Kafka",
+    offsets_are_set="kafka-consumer-groups.sh --reset-offsets, on a group without members: docs/guides/kafka.md says how",
     limits_unacknowledged=True,
     tells_zones=True,
     transactions=True,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from baton.queues.kafka.record import Committed
+from baton.queues.offsets import PartitionOffsets
 
 
 class CutOff(NamedTuple):
@@ -18,6 +19,20 @@ def lag(committed: Mapping[int, Committed], begins: Mapping[int, int], ends: Map
     """Entries that are not done, of each partition whose log's end is known."""
     at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
     return {number: max(0, end - max(at[number], begins.get(number, 0))) for number, end in ends.items()}
+
+
+def offsets_of(
+    committed: Mapping[int, Committed], begins: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, PartitionOffsets]:
+    """Of each partition whose log's ends are known. What its owner has in hand only the owner knows."""
+    behind = lag(committed, begins, ends)
+    return {
+        number: PartitionOffsets(
+            at if (at := committed[number].offset) >= 0 else None, begins[number], ends[number], entries, None
+        )
+        for number, entries in sorted(behind.items())
+        if number in begins
+    }
 
 
 def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -86,3 +86,10 @@ async def _offsets(
             elif code not in PASSING and code != Code.UNKNOWN_TOPIC_OR_PARTITION:
                 raise client.refused("the question for offsets", code, topic)
     return found
+
+
+async def both_ends(client: KafkaClient, topic: Topic, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Where the logs of these partitions begin and end, as of `offsets`."""
+    asked = [offsets(client, topic, dict.fromkeys(partitions, one)) for one in (LogEnd.BEGINNING, LogEnd.END)]
+    begins, ends = await asyncio.gather(*asked)
+    return begins, ends

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.model.wording import counted
+from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
 from baton.queues.redis import partition_check, records, scripts, server_answers
 from baton.queues.redis.announcer import Announcer
@@ -16,6 +17,7 @@ from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
+from baton.queues.redis.offsets import OffsetScripts
 from baton.queues.redis.partition_check import PartitionCheck
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
@@ -34,7 +36,7 @@ _AT_ONCE = 256
 
 
 class RedisQueue:
-    """QueueAdapter (queues/protocol.py) for one queue and one group.
+    """QueueAdapter (queues/protocol.py) for one queue and one group, and SetsOffsets (queues/offsets.py).
 
     `queue` is namespace/name. Methods raise QueueUnreachable, with a sentence for the user, while the server is
     down, refuses the password or is too old; the next call tries again. The constructor raises it for a text that is no
@@ -66,6 +68,7 @@ class RedisQueue:
         self._announcing = Announcer(self._url, queue, claimant.group)
         self._transport = Transport(self._url, queue, self._announcing, TlsFiles(tls_folder, queue.partition("/")[0]))
         self._resizer = Resizer(self._transport, queue, self._keys)
+        self._offsets = OffsetScripts(self._transport, queue, claimant, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
         self._lost: Mapping[int, int] = {}
@@ -154,6 +157,15 @@ class RedisQueue:
 
     async def release(self) -> None:
         await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
+
+    async def offsets(self) -> Mapping[int, PartitionOffsets]:
+        return await self._offsets.told()
+
+    async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
+        return await self._offsets.reach(partition, end, since)
+
+    async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
+        await self._offsets.skip(partition, epoch, offset)
 
     async def close(self) -> None:
         await self._transport.close()

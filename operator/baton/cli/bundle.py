@@ -1,0 +1,74 @@
+"""`baton bundle`: what a report of a bug needs, in one archive without secrets."""
+
+import io
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.names import GROUP
+from baton.cli.printing import say
+from baton.model.wording import counted
+
+if TYPE_CHECKING:
+    from baton.cli.bundle_reading import Bundle
+
+
+@click.command()
+@click.argument("group", type=GROUP, required=False)
+@cluster_options
+@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@click.option(
+    "--file",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it. Default: baton-bundle-TIME.tar.gz here.",
+)
+def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: ClusterTarget) -> None:
+    """Collect into one archive what a report of a bug needs: of GROUP, or of all groups of the namespace.
+
+    Versions, resources, ledgers, Leases, pods, events, the operator's logs, and what `baton doctor` says. Secrets, environments
+    and entries are not read; what looks like a password or a token elsewhere is hidden. unread.json has what could not be read.
+    """
+    if group is not None and all_namespaces:
+        raise click.UsageError("give GROUP or --all-namespaces, not both")
+    if file is not None and file.exists():
+        raise click.UsageError(f"{file} is there already: give another --file")
+    name = None
+    if group is not None:
+        name, target = target.within(group)
+    made = ask(_read(name, target, everywhere=all_namespaces))
+    file = file or Path(time.strftime("baton-bundle-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
+    try:
+        file.write_bytes(_packed(made, file.name.removesuffix(".tar.gz")))
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None
+    say(f"{file}: {counted(len(made.files), 'file')}. Read it before you send it: messages and logs are free text.")
+    for what, why in made.unread.items():
+        say(f"not in it: {what}: {why}", error=True)
+
+
+async def _read(group: str | None, target: ClusterTarget, *, everywhere: bool) -> "Bundle":
+    from baton.cli.bundle_reading import read_bundle
+
+    async with cluster(target) as (api, where):
+        made = await read_bundle(api, None if everywhere else where, group)
+    if not any(path.endswith("/group.json") for path in made.files):
+        raise NoAnswerError(f"there is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}")
+    return made
+
+
+def _packed(made: "Bundle", folder: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for path, text in sorted(made.files.items()):
+            content = text.encode(errors="replace")
+            entry = tarfile.TarInfo(f"{folder}/{path}")
+            entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,68 @@
+"""What must not leave a cluster in a bundle: passwords, tokens and the like, wherever somebody may have written them. Pure.
+
+Secrets, the environment of containers, and entries of queues are not read at all. This is for the texts that are read: fields,
+messages, events and logs. It may hide too much.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "***"
+
+_WORDS = r"(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|credential|(?:api|access|private)[-_]?key)"
+_SECRET = rf"(?<![\w.-])[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}"
+_NAME = re.compile(_SECRET, re.IGNORECASE)
+_REFERENCE = re.compile(r"(?:ref|refs|name)$", re.IGNORECASE)
+"""A field that only names a Secret."""
+_SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,40}"
+_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\])\"']+)"
+_RULES = (
+    (re.compile(r"-----BEGIN [^-]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL), HIDDEN),
+    (re.compile(rf"({_SCHEME}://)[^\s\"'<>]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)\?[^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
+    (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(rf"(\bauthorization[\"']?\s*[:=]\s*)(?!bearer|basic){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"), HIDDEN),
+    (re.compile(rf"({_SECRET}[\"']?\s*(?:[:=]|\bis\b)\s*){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+)
+"""In this order. Of a URL go the user, the password and the query."""
+
+
+def hidden(text: str) -> str:
+    """The text without what looks like a secret."""
+    for pattern, instead in _RULES:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def without_secrets(value: Any) -> Any:
+    """A JSON value in which every text is `hidden`, and so is every field whose name is that of a secret."""
+    if isinstance(value, str):
+        return hidden(value)
+    if isinstance(value, Mapping):
+        return {hidden(str(name)): _field(str(name), one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(one) for one in value]
+    return value
+
+
+def _field(name: str, value: Any) -> Any:
+    is_secret = _NAME.fullmatch(name) is not None and _REFERENCE.search(name) is None
+    return HIDDEN if is_secret and isinstance(value, str) else without_secrets(value)
+
+
+def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What Baton reads of an object's metadata. Other labels and annotations are anybody's: kubectl keeps manifests in one."""
+    kept = {name: metadata[name] for name in _METADATA if name in metadata}
+    own = {what: {key: text for key, text in (metadata.get(what) or {}).items() if _is_own(key)} for what in _MAPS}
+    return {**kept, **{what: those for what, those in own.items() if those}}
+
+
+_METADATA = ("name", "namespace", "uid", "generation", "resourceVersion", "creationTimestamp", "deletionTimestamp", "finalizers")
+_MAPS = ("labels", "annotations")
+
+
+def _is_own(key: str) -> bool:
+    return key.startswith(("baton.dev/", "app.kubernetes.io/", "spark-"))

@@ -1,0 +1,78 @@
+"""Where a group is in the partitions of a queue, and that it goes on further ahead.
+
+There is no way back: what is finished with is deleted."""
+
+from collections.abc import Callable, Mapping
+
+from baton.model.ids import Epoch
+from baton.queues.offsets import PartitionOffsets, Reached
+from baton.queues.protocol import Claimant, QueueConflict
+from baton.queues.redis import records, scripts, server_answers
+from baton.queues.redis.batch import ScriptRun
+from baton.queues.redis.claimed_by_other import claimed_by_other
+from baton.queues.redis.keys import PartitionKeys, queue_key
+from baton.queues.redis.transport import Transport
+
+
+class OffsetScripts:
+    """Of one queue (`namespace/name`), for one group. Raises QueueUnreachable."""
+
+    def __init__(self, transport: Transport, queue: str, claimant: Claimant, keys: Callable[[int], PartitionKeys]) -> None:
+        self._transport = transport
+        self._queue = queue
+        self._claimant = claimant
+        self._keys = keys
+
+    async def told(self) -> Mapping[int, PartitionOffsets]:
+        """Of each partition; none of a queue that has not been made."""
+        partitions = range(await self._partitions())
+        asked = [ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions]
+        answers = await self._transport.all(self._transport.asking, asked, _offsets)
+        return {partition: one for partition, one in zip(partitions, answers, strict=True) if one is not None}
+
+    async def reach(self, partition: int, end: int, since: int | None) -> Reached:
+        """See SetsOffsets."""
+        behind, entries = "", 0
+        while True:
+            arguments = (behind, end, "" if since is None else since)
+            answer = await self._transport.run(scripts.REACH, self._keys(partition), arguments, server_answers.scalars(3))
+            with self._transport.explained():
+                entries += records.number(answer[1], "entries")
+                if not answer[2]:
+                    return Reached(records.number(answer[0], "offset"), entries)
+                behind = records.word(answer[2], "entry")
+
+    async def skip(self, partition: int, epoch: Epoch, offset: int) -> None:
+        """See SetsOffsets.set_offset."""
+        await self._refuse_others()
+        answer: bytes | None = b"MORE"
+        while answer == b"MORE":
+            run = ScriptRun(scripts.SKIP, self._keys(partition), (epoch, offset))
+            answer = await self._transport.batched(self._transport.durably, server_answers.text, run)
+        if answer != b"OK":
+            raise QueueConflict(f"{self._queue}/{partition} {_REFUSED.get(answer, 'is no partition of this queue')}")
+
+    async def _partitions(self) -> int:
+        with self._transport.explained():
+            raw = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
+            return 0 if raw is None else records.count(raw)
+
+    async def _refuse_others(self) -> None:
+        with self._transport.explained():
+            answer = await self._transport.client.hmget(queue_key(self._queue), "group", "uid")
+            group, uid = server_answers.fields(2)(answer)
+        if uid != self._claimant.uid.encode():
+            raise QueueConflict(claimed_by_other(self._queue, self._claimant, group, uid or b""))
+
+
+_REFUSED: Mapping[bytes | None, str] = {
+    b"GRANTED": "was granted to somebody meanwhile",
+    b"OUTSIDE": "has no such entry, or not any more",
+}
+
+
+def _offsets(raw: object) -> PartitionOffsets | None:
+    if raw == []:
+        return None
+    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(4)(raw))
+    return PartitionOffsets(first, first, end, max(0, lag), pending)

@@ -1,0 +1,171 @@
+"""`baton bundle` of a real group has what a report needs, and none of the secrets that are in every place where one may be."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.objects import groups_path, queues_path
+from baton.model.ids import Uid
+from baton.model.names import ledger_name
+from baton.queues.redis import RedisProducer
+from tests.integration.operator.accounts import account
+from tests.integration.operator.world import KEEPS, Operator, World
+from tests.redis_server import RedisServer
+
+BATON = Path(sys.executable).parent / "baton"
+PLANTED = "hunter2"
+"""In every secret."""
+
+
+async def bundle(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), "bundle", "--kubeconfig", str(kubeconfig), *arguments]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+def unpacked(file: Path) -> dict[str, bytes]:
+    """By the path in the archive, without its first folder."""
+    with tarfile.open(file) as archive:
+        found = {one.name.partition("/")[2]: archive.extractfile(one) for one in archive.getmembers()}
+        return {name: content.read() for name, content in found.items() if content is not None}
+
+
+async def planted(world: World, server: RedisServer) -> int:
+    """Secrets wherever somebody may have put one into a group `orders`. How many."""
+    count = 0
+
+    def secret(around: str = "{}") -> str:
+        nonlocal count
+        count += 1
+        return around.format(f"{PLANTED}-{count}")
+
+    api, here = world.api, world.namespace
+    url, word = "cannot reach redis://me:{}@redis:6379/0", "its password={} was refused"
+    applied = {
+        "kubectl.kubernetes.io/last-applied-configuration": secret('{{"url": "redis://:{}@redis"}}'),
+        "team/note": secret(),
+    }
+    marks: dict[str, Any] = {"annotations": applied, "labels": {"team/key": secret()}}
+    await world.secret("orders-redis", secret("redis://:{}@redis:6379"))
+    await api.merge(queues_path(here, "orders"), {"metadata": marks})
+    await api.merge(groups_path(here, "orders"), {"metadata": marks})
+    ledger = core_path(here, "configmaps", ledger_name("orders"))
+    await api.merge(ledger, {"metadata": marks, "data": {"notes": secret()}})
+
+    container = {
+        "name": "consumer",
+        "image": "none",
+        "env": [{"name": "BATON_REDIS_URL", "value": secret("redis://:{}@redis:6379")}, {"name": "PLAIN", "value": secret()}],
+        "command": ["python", secret()],
+        "args": [secret("--password={}")],
+    }
+    metadata = {"name": "orders-a", "labels": {"baton.dev/group": "orders", **marks["labels"]}, "annotations": applied}
+    await api.create(
+        core_path(here, "pods"), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    )
+    waiting = {"name": "consumer", "image": "none", "imageID": "", "ready": False, "restartCount": 3}
+    waiting["state"] = {"waiting": {"reason": "CreateContainerConfigError", "message": secret(word)}}
+    condition = {"type": "Ready", "status": "False", "reason": "Odd", "message": secret(url)}
+    status = {"phase": "Pending", "message": secret(), "conditions": [condition], "containerStatuses": [waiting]}
+    await api.merge(core_path(here, "pods", "orders-a") + "/status", {"status": status})
+
+    await world.session("orders-b", Uid("uid-of-b"), "orders", name="baton-orders-b")
+    trouble = {"annotations": {"baton.dev/trouble": secret(url), **applied}}
+    await api.merge(leases_path(here, "baton-orders-b"), {"metadata": trouble})
+    event = {
+        "apiVersion": EVENTS,
+        "kind": "Event",
+        "metadata": {"name": "orders.planted", "annotations": applied},
+        "eventTime": "2026-11-26T12:00:00.000000Z",
+        "reportingController": "tests",
+        "reportingInstance": "tests",
+        "action": "Told",
+        "reason": "Planted",
+        "type": "Warning",
+        "note": secret(url),
+        "regarding": {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "namespace": here, "name": "orders"},
+    }
+    await api.create(group_path(EVENTS, here, "events"), event)
+
+    labels = {"app.kubernetes.io/part-of": "baton", "app.kubernetes.io/component": "operator"}
+    operator = {
+        "name": "operator",
+        "image": "none",
+        "args": ["operator", "--log-level=debug", secret("--password={}"), secret()],
+        "env": [{"name": "TOKEN", "value": secret()}],
+    }
+    template = {"metadata": {"labels": labels, "annotations": applied}, "spec": {"containers": [operator]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "baton", "labels": labels, "annotations": applied},
+    }
+    await api.create(group_path("apps/v1", here, "deployments"), {**body, "spec": spec})
+    with RedisProducer(server.url, f"{here}/orders") as producer:
+        producer.send("key", secret())
+    return count
+
+
+async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
+    empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    await start(empty, "collects", *KEEPS).leads()
+    await empty.redis("orders", redis_server.url, partitions=1, rebalance={"delaySeconds": 0})
+    await empty.group("orders")
+    await empty.pod("orders-first", "orders")
+    await empty.spread("orders", 1)
+    assert await planted(empty, redis_server) > 15
+    file, here = tmp_path / "report.tar.gz", empty.namespace
+    done = await bundle(kubeconfig, f"{here}/orders", "--file", str(file))
+    assert done.returncode == 0, done.stderr
+    inside = unpacked(file)
+    assert [name for name, content in inside.items() if PLANTED.encode() in content] == []
+    assert PLANTED not in done.stdout + done.stderr
+
+    folder = f"{here}/groups/orders"
+    wanted = {"versions.json", "doctor.json", "unread.json", f"{here}/events.json", f"{here}/queues/orders.json"}
+    wanted |= {f"{folder}/{name}.json" for name in ("group", "ledger", "leases", "pods")} | {f"operators/{here}/baton.json"}
+    assert wanted <= inside.keys(), inside.keys()
+    read = {name: json.loads(content) for name, content in inside.items() if name.endswith(".json")}
+    assert read[f"{folder}/group.json"]["spec"]["queues"] == [{"name": "orders"}]
+    assert set(read[f"{folder}/ledger.json"]["data"]) >= {"group", "orders-first"}
+    (sick,) = [one for one in read[f"{folder}/pods.json"] if one["metadata"]["name"] == "orders-a"]
+    assert sick["containers"][0]["restartCount"] == 3
+    planted_event = next(one for one in read[f"{here}/events.json"] if one["reason"] == "Planted")
+    assert planted_event["note"] == "cannot reach redis://***@redis:6379/0"
+    assert read[f"operators/{here}/baton.json"]["containers"][0]["arguments"] == ["--log-level=debug"]
+    assert "redis://***@redis:6379/0" in json.dumps(read[f"{folder}/leases.json"])
+
+
+async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
+    empty: World, kubeconfig: Path, tmp_path: Path, redis_server: RedisServer
+) -> None:
+    await empty.redis("orders", redis_server.url, partitions=1)
+    await empty.group("orders")
+    looker = await account(empty.api, "collects-little", kubeconfig, tmp_path, [empty.namespace])
+    await looker.bind(empty.namespace, without="pods")
+    file = tmp_path / "report.tar.gz"
+    done = await bundle(looker.kubeconfig, "-n", empty.namespace, "--file", str(file))
+    assert done.returncode == 0, done.stderr
+    inside = unpacked(file)
+    unread = json.loads(inside["unread.json"])
+    assert "forbidden" in unread[f"pods of {empty.namespace}"] and f"{empty.namespace}/groups/orders/group.json" in inside
+    assert f"not in it: pods of {empty.namespace}: " in done.stderr
+    again = await bundle(looker.kubeconfig, "-n", empty.namespace, "--file", str(file))
+    assert again.returncode == 2 and "is there already" in again.stderr
+
+
+async def test_a_group_that_is_not_there_makes_no_archive(empty: World, kubeconfig: Path, tmp_path: Path) -> None:
+    file = tmp_path / "none.tar.gz"
+    for words in (("nothing", "-n", empty.namespace), ("-n", empty.namespace)):
+        done = await bundle(kubeconfig, *words, "--file", str(file))
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
+        assert not await asyncio.to_thread(file.exists)

@@ -1,0 +1,193 @@
+"""`baton offsets` against a real group: where it is, and a reset that nobody's work is in the way of."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from baton.model.ids import Epoch
+from baton.model.times import to_text
+from baton.queues.redis import RedisProducer, RedisReader
+from baton.queues.redis.routing import RoutingTable
+from tests.integration.operator.world import World
+from tests.redis_server import RedisServer
+from tests.waiting import eventually
+
+BATON = Path(sys.executable).parent / "baton"
+AT_ONCE = {"rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 0}}
+
+
+async def baton(kubeconfig: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", "shop"]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
+
+
+async def rows(kubeconfig: Path, group: str) -> Mapping[int, Mapping[str, object]]:
+    done = await baton(kubeconfig, "offsets", group, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return {row["partition"]: row for row in json.loads(done.stdout)}
+
+
+def send(server: RedisServer, queue: str, partition: int, *values: str) -> None:
+    """To a queue with two partitions."""
+    table = RoutingTable.even(1, 2)
+    key = next(key for key in (b"key-%d" % number for number in range(100)) if table.partition_of(key) == partition)
+    with RedisProducer(server.url, f"shop/{queue}") as producer:
+        producer.send_many((key, value) for value in values)
+
+
+async def begun(shop: World, server: RedisServer, name: str) -> None:
+    """A group with one member that owns two partitions, with three entries in the first and one in the second."""
+    await shop.redis(name, server.url, partitions=2, **AT_ONCE)
+    await shop.group(name)
+    await shop.pod(f"{name}-a", name)
+    await shop.spread(name, 2)
+    send(server, name, 0, "a", "b", "c")
+    send(server, name, 1, "d")
+
+
+async def stopped(shop: World, kubeconfig: Path, name: str) -> None:
+    """It is paused, and its pod is gone."""
+    await baton(kubeconfig, "pause", name)
+    await shop.delete_pod(f"{name}-a")
+
+    async def without() -> bool:
+        status = await shop.status(name)
+        return status.get("observedGeneration") == 2 and status.get("unowned") == 2
+
+    await eventually(without, "the partitions have no owner", shown=lambda: shop.status(name))
+
+
+async def read_by(shop: World, server: RedisServer, name: str, pod: str) -> list[bytes]:
+    """What a new pod is handed of partition 0, once it owns it."""
+    uid = await shop.pod(pod, name)
+    await shop.spread(name, 2)
+    epoch = (await shop.owned(name))[pod][0]
+    with RedisReader(server.url, f"shop/{name}", uid) as reader:
+        return [entry.value for entry in reader.read(0, Epoch(epoch))]
+
+
+async def test_each_partition_is_shown_with_its_offset_lag_pending_and_owner(
+    shop: World, kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    await begun(shop, redis_server, "places")
+    uid = (await shop.api.get("/api/v1/namespaces/shop/pods/places-a"))["metadata"]["uid"]
+    epoch = (await shop.owned("places"))["places-a"][0]
+    with RedisReader(redis_server.url, "shop/places", uid) as reader:
+        entries = reader.read(0, epoch, 2)
+        reader.ack(0, epoch, [entries[0].offset])
+    told = await rows(kubeconfig, "places")
+    assert {**told[0], "offset": 0, "earliest": 0, "end": 2} == {
+        "queue": "places",
+        "partition": 0,
+        "offset": 0,
+        "earliest": 0,
+        "end": 2,
+        "lag": 2,
+        "pending": 1,
+        "owner": "places-a",
+        "state": "Ready",
+        "epoch": epoch,
+    }
+    assert told[0]["end"] == int(str(told[0]["offset"])) + 2
+    assert (told[1]["lag"], told[1]["pending"]) == (1, 0)
+    shown = await baton(kubeconfig, "offsets", "shop/places")
+    assert shown.stdout.splitlines()[0].split() == ["QUEUE", "PARTITION", "OFFSET", "END", "LAG", "PENDING", "OWNER"]
+    assert shown.stdout.splitlines()[1].split()[-3:] == ["2", "1", "places-a"]
+    wide = await baton(kubeconfig, "offsets", "show", "places", "-o", "wide")
+    assert wide.stdout.splitlines()[0].split()[-3:] == ["EARLIEST", "STATE", "EPOCH"]
+    assert wide.stdout.splitlines()[1].split()[-2:] == ["Ready", str(epoch)]
+
+
+async def test_nothing_is_reset_while_somebody_may_work_on_it(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
+    await begun(shop, redis_server, "held")
+    before = await rows(kubeconfig, "held")
+    running = await baton(kubeconfig, "offsets", "reset", "held", "--to", "latest", "--yes")
+    assert (running.returncode, running.stdout) == (1, "")
+    assert "shop/held is not paused: `baton pause held -n shop`" in running.stderr
+    await baton(kubeconfig, "pause", "held")
+
+    async def seen() -> bool:
+        return (await shop.status("held")).get("state") == "Paused"
+
+    await eventually(seen, "the operator has seen the pause")
+    owned = await baton(kubeconfig, "offsets", "reset", "held", "--to", "latest", "--yes")
+    assert owned.returncode == 1 and "held-a may still work on what is reset" in owned.stderr
+    dry = await baton(kubeconfig, "offsets", "reset", "held", "--to", "latest", "--dry-run")
+    assert dry.returncode == 1 and "LEFT OUT" in dry.stdout and "as it is now, this would be refused" in dry.stderr
+    for refused in (running, owned, dry):
+        assert len(refused.stderr.splitlines()) == 1
+    assert await rows(kubeconfig, "held") == before
+
+
+async def test_a_reset_is_shown_then_asked_for_and_the_next_owner_goes_on_there(
+    shop: World, kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    await begun(shop, redis_server, "skips")
+    await stopped(shop, kubeconfig, "skips")
+    before = await rows(kubeconfig, "skips")
+    second = str(int(str(before[0]["offset"])) + 1)
+    reset = ("offsets", "reset", "skips", "--partition", "0", "--to", second)
+    dry = await baton(kubeconfig, *reset, "--dry-run")
+    assert dry.returncode == 0 and dry.stdout.splitlines()[1].split() == ["skips", "0", str(before[0]["offset"]), second, "1"]
+    assert "a dry run; nothing is changed" in dry.stdout
+    no = await baton(kubeconfig, *reset, answer="n\n")
+    assert no.returncode == 1 and "Leave out 1 entry of skips for good?" in no.stdout
+    assert await rows(kubeconfig, "skips") == before
+    yes = await baton(kubeconfig, *reset, answer="y\n")
+    assert yes.returncode == 0, yes.stderr
+    assert f"1 partition of skips set to {second}, and 1 entry left out" in yes.stdout
+    after = await rows(kubeconfig, "skips")
+    assert (after[0]["lag"], after[1]) == (2, before[1])
+    again = await baton(kubeconfig, *reset, "--yes")
+    assert again.returncode == 0 and "it is there already; nothing is changed" in again.stdout
+    await baton(kubeconfig, "resume", "skips")
+    assert await read_by(shop, redis_server, "skips", "skips-b") == [b"b", b"c"]
+
+
+async def test_a_time_leaves_out_what_was_sent_before(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
+    await begun(shop, redis_server, "times")
+    await stopped(shop, kubeconfig, "times")
+    long_ago = await baton(kubeconfig, "offsets", "reset", "times", "--to", "2020-01-01T00:00:00Z", "--yes")
+    assert "it is there already" in long_ago.stdout, long_ago
+    now = to_text(time.time() + 3600)
+    done = await baton(kubeconfig, "offsets", "reset", "times", "--to", now, "--yes")
+    assert f"2 partitions of times set to {now}, and 4 entries left out" in done.stdout, done
+    assert {row["lag"] for row in (await rows(kubeconfig, "times")).values()} == {0}
+
+
+async def test_there_is_no_way_back_and_no_other_partition(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
+    await begun(shop, redis_server, "ahead")
+    await stopped(shop, kubeconfig, "ahead")
+    done = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "latest", "--yes")
+    assert done.returncode == 0, done.stderr
+    back = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "17", "--yes")
+    assert back.returncode == 1 and "what is before them is finished with, and gone" in back.stderr
+    earliest = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "earliest", "--yes")
+    assert "it is there already" in earliest.stdout
+    other = await baton(kubeconfig, "offsets", "reset", "ahead", "--to", "latest", "--partition", "9", "--yes")
+    assert other.returncode == 1 and "ahead has no partition 9" in other.stderr
+
+
+async def test_a_group_of_several_queues_says_which_and_an_external_one_does_not_tell(
+    shop: World, kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    await shop.redis("both-redis", redis_server.url, partitions=1)
+    await shop.external("both-external", partitions=1)
+    await shop.group("both", ["both-redis", "both-external"])
+    await shop.pod("both-a", "both")
+
+    async def made() -> bool:
+        return bool((await baton(kubeconfig, "offsets", "both", "-o", "json")).stdout.count('"both-redis"'))
+
+    await eventually(made, "the operator has made the queue")
+    shown = await baton(kubeconfig, "offsets", "both")
+    assert shown.returncode == 1 and "both-redis" in shown.stdout
+    assert shown.stderr.strip().endswith("both-external does not tell: Baton does not connect to it")
+    which = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--yes")
+    assert which.returncode == 1 and "name one with --queue" in which.stderr
+    other = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--queue", "both-external", "--yes")
+    assert other.returncode == 1 and "of type External, are set by whoever works on it" in other.stderr

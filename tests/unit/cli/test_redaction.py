@@ -1,0 +1,75 @@
+"""What looks like a secret is hidden, whatever is around it; and what is none stays."""
+
+import time
+
+import pytest
+
+from baton.cli.redaction import HIDDEN, hidden, own_metadata, without_secrets
+
+S = "hunter2-Zq9"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cannot reach redis://:{S}@redis.shop:6379/0: refused",
+        f"rediss+cluster://me:{S}/a?b#c@redis.shop:6379",
+        f"kafka://broker:9092?password={S}&group=orders",
+        f"https://host/path?access_token={S}",
+        f"REDIS_PASSWORD={S} python app.py",
+        f'{{"password": "{S}", "user": "me"}}',
+        f"{{'client-secret': '{S} with blanks'}}",
+        f"--sasl-password {S} --group orders",
+        f"password: {S}",
+        f"the password is {S}",
+        f"Authorization: Bearer {S}abc.def",
+        f"authorization={S}",
+        f"apiKey={S}, region=eu",
+        f"eyJhbGciOiJIUzI1NiJ9.eyJ{S}.signature",
+        f"-----BEGIN PRIVATE KEY-----\n{S}\n-----END PRIVATE KEY-----",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{S}\nand cut off",
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
+    found = hidden(text)
+    assert S not in found and HIDDEN in found
+    assert hidden(found) == found, "nothing changes the second time"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "partition 3 of orders goes from exec-1 to exec-2: exec-2 joined",
+        "redis.shop:6379 does not answer: start it, or correct spec.source.redis.url",
+        "redis://redis.shop:6379/0",
+        "2026-11-26T12:00:00Z level=info event=granted epoch=12",
+        "baton.dev/release: baton-system/baton-operator",
+    ],
+)
+def test_what_is_none_stays(text: str) -> None:
+    assert hidden(text) == text
+
+
+def test_a_field_with_the_name_of_a_secret_is_hidden_and_one_that_names_a_secret_is_not() -> None:
+    value = {"password": S, "urlSecretRef": {"name": "orders-redis", "key": "url"}, "of": [{"apiToken": S}], "partitions": 6}
+    assert without_secrets(value) == {**value, "password": HIDDEN, "of": [{"apiToken": HIDDEN}]}
+
+
+def test_labels_and_annotations_of_others_are_left_out() -> None:
+    metadata = {
+        "name": "orders",
+        "labels": {"baton.dev/group": "orders", "team": S},
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": S, "baton.dev/drain": "true"},
+        "managedFields": [S],
+    }
+    kept = {"name": "orders", "labels": {"baton.dev/group": "orders"}, "annotations": {"baton.dev/drain": "true"}}
+    assert own_metadata(metadata) == kept
+
+
+def test_a_long_log_takes_no_time_that_grows_with_its_square() -> None:
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        hidden("exec-" * (length // 5) + " " + "a.b-c" * (length // 5))
+        return time.process_time() - began
+
+    assert seconds(200_000) < 60 * max(seconds(20_000), 0.001)
