@@ -8,6 +8,7 @@ from baton.cli.group_view import GroupLook
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
 from baton.kube.objects import QueueView
+from baton.queues.kind import QueueKind
 from baton.queues.offsets import PartitionOffsets, TellsOffsets
 from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
 
@@ -22,10 +23,17 @@ def queue_of(seen: GroupLook, name: str) -> QueueView:
     return view
 
 
+def kind_of(seen: GroupLook, name: str) -> QueueKind:
+    """Of one of its queues. Raises NoAnswerError."""
+    spec = queue_of(seen, name).spec
+    assert spec is not None
+    return spec.source.kind
+
+
 @asynccontextmanager
 async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[QueueAdapter]:
     """Of one of its queues. What goes wrong there is a NoAnswerError."""
-    view = queue_of(seen, name)
+    view, kind = queue_of(seen, name), kind_of(seen, name)
     try:
         adapter = await open_queue(api, view, Claimant(seen.group.full_name, seen.group.uid))
         try:
@@ -40,13 +48,13 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[Queu
     except (QueueUnreachable, QueueConflict) as problem:
         raise NoAnswerError(str(problem)) from None
     except ModuleNotFoundError as missing:
-        kind = view.spec.source.kind.name.lower() if view.spec is not None else ""
-        raise NoAnswerError(f"{missing.name} is not installed: pip install 'baton-operator[{kind}]'") from None
+        extra = f"pip install 'baton-operator[{kind.name.lower()}]'"
+        raise NoAnswerError(f"{missing.name} is not installed: {extra}") from None
 
 
 async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
     """Of one of its queues. Raises NoAnswerError."""
     async with adapter_of(api, seen, name) as adapter:
         if not isinstance(adapter, TellsOffsets):
-            raise NoAnswerError(f"{name} does not tell: Baton does not connect to it")
+            raise NoAnswerError(f"{name}: queues of type {kind_of(seen, name).name} do not tell offsets")
         return await adapter.offsets()

@@ -106,7 +106,7 @@ async def _reset(
     yes: bool,
 ) -> None:
     from baton.cli.live_group import look_at
-    from baton.cli.live_offsets import adapter_of
+    from baton.cli.live_offsets import adapter_of, kind_of
     from baton.cli.offset_view import change_table, why_not
     from baton.queues.offsets import SetsOffsets
 
@@ -114,7 +114,8 @@ async def _reset(
         seen = await look_at(api, where, group)
         name = _settable(seen, queue)
         async with adapter_of(api, seen, name) as adapter:
-            assert isinstance(adapter, SetsOffsets)
+            if not isinstance(adapter, SetsOffsets):
+                raise NoAnswerError(f"Baton sets no offset of {name}: it cannot for queues of type {kind_of(seen, name).name}")
             changes = await _changes(adapter, name, to, _chosen(name, await adapter.offsets(), numbers))
             refused = why_not(seen, [one.partition for one in changes])
             if refused and not dry_run:
@@ -151,17 +152,16 @@ async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[Off
 
 def _settable(seen: "GroupLook", named: str | None) -> str:
     """The name of the queue that is meant, of a kind whose offsets Baton sets."""
-    from baton.cli.live_offsets import queue_of
+    from baton.cli.live_offsets import kind_of
 
     if named is None and len(seen.queues) != 1:
         raise NoAnswerError(f"{seen.group.full_name} has the queues {', '.join(seen.queues) or '-'}: name one with --queue")
     name = named or next(iter(seen.queues))
     if name not in seen.queues:
         raise NoAnswerError(f"{seen.group.full_name} has no queue {name}, but {', '.join(seen.queues) or 'none'}")
-    spec = queue_of(seen, name).spec
-    assert spec is not None
-    if by := spec.source.kind.offsets_are_set:
-        raise NoAnswerError(f"the offsets of {name}, of type {spec.source.kind.name}, are set by {by}")
+    kind = kind_of(seen, name)
+    if kind.offsets_are_set:
+        raise NoAnswerError(f"the offsets of {name}, of type {kind.name}, are set by {kind.offsets_are_set}")
     return name
 
 

@@ -40,7 +40,7 @@ class TellsOffsets(QueueAdapter, Protocol):
 
 @runtime_checkable
 class SetsOffsets(TellsOffsets, Protocol):
-    """An adapter that sets them: each kind is one that names nobody else for it (`QueueKind.offsets_are_set`)."""
+    """An adapter that sets them."""
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
         """The first entry that is not finished with and was sent at `since` (milliseconds since 1970) or later; or `end`, if

@@ -163,6 +163,9 @@ def test_the_operator_and_its_command_come_with_the_consumers_side_and_leave_it_
     assert {"baton.cli.main", "baton.consumer.api"} <= set(both.modules("baton.spark", *OPTIONAL)["imported"])
     version = subprocess.run([tmp_path / "bin" / "baton", "--version"], check=True, capture_output=True, text=True).stdout
     assert __version__ in version
+    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    plugin = subprocess.run(["kubectl", "baton", "--version"], check=True, capture_output=True, text=True, env=os.environ | path)
+    assert plugin.stdout == version, "kubectl runs it as its plugin"
     uv("pip", "uninstall", "--quiet", "--python", both.python, "baton-operator")
     left = both.modules("baton.spark", *OPTIONAL)["imported"]
     assert "baton.consumer.consumer" in left and "baton.cli.main" not in left

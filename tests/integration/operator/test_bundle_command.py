@@ -14,11 +14,12 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import Uid
-from baton.model.names import ledger_name
+from baton.model.names import OPERATOR_SELECTOR, ledger_name
 from baton.queues.redis import RedisProducer
 from tests.integration.operator.accounts import account
 from tests.integration.operator.world import KEEPS, Operator, World
 from tests.redis_server import RedisServer
+from tests.waiting import eventually
 
 BATON = Path(sys.executable).parent / "baton"
 PLANTED = "hunter2"
@@ -109,6 +110,11 @@ async def planted(world: World, server: RedisServer) -> int:
         "metadata": {"name": "baton", "labels": labels, "annotations": applied},
     }
     await api.create(group_path("apps/v1", here, "deployments"), {**body, "spec": spec})
+
+    async def made() -> bool:
+        return bool((await api.get(core_path(here, "pods"), labelSelector=OPERATOR_SELECTOR))["items"])
+
+    await eventually(made, "the Deployment has its pod")
     with RedisProducer(server.url, f"{here}/orders") as producer:
         producer.send("key", secret())
     return count
@@ -143,6 +149,8 @@ async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
     assert planted_event["note"] == "cannot reach redis://***@redis:6379/0"
     assert read[f"operators/{here}/baton.json"]["containers"][0]["arguments"] == ["--log-level=debug"]
     assert "redis://***@redis:6379/0" in json.dumps(read[f"{folder}/leases.json"])
+    (why,) = [why for what, why in read["unread.json"].items() if what.startswith(f"log of {here}/baton-")]
+    assert "does not have a host assigned" in why, "no node runs it, so it has no log"
 
 
 async def test_what_may_not_be_read_is_said_and_the_rest_is_there(

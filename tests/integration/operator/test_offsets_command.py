@@ -186,7 +186,7 @@ async def test_a_group_of_several_queues_says_which_and_an_external_one_does_not
     await eventually(made, "the operator has made the queue")
     shown = await baton(kubeconfig, "offsets", "both")
     assert shown.returncode == 1 and "both-redis" in shown.stdout
-    assert shown.stderr.strip().endswith("both-external does not tell: Baton does not connect to it")
+    assert shown.stderr.strip().endswith("both-external: queues of type External do not tell offsets")
     which = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--yes")
     assert which.returncode == 1 and "name one with --queue" in which.stderr
     other = await baton(kubeconfig, "offsets", "reset", "both", "--to", "latest", "--queue", "both-external", "--yes")

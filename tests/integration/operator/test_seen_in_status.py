@@ -43,7 +43,7 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
 
     await eventually(seen, "the operator has counted it", shown=status)
     found = json.loads(await baton(kubeconfig, "doctor", "-o", "json"))
-    (warning,) = [one for one in found if one["about"] == "queue shop/poisoned"]
+    (warning,) = [one for one in found if one["about"] == "queue shop/poisoned" and "dead letter" in one["says"]]
     assert (warning["verdict"], warning["says"]) == ("Warning", "1 dead letter waits for somebody")
     assert "1 dead letter deleted" in await baton(kubeconfig, "dead-letters", "drop", "poisoned", "--all", "--yes")
 

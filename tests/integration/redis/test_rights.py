@@ -74,6 +74,9 @@ class Roles:
                 self.consumer.verify(0, Epoch(99))
             await self.operator.pause(0, self._epoch)
             await self.operator.outstanding(0)
+            end = (await self.operator.offsets())[0].end
+            await self.operator.reach(0, end, 0)
+            await self.operator.set_offset(0, self._epoch, end)
             await self.owned()
             raw.xadd(keys.stream, {"foreign": "1"}, id="9001000000000000-*")
             self.drain()

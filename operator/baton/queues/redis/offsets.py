@@ -3,6 +3,7 @@
 There is no way back: what is finished with is deleted."""
 
 from collections.abc import Callable, Mapping
+from re import fullmatch
 
 from baton.model.ids import Epoch
 from baton.queues.offsets import PartitionOffsets, Reached
@@ -12,6 +13,8 @@ from baton.queues.redis.batch import ScriptRun
 from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.keys import PartitionKeys, queue_key
 from baton.queues.redis.transport import Transport
+
+_BEGINNING = (-1, 0)
 
 
 class OffsetScripts:
@@ -32,15 +35,17 @@ class OffsetScripts:
 
     async def reach(self, partition: int, end: int, since: int | None) -> Reached:
         """See SetsOffsets."""
-        behind, entries = "", 0
+        behind, entries = _BEGINNING, 0
         while True:
-            arguments = (behind, end, "" if since is None else since)
+            arguments = ("" if behind == _BEGINNING else "{}-{}".format(*behind), end, "" if since is None else since)
             answer = await self._transport.run(scripts.REACH, self._keys(partition), arguments, server_answers.scalars(3))
             with self._transport.explained():
                 entries += records.number(answer[1], "entries")
                 if not answer[2]:
                     return Reached(records.number(answer[0], "offset"), entries)
-                behind = records.word(answer[2], "entry")
+                before, behind = behind, _entry(answer[2])
+                if behind <= before:
+                    raise server_answers.OddAnswerError("an entry that is not behind the one before")
 
     async def skip(self, partition: int, epoch: Epoch, offset: int) -> None:
         """See SetsOffsets.set_offset."""
@@ -69,6 +74,14 @@ _REFUSED: Mapping[bytes | None, str] = {
     b"GRANTED": "was granted to somebody meanwhile",
     b"OUTSIDE": "has no such entry, or not any more",
 }
+
+
+def _entry(raw: bytes | int | None) -> tuple[int, int]:
+    """The two numbers of an entry's id. Raises OddAnswerError."""
+    found = fullmatch(rb"([0-9]{1,20})-([0-9]{1,20})", raw) if isinstance(raw, bytes) else None
+    if found is None:
+        raise server_answers.OddAnswerError("no entry where one belongs")
+    return int(found[1]), int(found[2])
 
 
 def _offsets(raw: object) -> PartitionOffsets | None:
