@@ -16,6 +16,7 @@ import pytest
 from baton import __version__
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from cluster.programs import KUBE
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.pods import lag
 from tests.processes import ChildProcess
@@ -164,8 +165,9 @@ def test_the_operator_and_its_command_come_with_the_consumers_side_and_leave_it_
     version = subprocess.run([tmp_path / "bin" / "baton", "--version"], check=True, capture_output=True, text=True).stdout
     assert __version__ in version
     path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    plugin = subprocess.run(["kubectl", "baton", "--version"], check=True, capture_output=True, text=True, env=os.environ | path)
-    assert plugin.stdout == version, "kubectl runs it as its plugin"
+    kubectl = [str(KUBE.path()), "kubectl", "baton", "--version"]
+    plugin = subprocess.run(kubectl, check=True, capture_output=True, text=True, env=os.environ | path).stdout
+    assert plugin == version, "kubectl runs it as its plugin"
     uv("pip", "uninstall", "--quiet", "--python", both.python, "baton-operator")
     left = both.modules("baton.spark", *OPTIONAL)["imported"]
     assert "baton.consumer.consumer" in left and "baton.cli.main" not in left

@@ -1,7 +1,6 @@
 """The real kubectl runs `kubectl baton` where the command is installed."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from baton import __version__
+from cluster.programs import KUBE
 from tests.integration.operator.world import World
 
 SCRIPTS = Path(sys.executable).parent
 
 
 def kubectl(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("kubectl")
-    assert program is not None, "apt-get install kubernetes-client"
-    path = f"{SCRIPTS}:{os.environ['PATH']}"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
+    environment = {**os.environ, "PATH": f"{SCRIPTS}:{os.environ['PATH']}"}
+    command = [str(KUBE.path()), "kubectl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_kubectl_finds_the_plugin() -> None:
