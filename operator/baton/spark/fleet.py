@@ -63,7 +63,7 @@ class Fleet:
         task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
         of all its partitions, before others read them. Both in seconds. `metrics_port`: of `/metrics` for Prometheus; none
         without it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises
-        RuntimeError for a Spark of another version.
+        RuntimeError for a Spark of another version, and TypeError for a client's session of Spark Connect.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
@@ -71,6 +71,7 @@ class Fleet:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
         spark_version.check()
+        _of_the_driver(spark)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait
@@ -149,10 +150,7 @@ class Fleet:
             raise ValueError("give_up and dead_letters are two ends of a batch that always fails: choose one")
         self._told_after, self._failures = failures, QueryFailures()
         signal.signal(signal.SIGTERM, self._terminate)
-        if self._running is None or not self._running.alive():
-            self.start()
-        running = self._running
-        assert running is not None
+        running = self._begun()
         try:
             if dead_letters and (without := running.without_dead_letters()):
                 raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
@@ -178,6 +176,20 @@ class Fleet:
         if running.lost:
             raise RuntimeError(running.lost)
 
+    def serve(self) -> None:
+        """`start` the fleet, and stay while the queries of others read its queues: those of a Spark Connect server's clients. To
+        be called in the main thread of the driver's process. On SIGTERM, as Kubernetes sends it, the batch that runs is finished,
+        the group's queries end, and the group is given up. Raises RuntimeError when another driver has taken the group.
+        """
+        signal.signal(signal.SIGTERM, self._terminate)
+        running = self._begun()
+        try:
+            running.closed.wait()
+        finally:
+            self.stop()
+        if running.lost:
+            raise RuntimeError(running.lost)
+
     def statistics(self) -> Statistics:
         """What has been counted since this object was made."""
         return self._counts.statistics()
@@ -191,6 +203,13 @@ class Fleet:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _begun(self) -> RunningFleet:
+        """The one that runs; started, where none does."""
+        if self._running is None or not self._running.alive():
+            self.start()
+        assert self._running is not None
+        return self._running
 
     def _run_query(self, running: RunningFleet, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
         """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
@@ -229,6 +248,15 @@ def _failed_for_rows(error: Exception) -> bool:
     origin: Any = getattr(error, "_origin", None) if isinstance(error, StreamingQueryException) else None
     cause = origin.getCause() if origin is not None else None
     return cause is not None and of_rows(str(cause.getClass().getName()))
+
+
+def _of_the_driver(spark: object) -> None:
+    """Spark Connect's own class is not imported: it needs grpc."""
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise TypeError(
+            "spark is a client's session of Spark Connect, and a fleet is of the driver: start it in the program that starts the "
+            'server, with the session that this has made. Clients only read: spark.readStream.format("baton")'
+        )
 
 
 def _see_named(group: object, queues: object) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.connect.session import SparkSession
 
 from baton.spark import Directory, Fleet
 
@@ -25,3 +26,9 @@ def test_what_cannot_be_meant_so_is_refused_by_its_name(tmp_path: Path, argument
     unused: Any = None
     with pytest.raises((TypeError, ValueError), match=f"^{why}"):
         Fleet(unused, environment=Directory(tmp_path), **known)
+
+
+def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
+    client: Any = SparkSession.__new__(SparkSession)
+    with pytest.raises(TypeError, match="a fleet is of the driver: start it in the program that starts the server"):
+        Fleet(client, group="orders", queues={"orders": "redis://redis.shop"})

@@ -71,9 +71,11 @@ final class Group {
   private Decisions decisions() {
     Decisions found = Groups.find(name);
     if (found != null) return found;
+    String others = String.join(", ", Groups.names());
     throw new IllegalArgumentException(
-        "No fleet of group " + name + " runs in this driver: call fleet = baton.spark.Fleet(spark, group=\"" + name
-            + "\", …) and fleet.start() before load()");
+        "No fleet of group " + name + " runs in this driver" + (others.isEmpty() ? "" : ", but one of " + others)
+            + ": the program that started the driver (with Spark Connect, the server) is to call fleet = baton.spark.Fleet("
+            + "spark, group=\"" + name + "\", …) and fleet.start() before load()");
   }
 
   /** Python's own words are the last line of what py4j tells; the rest is its traceback. */

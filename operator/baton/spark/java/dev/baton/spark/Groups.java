@@ -2,6 +2,8 @@ package dev.baton.spark;
 
 import java.util.Map;
 import java.util.Set;
+import java.util.SortedSet;
+import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** The groups whose fleet runs in this driver. Python puts them here by py4j. */
@@ -25,6 +27,11 @@ public final class Groups {
   public static void release(String group) {
     BY_NAME.remove(group);
     CLAIMED.remove(group);
+  }
+
+  /** Of all that run here. */
+  static SortedSet<String> names() {
+    return new TreeSet<>(BY_NAME.keySet());
   }
 
   /** Null where no fleet of that group runs. */
