@@ -43,9 +43,9 @@ def ended(query: StreamingQuery) -> dict[str, Any]:
     query.awaitTermination()
     progress = query.recentProgress
     return {
-        "rows": [one["numInputRows"] for one in progress],
-        "last": query.lastProgress,
-        "batches": [one["batchId"] for one in progress],
+        "rows": [one.numInputRows for one in progress],
+        "metrics": progress[-1].sources[0].metrics,
+        "batches": [one.batchId for one in progress],
     }
 
 
@@ -94,6 +94,7 @@ def errors(spark: SparkSession) -> dict[str, list[str]]:
     import baton.spark
 
     source = spark.readStream.format("baton").option("group", "orders")
+    spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
     reading = source.load().writeStream.format("noop").start()
     until(lambda: reading.lastProgress, "one query reads")
     try:

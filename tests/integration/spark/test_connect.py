@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,7 +59,9 @@ class Served:
     def start(self) -> None:
         """The server, as the guide has it, until its executors own the partitions."""
         server = self._dev.folder / "server.py"
-        server.write_text(self.here(program(".serve()")))
+        text = self.here(program(".serve()"))
+        assert "conf(group)" in text
+        server.write_text(text.replace("conf(group)", "conf(group, executor_timeout=120)"))  # a busy machine loses no executor
         log = self._dev.folder / "server.log"
         command = [str(BATON), "dev", "run", "--", sys.executable, str(server)]
         with log.open("ab") as file:
@@ -120,13 +122,11 @@ def values(output: Path) -> list[str]:
 
 
 def in_order(found: list[dict[str, Any]]) -> bool:
-    """Each key's values are numbered, and its entries are in one partition: by offset they are in their order."""
-    by_offset = [(row["partition"], row["offset"]) for row in sorted(found, key=lambda row: str(row["value"]))]
-    partitions = {partition for partition, _ in by_offset}
-    return all(
-        [offset for of, offset in by_offset if of == one] == sorted({offset for of, offset in by_offset if of == one})
-        for one in partitions
-    )
+    """By the values, which count what one sender sent, the offsets of each partition grow."""
+    offsets: dict[int, list[int]] = defaultdict(list)
+    for row in sorted(found, key=lambda row: str(row["value"])):
+        offsets[row["partition"]].append(row["offset"])
+    return all(of_one == sorted(set(of_one)) for of_one in offsets.values())
 
 
 def test_a_batch_read_has_what_is_there_and_so_has_sql(served: Served) -> None:
@@ -142,14 +142,13 @@ def test_files_have_each_row_once_with_true_counts_and_another_client_goes_on(se
     progress = served.client("to_files", output)
     assert sum(progress["rows"]) == len(values(output)) >= 500
     assert max(progress["rows"]) <= 200
-    [source] = progress["last"]["sources"]
-    assert (source["metrics"]["partitionsOwned"], source["metrics"]["rangesLent"]) == ("4", "0")
+    assert (progress["metrics"]["partitionsOwned"], progress["metrics"]["rangesLent"]) == ("4", "0")
     second = served.send("files", 500, 600)
     progress = served.client("to_files", output)
     assert sum(progress["rows"]) == 100
     assert progress["batches"][-1] > 1, "it goes on with the numbers of its checkpoint"
     assert [value for value in values(output) if value.startswith("files")] == first + second
-    assert in_order(rows(output))
+    assert in_order([row for row in rows(output) if row["value"].startswith("files")])
 
 
 def test_a_function_is_given_each_row_once_and_after_a_failure_the_same_batch(served: Served, tmp_path: Path) -> None:
@@ -169,11 +168,10 @@ def test_a_function_is_given_each_row_once_and_after_a_failure_the_same_batch(se
 def test_what_is_wrong_is_one_line_at_the_client(served: Served) -> None:
     said = served.client("errors")
     for of in ("group of a batch read", "group of a stream"):
-        assert said[of][0] == (
+        assert said[of] == [
             "No fleet of group nobody runs in this driver, but one of orders: the program that started the driver (with Spark "
             'Connect, the server) is to call fleet = baton.spark.Fleet(spark, group="nobody", …) and fleet.start() before load()'
-        )
-        assert said[of][1:2] in ([], [""]), "what follows is Spark's stack"
+        ]
     assert re.search(r"query '[0-9a-f-]+' reads group orders already: stop it first", said["second query"][0])
     assert said["fleet"] == [
         "spark is a client's session of Spark Connect, and a fleet is of the driver: start it in the program that starts the "
