@@ -226,6 +226,9 @@ class Stream:
         repeat_wait it goes on without: what has no owner is lent."""
         found = owners(self._around.ledger.read().ownership.owners, executors, [one.partition for one in todo])
         missing = sorted(one.partition for one in todo if one.partition not in found)
+        if missing:  # one that its queue does not have any more gets no owner: it was emptied, as a batch is that is set aside
+            there = self._around.queues.positions({one.queue for one in missing})
+            missing = [one for one in missing if one in there]
         if not missing:
             return
         now = self._around.clock()

@@ -36,8 +36,13 @@ class WatchedRanges(ModelledRanges):
         self._pass_time = pass_time
         self.while_waiting: Callable[[], None] = lambda: None
         self.away = False
+        self.withdrawn = 0
+        """So many of the last partitions the queue does not have any more: their records stay."""
         self.begun = 0
         self.questions: list[str] = []
+
+    def partitions(self) -> int:
+        return super().partitions() - self.withdrawn
 
     def before(self) -> None:
         if self.away:

@@ -457,6 +457,22 @@ def test_a_repeated_batch_is_not_read_by_who_is_to_let_go(scene: StreamScene) ->
     assert told(stream.plan(at(p0=0), at(p0=1), "1")) == [(0, 0, 1, "")]
 
 
+def test_nobody_waits_for_the_owner_of_what_was_set_aside_and_withdrawn_since() -> None:
+    scene = StreamScene(2)
+    scene.add(0)
+    scene.add(1)
+    scene.own({0: 1, 1: 1})
+    first = scene.stream()
+    start, end = at(p0=0, p1=0), at(p0=1, p1=1)
+    assert told(first.plan(start, end, "1")) == [(0, 0, 1, "1"), (1, 0, 1, "1")]
+    first.stop()
+    query, failed = first.unfinished
+    scene.around.queues.set_aside(query, [one for one in failed if one.partition.number == 1], 3, "why")
+    scene.own({0: 2})
+    scene.ranges.withdrawn = 1
+    assert told(scene.stream().plan(start, end, "1")) == [(0, 0, 1, "1")]
+
+
 # -- what is gone
 
 
