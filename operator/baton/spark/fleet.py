@@ -247,7 +247,7 @@ def _failed_for_rows(error: Exception) -> bool:
     """See `of_rows`."""
     origin: Any = getattr(error, "_origin", None) if isinstance(error, StreamingQueryException) else None
     cause = origin.getCause() if origin is not None else None
-    return cause is not None and of_rows(str(cause.getClass().getName()))
+    return cause is not None and of_rows(str(cause.getClass().getName()), str(cause.getMessage()))
 
 
 def _of_the_driver(spark: object) -> None:

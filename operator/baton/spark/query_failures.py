@@ -13,7 +13,13 @@ _OF_ROWS = re.compile(
     r"py4j\.Py4JException|org\.apache\.spark\.(Spark\w*Exception|api\.python\.\w+|.*\.ForeachBatchUserFuncException)"
 )
 """Classes of what ends a query where a function raised or a job was aborted."""
+_OF_LOGS = "[CONCURRENT_STREAM_LOG_UPDATE]"
+"""What begins so is of such a class, too: a batch is in Spark's log already that it was about to write there."""
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
+_TASK = re.compile(r"^(?:.*most recent failure: Lost task [^:]*: |Caused by: )")
+"""Which task it was, and that it was one: as long as what it says."""
+_WORDLESS = re.compile(r"Caused by: [\w.$]+")
+"""A cause of which there is the class only, as where a Python worker was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +57,19 @@ class QueryFailures:
         return f"The query has failed {self.count} times in a row at {self.batch or 'its start'}: {self.error}"
 
 
-def of_rows(cause: str) -> bool:
-    """`cause`: the class of what has ended a query. A function or a task raised it, and not what Spark does around them, such as
-    to write down that a batch is done: then the sink may have its rows."""
-    return _OF_ROWS.fullmatch(cause) is not None
+def of_rows(cause: str, words: str) -> bool:
+    """`cause`: the class of what has ended a query; `words`: its text. A function or a task raised it, and not what Spark does
+    around them, such as to write down that a batch is done: then the sink may have its rows."""
+    return _OF_ROWS.fullmatch(cause) is not None and not words.startswith(_OF_LOGS)
 
 
 def last_line(error: str, most: int = 300) -> str:
-    """What an exception of Spark says, without the traces and the plan that it carries: the last line that is of neither."""
+    """What an exception of Spark says, without the traces and the plan that it carries: the last line that is of neither, and
+    says more than a class."""
     said = _REST.split(error, maxsplit=1)[0]
     lines = [_STATE.sub("", line).strip() for line in said.splitlines()]
     told = [
         line for line in lines if line and not line.startswith(("at ", "File ", "...", "===", "Traceback", "^", "Driver stack"))
     ]
-    return (told[-1] if told else error.strip())[:most]
+    worded = [line for line in told if not _WORDLESS.fullmatch(line)]
+    return _TASK.sub("", (worded or told or [error.strip()])[-1])[:most]

@@ -61,7 +61,11 @@ def test_entries_that_were_not_in_the_batch_before_have_failed_once() -> None:
     ],
 )
 def test_what_a_function_or_a_task_raised_is_told_from_what_spark_does_around_them(cause: str, counts: bool) -> None:
-    assert of_rows(cause) == counts
+    assert of_rows(cause, "the sink is full") == counts
+
+
+def test_a_batch_that_is_in_sparks_log_already_was_done() -> None:
+    assert not of_rows("org.apache.spark.SparkException", "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.")
 
 
 def test_the_error_s_last_line_without_traces() -> None:
@@ -85,3 +89,19 @@ org.apache.spark.SparkException
         "terminated with exception: the queue is gone"
     )
     assert last_line("") == ""
+
+
+def test_of_a_worker_that_was_killed_the_error_says_so_and_not_only_a_class() -> None:
+    text = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
+Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 (TID 11) (10.0.0.7 executor 0): \
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).
+\tat org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:1)
+Caused by: java.io.EOFException
+\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)
+\t... 20 more
+
+Driver stacktrace: SQLSTATE: XXKST
+=== Streaming Query ==="""
+    assert last_line(text) == "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."
+    assert last_line(text.replace("EOFException", "EOFException: too short")) == "java.io.EOFException: too short"
+    assert last_line("Caused by: java.io.EOFException") == "java.io.EOFException", "where there is nothing else"
