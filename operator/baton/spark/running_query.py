@@ -28,4 +28,11 @@ def running_query(text: str) -> RunningQuery:
             "the query has the trigger once, which is one batch; and the first batch of a query has no rows, for it writes down "
             "where the query begins. Use trigger(availableNow=True), which reads all that is there and ends"
         )
+    batch, batch_of_files = told.get("batch", -1), told.get("batchOfFiles", -1)
+    if batch_of_files > batch:
+        raise SourceError(
+            f"the folder that the query writes to has batches up to {batch_of_files}, and its checkpoint up to {batch}: "
+            "that is new, or older. Spark's file sink skips the batches that it has, and rows would be lost. Give the query "
+            "another path, or the checkpoint that belongs to these files"
+        )
     return RunningQuery(told["id"], told.get("sources", 1) <= 1)
