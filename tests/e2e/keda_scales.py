@@ -17,6 +17,9 @@ from demo.audit import audit
 from demo.records import Evidence
 from tests.e2e.installing import installed_by_helm, namespace
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
+from tests.e2e.spark.shop import QUEUE as SHOP
+from tests.e2e.spark.shop import Shop, checked
+from tests.e2e.spark.sizes import sizes_told
 from tests.load import sink
 from tests.load.producer import Load
 from tests.load.witness import Witness
@@ -29,6 +32,11 @@ WORK = 0.05
 """Seconds that a message takes: a pod does 20 in a second."""
 LONG = 300
 """Seconds for a size that an autoscaler has to come to, at its own pace."""
+
+SPARK_MOST, SPARK_LEAST = 6, 2
+"""Executors."""
+ROWS = {"WORK_SECONDS": "0.05", "MOST_ROWS": "240"}
+"""An executor does 20 rows in a second, and a batch has so many that two need six seconds for it."""
 
 GROUP_ITSELF = {"apiVersion": "baton.dev/v1alpha1", "kind": "ConsumerGroup", "name": GROUP}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "reader"}
@@ -54,7 +62,11 @@ def test_a_fleet_follows_its_lag_from_none_to_many_and_back(with_keda: Cluster, 
         fleet = Fleet(with_keda, name, server.url, delay=5, scale=mode, work=WORK)
         fleet.deploy(replicas=2)
         fleet.settled(members=2)
-        with scaled_by_keda(with_keda, name, target), Witness(server.url, queue, PARTITIONS) as witness:
+        quick = {"scaleTargetRef": target, "maxReplicaCount": MOST, "cooldownPeriod": 20}
+        with (
+            scaled_by_keda(with_keda, "keda.yaml", f"{name}/{GROUP}", 20, quick),
+            Witness(server.url, queue, PARTITIONS) as witness,
+        ):
             until(lambda: asleep(fleet), "nothing waits, and nobody is there", LONG)
             with Load(server.url, queue, rate=70) as load:
                 until(lambda: fleet.pods(), "the first messages wake the fleet", LONG)
@@ -78,14 +90,40 @@ def test_a_fleet_follows_its_lag_from_none_to_many_and_back(with_keda: Cluster, 
     assert witness.broken == []
 
 
+def test_a_spark_fleet_follows_its_lag_from_few_to_many_and_back(with_keda: Cluster) -> None:
+    with RedisServer(bind=with_keda.address) as server:
+        shop = Shop(with_keda, server)
+        try:
+            shop.apply_example(executors=SPARK_LEAST, delay=10, handoff=30, **ROWS)
+            until(lambda: shop.balanced(SPARK_LEAST), "two executors own all partitions", LONG)
+            with scaled_by_keda(with_keda, "keda-spark.yaml", SHOP, 50, {"maxReplicaCount": SPARK_MOST}), sizes_told(shop):
+                shop.start_producing(rate=50)
+                until(lambda: shop.waiting() > 300, "the lag grows", LONG)
+                until(lambda: shop.balanced(SPARK_MOST), "the lag has brought all the executors that there may be", LONG)
+                grown = shop.waiting()
+                until(lambda: shop.waiting() < grown / 2, "they work it off, though there comes more", LONG)
+                sent = shop.stop_producing()
+                until(lambda: shop.balanced(SPARK_LEAST) and len(shop.executors()) == SPARK_LEAST, "the others have gone", LONG)
+                until(lambda: shop.processed() == sent, "all is done", LONG)
+            status, results = shop.group()["status"], shop.results()
+        finally:
+            print(shop.story())
+            shop.remove()
+    assert checked(results, sent).clean
+    assert len(results) == sent, "nothing was read again"
+    assert not any(one.redelivered for one in results)
+    assert status["moves"] == status["lowerBound"], "each partition moves once for each size that it settles at"
+    assert status["deadlineMisses"] == 0
+
+
 @contextmanager
-def scaled_by_keda(cluster: Cluster, name: str, target: dict[str, str]) -> Iterator[None]:
-    """As the example has it, only quicker."""
-    shipped = yaml.safe_load((ROOT / "manifests" / "examples" / "autoscaling" / "keda.yaml").read_text())
+def scaled_by_keda(cluster: Cluster, example: str, group: str, target: int, quick: dict[str, object]) -> Iterator[None]:
+    """As the example has it, only quicker. `group`: namespace/name; `target`: entries for each pod."""
+    name = group.partition("/")[0]
+    shipped = yaml.safe_load((ROOT / "manifests" / "examples" / "autoscaling" / example).read_text())
     trigger = shipped["spec"]["triggers"][0]["metadata"]
-    trigger |= {"url": trigger["url"].replace("default/orders", f"{name}/{GROUP}"), "targetValue": "20"}
-    quick = {"scaleTargetRef": target, "maxReplicaCount": MOST, "pollingInterval": 2, "cooldownPeriod": 20}
-    spec: dict[str, Any] = {**shipped["spec"], **quick}
+    trigger |= {"url": trigger["url"].replace("default/orders", group), "targetValue": str(target)}
+    spec: dict[str, Any] = {**shipped["spec"], "pollingInterval": 2, **quick}
     spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"] = {"stabilizationWindowSeconds": 5}
     cluster.kubectl("-n", name, "apply", "-f", "-", text=json.dumps({**shipped, "spec": spec}))
     try:

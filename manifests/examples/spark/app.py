@@ -43,7 +43,8 @@ def main() -> None:
         executor_cpu=os.environ.get("EXECUTOR_CPU"),
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
-    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
+    # Asked to stop, its pod has 60 s: 40 of them for the batch that runs.
+    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]}, grace=40)
     fleet.run(start)
 
 

@@ -35,9 +35,9 @@ _CHECKPOINT = "checkpointlocation"
 class Decisions:
     """Of one fleet. One stream reads at a time: the queues let the later of two win, and that is for drivers."""
 
-    def __init__(self, around: Surroundings, active: Callable[[], frozenset[str]]) -> None:
+    def __init__(self, around: Surroundings, active: Callable[[], frozenset[str]], stop_fleet: Callable[[], None]) -> None:
         """`active`: the ids of the application's queries that run."""
-        self._around, self._active = around, active
+        self._around, self._active, self._stop_fleet = around, active, stop_fleet
         self._streams: dict[str, Stream] = {}
         self._last_plan = ""
         self._ended: Stream | None = None
@@ -72,6 +72,10 @@ class Decisions:
 
     def batch(self, options: str) -> str:
         return _answered(lambda: self._batch(json.loads(options)))
+
+    def jvmEnds(self) -> str:  # noqa: N802
+        log.info("told to stop: the JVM ends")
+        return _answered(self._stop_fleet)
 
     # -- for the fleet
 

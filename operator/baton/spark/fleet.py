@@ -29,10 +29,10 @@ log = logging.getLogger("baton.spark")
 StartQuery = Callable[[DataFrame], StreamingQuery]
 """The user's function: given the rows of the group's queues, it starts a query over them."""
 
-GRACE = 20.0
-"""Seconds for the batch that runs when the fleet is told to stop."""
 CLOSING = 15.0
 """Seconds for giving the group up: the API server may be away."""
+_DAY = 86_400
+"""Seconds."""
 
 
 class Fleet:
@@ -53,6 +53,7 @@ class Fleet:
         queues: Mapping[str, str],
         holdup_timeout: float = 60.0,
         repeat_wait: float = 120.0,
+        grace: float = 20.0,
         metrics_port: int | None = None,
         environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
@@ -61,12 +62,14 @@ class Fleet:
 
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
         task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
-        of all its partitions, before others read them. Both in seconds. `metrics_port`: of `/metrics` for Prometheus; none
-        without it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises
-        RuntimeError for a Spark of another version, and TypeError for a client's session of Spark Connect.
+        of all its partitions, before others read them. `grace`: how long the batch that runs may go on when the fleet is told to
+        stop: longer than a batch, and 20 less than its pod is given. All in seconds. `metrics_port`: of `/metrics` for
+        Prometheus; none without it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told
+        otherwise. Raises RuntimeError for a Spark of another version, and TypeError for a client's session of Spark Connect.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
+        number("grace", grace, 0, _DAY)
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
@@ -74,7 +77,7 @@ class Fleet:
         _of_the_driver(spark)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
-        self._holdup_timeout, self._repeat_wait = holdup_timeout, repeat_wait
+        self._holdup_timeout, self._repeat_wait, self._grace = holdup_timeout, repeat_wait, grace
         self._environment = environment or here(dict(spark.sparkContext.getConf().getAll()))
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
@@ -106,6 +109,8 @@ class Fleet:
                 holdup_timeout=self._holdup_timeout,
                 repeat_wait=self._repeat_wait,
                 query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
+                stop=self.stop,
+                stops_within=self._grace + CLOSING,
             )
         except BaseException:
             java.Groups.release(self._group)
@@ -113,16 +118,16 @@ class Fleet:
             raise
         return self
 
-    def stop(self, grace: float = GRACE) -> None:
-        """Begin no further batch, let the one that runs end within `grace` seconds, end the group's queries, release everything
-        and give the group up. What is not finished then comes again to the next driver. Within a query's function for a batch it
-        answers at once, and the fleet ends behind that batch.
+    def stop(self, grace: float | None = None) -> None:
+        """Begin no further batch, let the one that runs end within `grace` seconds (the fleet's, unless given), end the group's
+        queries, release everything and give the group up. What is not finished then comes again to the next driver. Within a
+        query's function for a batch it answers at once, and the fleet ends behind that batch.
         """
         if self._running is not None and self._running.in_batch():
             self._stop_meanwhile(grace)
             return
         if self._running is not None:
-            self._running.stop(grace)
+            self._running.stop(self._grace if grace is None else grace)
             self._running.closed.wait(CLOSING)
         self._metrics.close()
 
@@ -141,8 +146,9 @@ class Fleet:
         query that fails, or a `start` that raises, is tried again, after a second and then after longer pauses. After so many
         `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
         on; or, to `give_up`, the error is raised; or its entries go to the `dead_letters` of their queues, and the query goes on
-        behind them. On SIGTERM, as Kubernetes sends it, the batch that runs is finished and the group given up. Raises
-        RuntimeError when another driver has taken the group, and ValueError where a queue keeps no dead letters and is to.
+        behind them. On SIGTERM, as Kubernetes sends it to this process or to its JVM, the batch that runs is finished and the
+        group given up. Raises RuntimeError when another driver has taken the group, and ValueError where a queue keeps no dead
+        letters and is to.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
@@ -233,7 +239,7 @@ class Fleet:
             raise SystemExit(128 + number)
         self._stop_meanwhile()
 
-    def _stop_meanwhile(self, grace: float = GRACE) -> None:
+    def _stop_meanwhile(self, grace: float | None = None) -> None:
         """No daemon: a program that has nothing more to do ends behind it."""
         threading.Thread(target=self.stop, args=(grace,), name="baton-stop").start()
 

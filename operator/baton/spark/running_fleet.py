@@ -56,8 +56,11 @@ class RunningFleet:
         holdup_timeout: float,
         repeat_wait: float,
         query_failure: Callable[[], str],
+        stop: Callable[[], None],
+        stops_within: float,
     ) -> None:
-        """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended."""
+        """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended.
+        `stop`: what stops the fleet where the JVM ends, within so many seconds."""
         self._spark, self._group, self._counts = spark, group, counts
         self._java = java
         self._start = StartTimes(group)
@@ -71,7 +74,8 @@ class RunningFleet:
         self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
         """What ends all that has begun, the last first."""
         try:
-            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure)
+            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure, stop)
+            java.JvmEnd.stopsFirst(group, round(stops_within))
         except BaseException:
             self._close()
             raise
@@ -84,6 +88,7 @@ class RunningFleet:
         holdup_timeout: float,
         repeat_wait: float,
         query_failure: Callable[[], str],
+        stop: Callable[[], None],
     ) -> None:
         spark, group, counts = self._spark, self._group, self._counts
         self._queues = FleetQueues(urls, environment.namespace, group)
@@ -115,7 +120,7 @@ class RunningFleet:
             over=self.over,
             stopping=self._stopping.is_set,
         )
-        self._decisions = Decisions(self._around, lambda: frozenset(self._queries()))
+        self._decisions = Decisions(self._around, lambda: frozenset(self._queries()), stop)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)

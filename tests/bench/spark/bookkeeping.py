@@ -139,7 +139,7 @@ def _decisions(
         stopping=lambda: False,
     )
     try:
-        yield Decisions(around, frozenset), finishing
+        yield Decisions(around, frozenset, lambda: None), finishing
     finally:
         finishing.close(5)
         queues.close()

@@ -13,13 +13,15 @@ import baton.spark
 
 SECONDS = 0.15
 """What an executor spends on one partition's part of a batch, so that hand-offs meet work in flight."""
+WORK = float(os.environ.get("WORK_SECONDS", "0"))
+"""And on each row."""
 
 
 def process(rows: DataFrame, batch: int) -> None:
-    rows.foreachPartition(partial(record, os.environ["REDIS_URL"], batch))
+    rows.foreachPartition(partial(record, os.environ["REDIS_URL"], WORK, batch))
 
 
-def record(url: str, batch: int, rows: Iterable[Row]) -> None:
+def record(url: str, work: float, batch: int, rows: Iterable[Row]) -> None:
     import redis
 
     pod = os.environ["SPARK_EXECUTOR_POD_NAME"]
@@ -29,7 +31,7 @@ def record(url: str, batch: int, rows: Iterable[Row]) -> None:
     ]
     if not results:
         return
-    time.sleep(SECONDS)
+    time.sleep(SECONDS + work * len(results))
     with redis.Redis.from_url(url) as server:
         server.rpush("results", *results)
 
@@ -47,7 +49,10 @@ def main() -> None:
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
-    fleet.run(lambda rows: rows.writeStream.foreachBatch(process).option("checkpointLocation", os.environ["CHECKPOINT"]).start())
+    fleet.run(
+        lambda rows: rows.writeStream.foreachBatch(process).option("checkpointLocation", os.environ["CHECKPOINT"]).start(),
+        options={"maxRowsPerTrigger": os.environ.get("MOST_ROWS", "200000")},
+    )
 
 
 if __name__ == "__main__":

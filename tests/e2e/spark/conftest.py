@@ -20,3 +20,4 @@ def shop(node: Cluster) -> Iterator[Shop]:
         finally:
             print(made.story())
             made.remove()
+            made.uninstall_operator()

@@ -13,6 +13,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.spark import jar_file
 from cluster import Cluster, built_images
+from tests import left_undone
 from tests.e2e.installing import chart_values
 from tests.e2e.spark.example import Example
 from tests.redis_server import RedisServer
@@ -20,6 +21,7 @@ from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 NAMESPACE = "shop"
+QUEUE = f"{NAMESPACE}/orders"
 CUSTOMERS = 97
 
 
@@ -39,9 +41,9 @@ class Result(NamedTuple):
 class Shop:
     """Queue, group, fleet, producer and results."""
 
-    def __init__(self, cluster: Cluster, redis: RedisServer) -> None:
-        self.cluster, self._redis = cluster, redis
-        self._sent = 0
+    def __init__(self, cluster: Cluster, server: RedisServer) -> None:
+        self.cluster, self._redis = cluster, server
+        self._sent, self._rate = 0, 500
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._produce, name="producer", daemon=True)
 
@@ -55,13 +57,19 @@ class Shop:
             "--values", str(path), "--wait", "--timeout", "300s",
         )  # fmt: skip
 
-    def apply_example(self, executors: int) -> None:
-        """The example with an application of the test, which says what it was given, and with quicker hand-offs."""
+    def apply_example(self, executors: int, delay: int = 2, handoff: int = 10, **environment: str) -> None:
+        """The example with an application of the test, which says what it was given, and with quicker hand-offs. `delay`,
+        `handoff`: seconds. `environment`: of the driver."""
         example = self.prepare("spark")
         example.provide_volume()
-        example.one("PartitionedQueue")["spec"] |= {"partitions": 6, "rebalance": {"delaySeconds": 2, "maxHandoffSeconds": 10}}
+        example.one("PartitionedQueue")["spec"] |= {
+            "partitions": 6,
+            "rebalance": {"delaySeconds": delay, "maxHandoffSeconds": handoff},
+        }
         example.one("ConsumerGroup")["spec"]["replicas"] = executors
         example.one("ConfigMap", "orders-app")["data"]["app.py"] = (Path(__file__).parent / "app.py").read_text()
+        (driver,) = example.one("Deployment")["spec"]["template"]["spec"]["containers"]
+        driver["env"] += [{"name": name, "value": value} for name, value in environment.items()]
         example.apply()
 
     def prepare(self, folder: str) -> Example:
@@ -74,7 +82,7 @@ class Shop:
         return Example(self.cluster, folder, NAMESPACE)
 
     def remove(self) -> None:
-        """Everything of the shop, and the operator."""
+        """Everything of the shop, while there is an operator that lets the group go."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE)
@@ -82,11 +90,15 @@ class Shop:
             self.cluster.kubectl("delete", kinds, "-n", NAMESPACE, "--all", "--timeout=60s", check=False)
         self.cluster.kubectl("delete", "pods", "-n", NAMESPACE, "--all", "--grace-period=0", "--force", check=False)
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", check=False)
+
+    def uninstall_operator(self) -> None:
         self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", check=False)
 
     # -- load
 
-    def start_producing(self) -> None:
+    def start_producing(self, rate: int = 500) -> None:
+        """`rate`: entries in a second."""
+        self._rate = rate
         self._thread.start()
 
     def stop_producing(self) -> int:
@@ -96,14 +108,14 @@ class Shop:
         return self._sent
 
     def _produce(self) -> None:
-        with RedisProducer(self._redis.url, f"{NAMESPACE}/orders", patience=PATIENCE) as producer:
+        with RedisProducer(self._redis.url, QUEUE, patience=PATIENCE) as producer:
             while not self._stop.is_set():
-                numbers = range(self._sent, self._sent + 20)
+                numbers = range(self._sent, self._sent + self._rate // 25)
                 try:
                     producer.send_many([(f"customer-{number % CUSTOMERS}", str(number)) for number in numbers])
                 except QueueUnreachable:
                     continue
-                self._sent += 20
+                self._sent = numbers.stop
                 time.sleep(0.04)
 
     # -- looking
@@ -140,6 +152,25 @@ class Shop:
         """The one that runs, not those that are about to end."""
         (name,) = self._running("app=orders-driver")
         return name
+
+    def group(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.get("consumergroup", "orders", "-n", NAMESPACE)
+        return found
+
+    def driver(self) -> str:
+        """Who has the group, by its Lease; empty: nobody."""
+        lease = self.cluster.find("lease", "orders-driver", "-n", NAMESPACE)
+        return str(lease.get("spec", {}).get("holderIdentity") or "")
+
+    def unfinished(self) -> list[int]:
+        """Partitions of which a later driver would be given a range again."""
+        with self._redis.client() as client:
+            return left_undone.logged(client, QUEUE)
+
+    def waiting(self) -> int:
+        """Entries of the queue that nobody is done with."""
+        with self._redis.client() as client:
+            return left_undone.waiting(client, QUEUE)
 
     def statistics(self) -> dict[str, Any]:
         """What the driver has said of itself; nothing before it did."""

@@ -42,14 +42,14 @@ class Driver:
     def __init__(self, place: Place, log: Path, api: Link, redis: Link) -> None:
         self.name, self.api, self.redis = place.name, api, redis
         self.starts = 0
-        self._place, self._log = place, log
+        self.place, self._log = place, log
         self._process: subprocess.Popen[bytes] | None = None
 
     def see_to(self) -> None:
         if self._process is None or self._process.poll() is not None:
             self.signal(signal.SIGKILL)  # what it has left
             self.starts += 1
-            command = [sys.executable, "-m", "tests.integration.spark.chaos_driver", json.dumps(self._place._asdict())]
+            command = [sys.executable, "-m", "tests.integration.spark.chaos_driver", json.dumps(self.place._asdict())]
             with self._log.open("ab") as log:
                 self._process = ChildProcess(command, cwd=ROOT, env=_ENVIRONMENT, stdout=log, stderr=log, start_new_session=True)
 

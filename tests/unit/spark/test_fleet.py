@@ -18,6 +18,7 @@ from baton.spark import Directory, Fleet
         ({"queues": "redis://:hunter2@redis"}, "queues is a str: give the queues of group orders as a dict of names and URLs"),
         ({"queues": {"orders": None}}, "queues has no URL for 'orders': see whether the environment variable"),
         ({"metrics_port": 99_999}, "metrics_port is 99999: set it to a whole number, 0 to 65,535"),
+        ({"grace": -1}, "grace is -1: set it to 0 to 86,400"),
         ({"repeat_wait": "5"}, "repeat_wait is '5': set it to a number, 0 or more"),
     ],
 )

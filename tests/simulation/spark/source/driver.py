@@ -95,7 +95,7 @@ class SourceDriver(Driver):
             clock=lambda: self.world.now,
             sleep=self.world.pass_time,
         )
-        self.decisions = Decisions(around, frozenset)
+        self.decisions = Decisions(around, frozenset, lambda: None)
         self.ledger.see(self.world.entries())
 
     def steps(self, executors: Sequence[str]) -> Iterator[tuple[str | int, ...]]:

@@ -34,4 +34,7 @@ public interface Decisions {
 
   /** A plan for a batch read of all that is there. */
   String batch(String options);
+
+  /** The JVM is asked to end. Answers when the fleet has. */
+  String jvmEnds();
 }

@@ -1,0 +1,62 @@
+"""A driver's JVM that is asked to end, as the first process of a pod in cluster mode is: on a real Spark and a real Redis."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+import redis
+
+from baton.spark import jar
+from tests.integration.spark import held_driver
+from tests.integration.spark.chaos import DRIVERS, ROOT, running
+from tests.integration.spark.chaos_course import BUSY
+from tests.integration.spark.chaos_driver import Place
+from tests.left_undone import logged, open_batches
+from tests.local_spark import JAVA
+from tests.processes import ChildProcess
+from tests.waiting import until
+
+SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    with running(tmp_path) as chaos, redis.Redis.from_url(chaos.operator.url) as server:
+        place = chaos.drivers[DRIVERS[0]].place
+        chaos.table.mkdir()
+        with submitted(place, log) as jvm:
+            until((chaos.table / held_driver.HELD).exists, "a batch runs", BUSY)
+            jvm.send_signal(signal.SIGTERM)
+            until(lambda: "told to stop: the JVM ends" in log.read_text() or jvm.poll() is not None, "it has heard of it", BUSY)
+            assert jvm.poll() is None, "it waits for the batch"
+            assert open_batches(Path(place.checkpoint)) != []
+            assert logged(server, place.queue) != []
+            (chaos.table / held_driver.GO_ON).touch()
+            jvm.wait(BUSY)
+        assert open_batches(Path(place.checkpoint)) == [], "Spark has written down that it is done with the batch"
+        assert logged(server, place.queue) == [], "nothing is left that the next driver would be given again"
+
+
+@contextmanager
+def submitted(place: Place, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """The driver, by spark-submit; killed at the end with all that it has started."""
+    command = [SUBMIT, "--driver-class-path", jar(), "--driver-memory", "512m", held_driver.__file__, json.dumps(place._asdict())]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    if JAVA.is_dir():
+        environment["JAVA_HOME"] = str(JAVA)
+    with log.open("wb") as out:
+        arguments = list(map(str, command))
+        jvm = ChildProcess(arguments, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        yield jvm
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(jvm.pid, signal.SIGKILL)
+        jvm.wait()
+        print(log.read_text()[-6000:])
