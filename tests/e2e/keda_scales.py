@@ -30,8 +30,9 @@ MOST = 6
 """Pods; each has two partitions then."""
 WORK = 0.05
 """Seconds that a message takes: a pod does 20 in a second."""
-LONG = 300
-"""Seconds for a size that an autoscaler has to come to, at its own pace."""
+LONG = 600
+"""Seconds for a size that an autoscaler has to come to, at its own pace and on a busy machine."""
+pytestmark = pytest.mark.timeout(4 * LONG)
 
 SPARK_MOST, SPARK_LEAST = 6, 2
 """Executors."""

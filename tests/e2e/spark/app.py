@@ -46,6 +46,7 @@ def main() -> None:
         template=os.environ["EXECUTOR_TEMPLATE"],
         executor_cpu=os.environ["EXECUTOR_CPU"],
         executor_memory="512m",
+        executor_timeout=30,  # on a busy machine one may stand still for ten seconds
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
