@@ -20,6 +20,7 @@ _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _FENCE = "integration/kafka/test_fence.py"
 _READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
+_PLACE = "integration/kafka/test_place_setting.py"
 
 KAFKA = (
     Mutation("commits", "commit what is behind an entry that is not finished", _KAFKA + "finished_offsets.py", _OFFSETS, "if offset not in done), len(out))", "if offset not in done), len(out)) or 1"),
@@ -116,7 +117,7 @@ KAFKA = (
     Mutation("query", "mark nothing that a query left", _KAFKA + "record.py", _RECORD, " if left_behind or self.query else 0)", " if left_behind else 0)"),
     Mutation("query", "keep the query where a pod reads alone", _KAFKA + "read_position.py", _POSITION, "again=again, query=0, tries", "again=again, tries"),
     Mutation("query", "forget the query at a grant", _KAFKA + "adapter.py", _RANGES, "        if before is not None and same and before.query:", "        if False:"),
-    Mutation("query", "commit for a query that is over", _KAFKA + "query_records.py", _RANGES, "seen.record is not None and _query(seen) <= query and not self.remade(seen) else None", "seen.record is not None and not self.remade(seen) else None"),
+    Mutation("query", "commit for a query that is over", _KAFKA + "query_records.py", _RANGES, "_is_owned(seen) and _query(seen) <= query and not self.remade(seen) else None", "_is_owned(seen) and not self.remade(seen) else None"),
     Mutation("query", "commit in a topic that was made again", _KAFKA + "query_records.py", _RANGES, "seen.record.topic_id != self.topic_id", "False"),
     Mutation("query", "set the group back to a batch that is done once more", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "record.query != query:"),
     Mutation("query", "commit where a pod reads alone", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "seen.offset >= end:"),
@@ -133,4 +134,9 @@ KAFKA = (
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
+    Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.close()", "            pass"),
+    Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(seen.record, uid=None)", "        return seen.record"),
+    Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if seen.record is None or not self._is_due:", "        if seen.record is None:"),
+    Mutation("place", "write a record again that has no owner", _KAFKA + "transaction.py", _PLACE, "        if record is None or (record.uid is None and record == seen.record):", "        if record is None:"),
+    Mutation("place", "commit for a query where nobody owns the partition", _KAFKA + "query_records.py", _PLACE, " and bool(seen.record.group) and seen.record.uid is not None", " and bool(seen.record.group)"),
 )  # fmt: skip

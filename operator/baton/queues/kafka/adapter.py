@@ -16,6 +16,7 @@ from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
+from baton.queues.kafka.place_setting import PlaceSetting
 from baton.queues.kafka.place_warnings import place_warnings
 from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
 from baton.queues.kafka.record import Committed, Record, Token
@@ -72,6 +73,7 @@ class KafkaQueue:
         self._paused: dict[int, Epoch] = {}
         self._let_go: dict[int, Epoch] = {}
         """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
+        self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
@@ -93,9 +95,10 @@ class KafkaQueue:
             zones=topic.racks,
         )
 
-    async def ensure(self, count: int | None) -> None:
+    async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
-        queue has one topic."""
+        queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
+        self._place_setting.wanted = unowned
         topic = await self._described()
         await refuse_members(self._client, topic.name)
         found, _ = await committed(self._client)
@@ -108,7 +111,10 @@ class KafkaQueue:
             records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
             known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
             self._first = min(known, default=topic.partitions)
-        self._guard.start()
+        if unowned:
+            await self._place_setting.begin(await self._committed(topic))
+        else:
+            self._guard.start()
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go."""
@@ -123,17 +129,18 @@ class KafkaQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
-        for tries in range(_TRIES):
-            if self._let_go.pop(partition, epoch) >= epoch:
-                now = await self._now.of(partition)  # a commit that is under way is not waited for
-                record = now.record if now is not None else None
-                if record is not None and record.epoch >= epoch:
-                    self._refuse_others(record)
-                    return Owner(record.uid, record.epoch)
-            try:
-                return await self._granted(partition, uid, epoch)
-            except StaleToken:  # another operator grants: it goes first
-                await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
+        with self._place_setting.over():
+            for tries in range(_TRIES):
+                if self._let_go.pop(partition, epoch) >= epoch:
+                    now = await self._now.of(partition)  # a commit that is under way is not waited for
+                    record = now.record if now is not None else None
+                    if record is not None and record.epoch >= epoch:
+                        self._refuse_others(record)
+                        return Owner(record.uid, record.epoch)
+                try:
+                    return await self._granted(partition, uid, epoch)
+                except StaleToken:  # another operator grants: it goes first
+                    await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
         raise self._others_grant(partition)
 
     async def release(self) -> None:

@@ -73,8 +73,8 @@ class QueryRanges:
         found = await self._records.seen(partitions)
         if unknown := sorted(set(partitions) - found.keys()):
             raise QueueUnreachable(
-                f"{self._log.client.address.place}: partition {unknown[0]} of {self._queue} was never granted: wait until the "
-                "operator has done it, or see what the ConsumerGroup says"
+                f"{self._log.client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
+                "operator has granted it, or see what the ConsumerGroup says"
             )
         begins, ends = await self._bounds(found)
         if missing := sorted(found.keys() - (begins.keys() & ends.keys())):

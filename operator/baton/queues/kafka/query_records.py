@@ -36,9 +36,10 @@ class QueryRecords:
         """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
 
     async def seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
-        """What is committed of each now. One that the operator has not granted yet has no record, and is left out."""
+        """What is committed of each now. One that the operator has not granted yet has no record, and is left out; so is one
+        without an owner: others may set the group's place meanwhile."""
         found = await self._transactions.all_stable(tuple(partitions))
-        return {number: one for number, one in found.items() if one.record is not None and one.record.group}
+        return {number: one for number, one in found.items() if _is_owned(one)}
 
     async def taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
         """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
@@ -79,7 +80,7 @@ class QueryRecords:
 
     async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
         for _ in range(_TRIES):
-            wanted = change(seen) if seen.record is not None and _query(seen) <= query and not self.remade(seen) else None
+            wanted = change(seen) if _is_owned(seen) and _query(seen) <= query and not self.remade(seen) else None
             if wanted is None:
                 return seen
             try:
@@ -116,6 +117,11 @@ class QueryRecords:
         )
 
 
+def _is_owned(seen: Committed) -> bool:
+    """Somebody has the partition."""
+    return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
+
+
 def _query(seen: Committed) -> int:
     return seen.record.query if seen.record is not None else 0
 
@@ -123,6 +129,6 @@ def _query(seen: Committed) -> int:
 def _taken(seen: Committed, query: int, end: int) -> Record | None:
     """By a query that begins: `end` is where the log ends. What was reserved before may have been handed out."""
     record = seen.record
-    if record is None or record.query > query:
+    if record is None or not _is_owned(seen) or record.query > query:
         return record  # it needs the new token all the same
     return replace(record, query=query, reader="", again=record.handed_over(end), reserved=seen.offset, released=False)

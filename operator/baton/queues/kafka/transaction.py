@@ -126,11 +126,12 @@ class PartitionTransactions:
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
         """A new token, with the record as it is, or as `change` says: what is under way is aborted, and whoever has an earlier
         token looks at the record. So nobody who comes too late can leave a record that names a dead token, unless he ends
-        between two requests; then the owner that the record names does the same. Raises StaleToken where another did so since."""
+        between two requests; then the owner that the record names does the same. A record without an owner stays as it is:
+        others may set the group's place meanwhile. Raises StaleToken where another did so since."""
         token = await self.init(partition)
         seen = await self.stable(partition)
         record = change(seen)
-        if record is None:
+        if record is None or (record.uid is None and record == seen.record):
             return seen
         record = replace(record, token=token)
         await self.commit(partition, seen.offset, record)

@@ -22,6 +22,8 @@ from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[4]
+_NOBODYS = "belongs to nobody"
+"""In what an owner says."""
 
 
 class Fleet:
@@ -126,6 +128,28 @@ class Fleet:
             if owner == uid:
                 self._tell(uid, number)
         await self.works(partition)
+
+    async def frozen(self) -> None:
+        """All owners sleep, each at any moment of its work."""
+        for partition in self.owners:
+            await self.works(partition)
+        for process in self._processes.values():
+            await asyncio.sleep(self.chance.random() * 0.01)
+            process.send_signal(signal.SIGSTOP)
+
+    async def refused(self) -> None:
+        """They go on, and each is told that its partitions are nobody's."""
+        said = self.complaints().count(_NOBODYS)
+        for process in self._processes.values():
+            process.send_signal(signal.SIGCONT)
+
+        async def so() -> bool:
+            return self.complaints().count(_NOBODYS) == said + self.partitions
+
+        async def shown() -> str:
+            return self.complaints()[-3000:]
+
+        await eventually(so, "each owner is refused", PATIENCE, shown)
 
     async def _somebody_at_work(self) -> tuple[int, str]:
         """At any moment of its work."""

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.integration.kafka.reading import committed_values
 from tests.integration.kafka.stress.fleet import Fleet
@@ -42,6 +45,36 @@ async def transaction_rounds(
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
     outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
     return output_verdict(outputs, found.sent), len(found.lines), found.said
+
+
+async def place_rounds(
+    broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int
+) -> tuple[list[Mapping[int, Committed]], list[Mapping[int, Committed]]]:
+    """While all owners sleep, nobody owns a partition any more, and the place is set a little back, as Kafka's tool does it; then
+    they wake up. By round: what was set, and what stood there when all of them had been refused."""
+    group, admin = f"shop.{topic}", broker.admin()
+    spec = TopicToOpen(topic=topic, queue="orders")
+    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
+    await operator.ensure(None)
+    set_to: list[Mapping[int, Committed]] = []
+    found: list[Mapping[int, Committed]] = []
+    async with Fleet(broker.servers, topic, group, [operator], folder, seed) as fleet:
+        for _ in range(count):
+            await fleet.frozen()
+            await operator.ensure(None, unowned=True)
+            before = await operator._transactions.committed(tuple(fleet.owners))
+            wanted = {number: Committed(max(0, one.offset - fleet.chance.randrange(20)), None) for number, one in before.items()}
+            places = [TopicPartition(topic, number, one.offset) for number, one in wanted.items()]
+            set_by = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+            await asyncio.to_thread(set_by[group].result, PATIENCE)
+            await fleet.refused()
+            set_to.append(wanted)
+            found.append(await operator._transactions.committed(tuple(fleet.owners)))
+            await operator.ensure(None)
+            for partition in list(fleet.owners):
+                await fleet.grant(partition)
+    await operator.close()
+    return set_to, found
 
 
 async def _harmed(

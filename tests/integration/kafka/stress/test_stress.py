@@ -9,7 +9,7 @@ from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue
 from tests.integration.kafka.reading import read
-from tests.integration.kafka.stress.rounds import rounds, transaction_rounds
+from tests.integration.kafka.stress.rounds import place_rounds, rounds, transaction_rounds
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
@@ -36,6 +36,12 @@ async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: 
         mortal.make_topic("stress", 4)
         found, handled, said = await rounds(mortal, "stress", tmp_path, 9, seed=2, broker_dies_every=4)
     assert handled and not any(found), (found, said[-2000:])
+
+
+async def test_owners_that_wake_up_do_not_commit_over_a_place_that_was_set_meanwhile(broker: KafkaBroker, tmp_path: Path) -> None:
+    broker.make_topic("set-back", 4)
+    set_to, found = await place_rounds(broker, "set-back", tmp_path, 8, seed=5)
+    assert set_to and found == set_to
 
 
 async def test_a_broker_that_does_not_answer_for_a_while_is_told_and_work_goes_on(make: MakeQueue, broker: KafkaBroker) -> None:

@@ -91,13 +91,17 @@ class KafkaFleet:
             return process.poll() is not None
 
         await eventually(ended, f"{pod} has let go, and ends", 30)
-        await self._gone(pod)
+        await self.gone(pod)
 
     async def die(self, pod: str) -> None:
         """As a pod whose process was killed, and that is removed."""
         self.processes.pop(pod).kill()
         await self._world.delete_pod(pod)
-        await self._gone(pod)
+        await self.gone(pod)
+
+    async def gone(self, pod: str) -> None:
+        """There is no such pod any more, whatever its process does."""
+        await self._world.api.merge(core_path(self._world.namespace, "pods", pod), {"metadata": {"finalizers": None}})
 
     def freeze(self, pod: str) -> None:
         self.processes[pod].send_signal(signal.SIGSTOP)
@@ -128,9 +132,6 @@ class KafkaFleet:
 
     def log(self, pod: str) -> str:
         return (self._folder / f"{pod}.log").read_text()
-
-    async def _gone(self, pod: str) -> None:
-        await self._world.api.merge(core_path(self._world.namespace, "pods", pod), {"metadata": {"finalizers": None}})
 
     def _start(self, pod: str, uid: str) -> None:
         environment = {

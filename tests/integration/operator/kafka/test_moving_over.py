@@ -2,7 +2,6 @@
 back"): nothing is lost, nothing is done twice, and Kafka's own command shows place and lag all the way."""
 
 import asyncio
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Self
 import pytest
 from confluent_kafka import Consumer
 
-from baton.model.ids import Partition, QueueName
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator
-from tests.kafka_broker import KafkaBroker, jars
+from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker.commands import described
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
@@ -68,18 +67,6 @@ class KafkasConsumer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.consumes_no_more()
         self._consumer.close()
-
-
-def described(broker: KafkaBroker, group: str) -> dict[Partition, tuple[int, int, int]]:
-    """`kafka-consumer-groups.sh --describe`: by partition that has a place: the place, the log's end, and the lag."""
-    command = jars.java(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", broker.servers, "--group", group, "--describe"),
-        lib=jars.place() / "lib",
-    )
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = [row for line in said.splitlines() if line.startswith(f"{group} ") and (row := line.split())[3] != "-"]
-    return {Partition(QueueName(topic), int(n)): (int(at), int(end), int(lag)) for _, topic, n, at, end, lag, *_ in rows}
 
 
 async def shown_at_the_place(broker: KafkaBroker, fleet: KafkaFleet) -> int:
