@@ -45,6 +45,6 @@ async def test_offsets_of_a_topic_are_shown_and_set_by_kafkas_own_tool(
     table = (await baton("told")).stdout.splitlines()
     assert table[2].split() == ["told", "1", "0", "3", "3", "?", "told-a"]
     reset = await baton("reset", "told", "--to", "latest", "--yes")
-    by = "kafka-consumer-groups.sh --reset-offsets, on a group without members: docs/guides/kafka.md says how"
+    by = "kafka-consumer-groups.sh --reset-offsets, on a paused group without pods: docs/guides/kafka.md says how"
     assert reset.stderr == f"baton offsets reset: the offsets of told, of type Kafka, are set by {by}\n"
     assert reset.returncode == 1
