@@ -90,6 +90,31 @@ def test_a_batch_that_was_done_and_could_not_be_written_down_is_not_set_aside(wo
     assert orders.values() == ["first", "first", "last"]
 
 
+def test_a_batch_that_is_in_sparks_commit_log_already_is_not_set_aside(world: Worlds) -> None:
+    """As where a store has written it and its answer was lost."""
+    orders = world(1)
+    orders.share_out(1)
+    orders.send_to(0, "first")
+    function = Poisoned(orders, "", "last")
+    written: list[int] = []
+
+    def process(rows: DataFrame, batch: int) -> None:
+        function.process(rows, batch)
+        if batch and not written:
+            written.append(batch)
+            (orders.checkpoint / "commits" / str(batch)).write_text("v1\n{}")
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        if written:
+            orders.send_to(0, "last")
+        return rows.writeStream.foreachBatch(process).option("checkpointLocation", str(orders.checkpoint)).start()
+
+    orders.fleet_here().run(start, failures=1, dead_letters=True)
+    assert orders.statistics.query_failures == len(written) == 1
+    assert letters(orders) == []
+    assert orders.values() == ["first", "last"]
+
+
 def test_beside_another_source_nothing_is_set_aside_for_its_rows_may_be_to_blame(world: Worlds, tmp_path: Path) -> None:
     orders = world(1)
     orders.share_out(1)
