@@ -152,5 +152,13 @@ async def make(broker: KafkaBroker) -> AsyncIterator[MakeQueue]:
 async def queue(make: MakeQueue) -> Queue:
     """With four partitions, and the operator in the group."""
     made = make()
-    await made.operator.ensure(None)
+
+    async def ready() -> bool:
+        try:
+            await made.operator.ensure(None)
+        except QueueUnreachable:  # the broker has just begun
+            return False
+        return True
+
+    await eventually(ready, "the operator is in the group")
     return made

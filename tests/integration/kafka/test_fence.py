@@ -3,6 +3,7 @@
 import asyncio
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
@@ -11,6 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.protocol import Claimant, Owner, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -302,6 +306,44 @@ async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
     answer = await client.to_group(TxnOffsetCommitRequest(name, queue.group, *token, offsets))
     assert answer.errors[0][1][0][1] == 0
     assert (await transactions.now((partition,)))[1] == (partition,)
+
+
+class OldViews(KafkaClient):
+    """Of a coordinator that answers what was committed long ago, until something is written: one has just taken over that knows
+    its log, and not yet that all of it is committed."""
+
+    old: Any = None
+
+    async def to_group(self, request: Any, *, transactional_id: str = "") -> Any:
+        if isinstance(request, CommittedOffsets) and self.old is not None:
+            return self.old
+        if isinstance(request, TxnOffsetCommitRequest):
+            self.old = None
+        return await super().to_group(request, transactional_id=transactional_id)
+
+
+async def test_a_coordinator_that_answers_what_was_long_ago_sets_no_place_back(queue: Queue) -> None:
+    queue.send("1", "2", "3")
+    nothing = await queue.operator._client.to_group(CommittedOffsets(queue.group, queue.topic, (0,)))
+    reader = await queue.granted("a", 1)
+    await queue.seen()  # the grant is no longer under way
+    long_ago = await queue.operator._client.to_group(CommittedOffsets(queue.group, queue.topic, (0,)))
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[0].offset, entries[1].offset])
+    assert await queue.committed() == 2
+    other = queue.another()
+    client = other._transactions.client = OldViews(queue.address, queue.group, "test")
+    for epoch, client.old in enumerate((nothing, long_ago), 2):
+        assert await other.grant(0, Uid("b"), Epoch(epoch)) == Owner(Uid("b"), Epoch(epoch))
+        assert await queue.committed() == 2
+    client.old = long_ago
+    with pytest.raises(StaleToken):
+        await other._transactions.renewed(0)
+    assert await queue.committed() == 2
+    heir = queue.reader("b")
+    (entry,) = await asyncio.to_thread(read, heir, 0, 3, 1)
+    assert entry.value == b"3"
+    await client.close()
 
 
 async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(queue: Queue) -> None:

@@ -169,7 +169,7 @@ class KafkaQueue:
         seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
         self._refuse_others(seen.record)
         offset, record = await self._next(partition, uid, epoch, token, seen)
-        await self._transactions.end(partition, offset, record)
+        await self._transactions.end(partition, offset, record, seen)
         self._announcer.granted(partition, record.epoch, record.uid)
         return Owner(record.uid, record.epoch)
 

@@ -9,7 +9,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
-from baton.queues.kafka.messages import StableOffsets
+from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Record
 from baton.queues.kafka.transaction import committed
 from baton.queues.protocol import Heard
@@ -139,7 +139,7 @@ class KafkaAnnouncements:
 
         async def ask() -> int:
             nonlocal answer
-            answer = await self._announced.to_group(StableOffsets(self._announced.group))
+            answer = await self._announced.to_group(CommittedOffsets(self._announced.group))
             return int(answer.error_code)
 
         await self._announced.until_taken("OffsetFetch", ask, "")

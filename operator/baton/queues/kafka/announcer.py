@@ -11,7 +11,7 @@ from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, PARTITION, Announcement, Said, announcing_group, mark, read
 from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.messages import StableOffsets
+from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class KafkaAnnouncer:
 
         async def ask() -> int:
             nonlocal found
-            answer = await self._client.to_group(StableOffsets(self._client.group, self._topic, (PARTITION,)))
+            answer = await self._client.to_group(CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
             for _, those, _ in answer.topics:
                 for _, offset, _, text, _, _ in those:
                     found = max(0, offset) if read(text) is not None else 0

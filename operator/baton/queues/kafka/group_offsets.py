@@ -30,6 +30,8 @@ class Commit(NamedTuple):
     record: Record
     outputs: Sequence[Output] = ()
     """Of entries before the offset."""
+    seen: Committed | None = None
+    """What it follows from, where this process has not written that itself (`PartitionTransactions.end`)."""
 
 
 class GroupOffsets:

@@ -69,17 +69,21 @@ class OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc] # likewise
     )
 
 
-class StableOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # likewise
+class CommittedOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # likewise
     """Of a group: of some partitions of a topic, or of all that it has."""
 
     API_KEY = 9
 
-    def __init__(self, group: str, topic: str | None = None, partitions: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, group: str, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
+    ) -> None:
+        """`beside_pending`: also of those of which a commit is under way: what is committed before it."""
         self._group = group
+        self._beside_pending = beside_pending
         self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
 
     def build(self, request_struct_class: Any) -> Any:
-        return request_struct_class(self._group, self._topics, True, {})
+        return request_struct_class(self._group, self._topics, not self._beside_pending, {})
 
 
 class MetadataResponseV12(Response):  # type: ignore[misc] # likewise

@@ -61,7 +61,7 @@ class OwnerCommits:
             for number, seen in found.items()
             if seen.record is not None
         }
-        wanted = {number: Commit(seen.offset, seen.record) for number, seen in marked.items() if seen.record is not None}
+        wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
         with self._asking:
             refused = self._offsets.commit_several(wanted)
         return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
@@ -186,24 +186,25 @@ class OwnerCommits:
             return True
 
     def _taken_up_in_time(self, partition: int, epoch: Epoch) -> Committed:
-        """The same as `_taken_up`, also where others take tokens at the same time."""
-        for _ in range(_TRIES):
+        """The same as `_taken_up`, also where others take tokens at the same time, or have taken one and gone."""
+        for tries in range(_TRIES):
             try:
-                return self._taken_up(partition, epoch)
+                return self._taken_up(partition, epoch, trusting=not tries)
             except StaleToken:
                 time.sleep(_GRANTED_WITHIN / _TRIES)
         raise self._granted_on(partition)
 
-    def _taken_up(self, partition: int, epoch: Epoch) -> Committed:
-        """What is committed, with this process in the record if it is the pod's. Raises StaleToken."""
+    def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
+        """What is committed, with this process in the record if it is the pod's. `trusting`: under the record's token, if nobody
+        has read yet. Raises StaleToken."""
         with self._asking:
             found, _ = self._offsets.now((partition,))
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
-            if seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
+            if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
                 record = taken_up(seen.record, seen.offset, 0, self._process)
-                self._offsets.commit(partition, Commit(seen.offset, record))
+                self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
                 return seen._replace(record=record)
 
             def change(seen: Committed, end: int) -> Record | None:

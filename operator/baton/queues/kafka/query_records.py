@@ -84,7 +84,7 @@ class QueryRecords:
             if wanted is None:
                 return seen
             try:
-                await self._transactions.commit(number, *wanted)
+                await self._transactions.commit(number, *wanted, seen=seen)
                 return Committed(*wanted)
             except StaleToken:
                 seen = await self._after_refusal(number, wanted[1])

@@ -19,7 +19,7 @@ from aiokafka.protocol.transaction import (
 
 from baton.queues.kafka.answers import Code, StaleToken
 from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
-from baton.queues.kafka.messages import StableOffsets
+from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
 from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
@@ -31,6 +31,7 @@ _ENDS_WITHIN = 1.0
 _PAUSE = 0.005
 """and between the first two looks at it."""
 _TRIES = 5
+_NOTHING = Committed(-1, None)
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
@@ -59,13 +60,16 @@ class PartitionTransactions:
         await self.client.until_taken("InitProducerId", ask, self.topic, name)
         return Token(answer.producer_id, answer.producer_epoch)
 
-    async def commit(self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = ()) -> None:
-        """Under the record's token: the offset, and what was sent of the entries before it. Raises StaleToken where another is in
-        force. With outputs it may be repeated under another token only: with the same it may be two transactions."""
+    async def commit(
+        self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None
+    ) -> None:
+        """Under the record's token: the offset, and what was sent of the entries before it. `seen`: see `end`. Raises StaleToken
+        where another is in force. With outputs it may be repeated under another token only: with the same it may be two
+        transactions."""
         if outputs:
             await self._outputs.send(self._name(partition), record.token, partition, outputs)
         await self.begin(partition, record.token)
-        await self.end(partition, offset, record)
+        await self.end(partition, offset, record, seen)
 
     async def begin(self, partition: int, token: Token) -> None:
         """The transaction is to have an offset of the group, for `end`."""
@@ -77,8 +81,10 @@ class PartitionTransactions:
 
         await self.client.until_taken("AddOffsetsToTxn", add, self.topic, name)
 
-    async def end(self, partition: int, offset: int, record: Record) -> None:
-        """Commit what was begun, with this offset."""
+    async def end(self, partition: int, offset: int, record: Record, seen: Committed | None = None) -> None:
+        """Commit what was begun, with this offset. `seen`: what it follows from. A coordinator that has just taken over may
+        answer what was committed long ago, until something is written; so it is asked once more, and where that is another than
+        `seen`, nothing is committed, and StaleToken is raised."""
         name, group, token = self._name(partition), self.client.group, record.token
         text = record.to_text()
 
@@ -87,12 +93,16 @@ class PartitionTransactions:
             answer = await self.client.to_group(TxnOffsetCommitRequest(name, group, *token, offsets), transactional_id=name)
             return int(answer.errors[0][1][0][1])
 
+        await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
+        follows = seen is None or seen == await self._before_pending(partition)
+
         async def end() -> int:
-            answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, True))
+            answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, follows))
             return int(answer.error_code)
 
-        await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
         await self.client.until_taken("EndTxn", end, self.topic, name)
+        if not follows:
+            raise StaleToken("TxnOffsetCommit")
 
     async def committed(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
         """What is committed of each, and not about to change. A commit that nobody ends is aborted."""
@@ -120,8 +130,7 @@ class PartitionTransactions:
         """What is committed, but for those of which a commit is under way; and these."""
         found, pending = await committed(self.client, self.topic, partitions)
         those = tuple(number for name, number in pending if name == self.topic)
-        nothing = Committed(-1, None)
-        return {number: found.get((self.topic, number), nothing) for number in partitions if number not in those}, those
+        return {number: found.get((self.topic, number), _NOTHING) for number in partitions if number not in those}, those
 
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
         """A new token, with the record as it is, or as `change` says: what is under way is aborted, and whoever has an earlier
@@ -134,8 +143,12 @@ class PartitionTransactions:
         if record is None or (record.uid is None and record == seen.record):
             return seen
         record = replace(record, token=token)
-        await self.commit(partition, seen.offset, record)
+        await self.commit(partition, seen.offset, record, seen=seen)
         return Committed(seen.offset, record)
+
+    async def _before_pending(self, partition: int) -> Committed:
+        found, _ = await committed(self.client, self.topic, (partition,), beside_pending=True)
+        return found.get((self.topic, partition), _NOTHING)
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """As `now`, after so many seconds for what is under way to end."""
@@ -153,17 +166,17 @@ class PartitionTransactions:
 
 
 async def committed(
-    client: KafkaClient, topic: str | None = None, partitions: tuple[int, ...] = ()
+    client: KafkaClient, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
 ) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
     """By topic and partition; without a topic, of all that the group has. Without those of which a commit is under way; and
-    these."""
+    these. `beside_pending`: of these, what is committed before it."""
     found: dict[tuple[str, int], Committed] = {}
     pending: list[tuple[str, int]] = []
 
     async def ask() -> int:
         found.clear()
         pending.clear()
-        answer = await client.to_group(StableOffsets(client.group, topic, partitions))
+        answer = await client.to_group(CommittedOffsets(client.group, topic, partitions, beside_pending=beside_pending))
         worst = int(answer.error_code)
         for name, those, _ in answer.topics:
             for number, offset, _, text, code, _ in those:

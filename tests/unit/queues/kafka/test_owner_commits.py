@@ -290,7 +290,9 @@ def test_where_no_time_is_left_nobody_is_asked() -> None:
 
 def test_a_commit_has_no_more_than_the_seconds_that_it_is_given() -> None:
     class Hanging(PartitionTransactions):
-        async def commit(self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = ()) -> None:
+        async def commit(
+            self, partition: int, offset: int, record: Record, outputs: Sequence[Output] = (), seen: Committed | None = None
+        ) -> None:
             await asyncio.Event().wait()
 
     offsets = Broker()
