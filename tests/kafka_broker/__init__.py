@@ -30,9 +30,13 @@ listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
 log.dirs={data}
-sasl.enabled.mechanisms=SCRAM-SHA-512
+sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256
+listener.name.tls.sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN
 listener.name.sasl.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
 listener.name.tls.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.tls.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.tls.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required {users};
 ssl.keystore.type=PEM
 ssl.keystore.location={keys}
 listener.name.mutual.ssl.client.auth=required
@@ -91,6 +95,7 @@ class KafkaBroker(Freezable):
                 node=node,
                 roles=controls if joins is None else "\nprocess.roles=broker",
                 plain=self.port,
+                users=" ".join(f'user_{name}="{password}"' for name, password in jars.USERS.items()),
                 sasl=self.sasl_port,
                 tls=self.tls_port,
                 mutual=self.mutual_port,
@@ -117,6 +122,18 @@ class KafkaBroker(Freezable):
         admin = self.admin()  # what is asked of it ends with it
         admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(PATIENCE)
         until(lambda: name in admin.list_topics(timeout=PATIENCE).topics, f"the broker tells of the topic {name}")
+
+    def make_users(self, mechanism: Any) -> None:
+        """Those of `jars.USERS`, with a SCRAM that they do not have from the beginning."""
+        kafka: Any = kafka_admin
+        how = kafka.ScramCredentialInfo(mechanism, 4096)
+        made = [
+            kafka.UserScramCredentialUpsertion(name, how, password.encode(), os.urandom(16))
+            for name, password in jars.USERS.items()
+        ]
+        admin = self.admin()
+        for done in admin.alter_user_scram_credentials(made).values():
+            done.result(PATIENCE)
 
     def configure_topic(self, name: str, key: str, value: str) -> None:
         kafka: Any = kafka_admin  # its types export none of these
@@ -148,6 +165,11 @@ class KafkaBroker(Freezable):
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
         self._end(signal.SIGKILL)
+
+    @property
+    def ended(self) -> bool:
+        """By itself."""
+        return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
         self._end(signal.SIGKILL)

@@ -4,18 +4,24 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import ScramMechanism
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
+from baton.queues.kafka.operator_side import open_queue
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.kafka.resource import KafkaSource
+from baton.queues.opening import QueueToOpen, SecretText
 from baton.queues.output import FinishedTogether, Output
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import QueueAdapter, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.kafka_broker import KafkaBroker
@@ -109,6 +115,61 @@ async def test_with_the_rights_of_the_guide_operator_and_pod_work(make: MakeQueu
         await operator.close()
 
 
+@pytest.mark.parametrize(("mechanism", "tls"), [("SCRAM-SHA-256", False), ("SCRAM-SHA-256", True), ("PLAIN", True)])
+async def test_by_each_mechanism_operator_and_pod_work_and_a_wrong_password_is_named_with_its_place(
+    make: MakeQueue, acls: Acls, tmp_path: Path, mechanism: str, tls: bool
+) -> None:
+    queue = make(1)
+    broker = queue.broker
+    if mechanism == "SCRAM-SHA-256":
+        broker.make_users(ScramMechanism.SCRAM_SHA_256)
+    for user in ("operator", "pod"):
+        allow_work(acls, user, queue)
+    queue.send("1")
+    server = f"127.0.0.1:{broker.tls_port if tls else broker.sasl_port}"
+    secrets = {"password": USERS["operator"], "ca.crt": broker.ca.read_text()}
+
+    async def read_secret(name: str, key: str, *, named_by: str, holds: str) -> SecretText:
+        return SecretText(secrets[key], f"Secret shop/{name}")
+
+    async def opened() -> QueueAdapter:
+        sasl = {"mechanism": mechanism, "user": "operator", "passwordSecretRef": {"name": "orders-kafka"}}
+        spec: dict[str, object] = {"bootstrapServers": server, "topic": queue.topic, "groupId": queue.group, "sasl": sasl}
+        spec |= {"tls": {"caSecretRef": {"name": "orders-kafka"}}} if tls else {}
+        return await open_queue(
+            QueueToOpen("shop", "orders", KafkaSource.model_validate(spec), 0, 0, read_secret, tmp_path), GROUP
+        )
+
+    def reader(password: str) -> KafkaReader:
+        ca = f"&ca={broker.ca}" if tls else ""
+        url = f"{'kafkas' if tls else 'kafka'}://pod:{quote(password)}@{server}/?mechanism={mechanism}&group={queue.group}{ca}"
+        return KafkaConsumerSide(url, "shop/orders-group", Uid("a")).reader(QueueName("orders"))
+
+    operator, pod, stranger = await opened(), reader(USERS["pod"]), reader("wrong")
+    try:
+        await operator.ensure(None)
+        await operator.grant(0, Uid("a"), Epoch(1))
+        (entry,) = await asyncio.to_thread(read, pod, 0, 1, 1)
+        await asyncio.to_thread(pod.ack, 0, Epoch(1), [entry.offset])
+        assert (await operator.check()).lag == {0: 0}
+        with pytest.raises(
+            QueueUnreachable, match=rf"refuses the user pod by {mechanism}: correct the user.* in BATON_KAFKA_URL"
+        ):
+            await asyncio.to_thread(stranger.read, 0, Epoch(1), 1)
+    finally:
+        for one in (pod, stranger):
+            await asyncio.to_thread(one.close)
+        await operator.close()
+    secrets["password"] = "wrong"
+    wrong = await opened()
+    with pytest.raises(QueueUnreachable) as told:
+        await wrong.ensure(None)
+    await wrong.close()
+    said = str(told.value)
+    assert f"refuses the user operator by {mechanism}: correct the password under the key password of the Secret " in said
+    assert "Secret shop/orders-kafka, or the user or the mechanism in spec.source.kafka.sasl of queue orders" in said
+
+
 async def refusal(operator: KafkaQueue) -> str:
     try:
         await operator.ensure(None)
@@ -152,7 +213,9 @@ async def test_outputs_that_the_user_may_not_send_are_told_by_their_own_right(ma
 
 
 async def test_a_wrong_password_is_told_from_a_broker_that_is_not_there(queue: Queue) -> None:
-    assert "refuses the user operator: correct the user, the password" in await refusal(as_user(queue, "operator", password="no"))
+    assert "refuses the user operator by SCRAM-SHA-512: correct the user, the password" in await refusal(
+        as_user(queue, "operator", password="no")
+    )
     spec = TopicToOpen(topic=queue.topic, queue="orders")
     nowhere = KafkaQueue(KafkaAddress(("127.0.0.1:1",)), queue.group, spec, GROUP)
     assert "Kafka at 127.0.0.1:1 does not answer" in await refusal(nowhere)

@@ -46,6 +46,8 @@ class KafkaAddress:
     """The group id, where it is not the one that follows from the ConsumerGroup's name."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """More settings of the consuming client, by librdkafka's names."""
+    login: str = "the user, the password or the mechanism in BATON_KAFKA_URL, or in the Secret that it comes from"
+    """Where they stand, for messages."""
 
     @property
     def place(self) -> str:
@@ -58,6 +60,11 @@ class KafkaAddress:
         if self.user is not None:
             return f"user {self.user}"
         return "the user of the client certificate" if self.certificate else "everybody (there is no user)"
+
+    @property
+    def refused(self) -> str:
+        """What a cluster does that does not know the user, with the cure."""
+        return f"refuses the user {self.user} by {self.mechanism}: correct {self.login}"
 
     @property
     def protocol(self) -> str:

@@ -60,6 +60,10 @@ STALE = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING
 """Another token is in force."""
 
 
+NONE_ANSWERS = "see whether its brokers run, and whether their disks have room"
+"""What helps where none answers: a broker ends itself whose disk is full."""
+
+
 class StaleToken(Exception):  # noqa: N818 - a fact about the caller
     """The token is not the latest of its transactional id."""
 

@@ -17,7 +17,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, refused
+from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
 from baton.queues.kafka.connecting import connected
 from baton.queues.protocol import QueueUnreachable
 
@@ -176,7 +176,7 @@ class KafkaClient:
         if isinstance(error, TimeoutError | RequestTimedOutError):
             return QueueUnreachable(f"{place} did not answer within {self._answers_within:g} s: {_SLOW}")
         lost = BrokerLost if others else QueueUnreachable
-        return lost(f"{place} does not answer ({quoted(str(error), 200)}): see whether its brokers run")
+        return lost(f"{place} does not answer ({quoted(str(error), 200)}): {NONE_ANSWERS}")
 
 
 def _passes(code: int, waited: float) -> bool:

@@ -99,7 +99,7 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     if isinstance(error, IllegalSaslStateError):
         return f"asks for no user at port {port}, and the user {address.user} was given: take the port that does, or no user"
     if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
-        return f"refuses the user {address.user}: correct the user, the password or the mechanism in the Secret"
+        return address.refused
     if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 says no more
         return "closes the connection: give a client certificate and its key, if it asks for one"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
@@ -110,4 +110,4 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
             f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
             "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
         )
-    return f"does not answer ({seen}): see whether its brokers run, and on these ports"
+    return f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room"

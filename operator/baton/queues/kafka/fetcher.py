@@ -14,6 +14,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
 from baton.queues.protocol import QueueUnreachable
 
@@ -297,9 +298,9 @@ class Fetcher:
     def _troubled(self, error: KafkaError) -> None:
         """Of the client as a whole: from librdkafka, within a poll."""
         if error.code() == KafkaError._AUTHENTICATION:
-            why = f"{self._address.place} refuses the user {self._address.user}: correct the user, the password or the mechanism"
+            why = f"{self._address.place} {self._address.refused}"
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            why = f"{self._address.place} does not answer: see whether its brokers run"
+            why = f"{self._address.place} does not answer: {NONE_ANSWERS}"
         else:
             return
         self._trouble = (time.monotonic(), why)

@@ -47,6 +47,13 @@ async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
         where = f"spec.source.kafka.{field}"
         return (await queue.read_secret(reference.name, reference.key, named_by=where, holds=holds)).text
 
+    login = ""
+    if sasl is not None:
+        secret = sasl.password_secret_ref
+        login = (
+            f"the password under the key {secret.key} of the Secret {queue.namespace}/{secret.name}, or the user or the "
+            f"mechanism in spec.source.kafka.sasl of queue {queue.name}"
+        )
     password = await text(sasl.password_secret_ref if sasl else None, "sasl.passwordSecretRef", "password")
     return KafkaAddress(
         found,
@@ -57,4 +64,5 @@ async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
         ca=await text(tls.ca_secret_ref if tls else None, "tls.caSecretRef", "CA certificate"),
         certificate=await text(tls.certificate_secret_ref if tls else None, "tls.certificateSecretRef", "certificate"),
         key=await text(tls.key_secret_ref if tls else None, "tls.keySecretRef", "private key"),
+        login=login,
     )
