@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP
 from tests.integration.kafka.reading import read
+from tests.integration.kafka.stress.rounds import coordinator_rounds
 from tests.kafka_broker.cluster import RACKS, KafkaCluster
 from tests.waiting import PATIENCE, eventually
 
@@ -90,6 +92,15 @@ async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_w
         assert await asyncio.to_thread(read, reader, 0, 3, 0) == []
     finally:
         await asyncio.to_thread(reader.close)
+
+
+async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_none_that_was_confirmed(
+    cluster: KafkaCluster, operator: MakeOperator, tmp_path: Path
+) -> None:
+    cluster.make_topic("killed", [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
+    _, group, node = await coordinated_by(operator, "killed", MORTAL)
+    found, caught, said = await coordinator_rounds(cluster.servers, cluster.broker(node), "killed", group, tmp_path, 2, seed=6)
+    assert caught and not any(found), (found, said[-2000:])
 
 
 async def test_partitions_are_in_the_racks_of_their_preferred_leaders(cluster: KafkaCluster, operator: MakeOperator) -> None:

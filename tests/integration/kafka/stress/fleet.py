@@ -22,6 +22,8 @@ from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[4]
+_TAIL = 4096
+"""Bytes at the end of the file in which each partition has a line, where all are worked on."""
 _NOBODYS = "belongs to nobody"
 """In what an owner says."""
 
@@ -129,6 +131,22 @@ class Fleet:
                 self._tell(uid, number)
         await self.works(partition)
 
+    def busy(self) -> float:
+        """Seconds of a processor that the owners have had."""
+        ticks = 0
+        for process in self._processes.values():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def under_way(self) -> list[int]:
+        """Partitions whose owner has handled something and waits for its commit."""
+        with self._output.open("rb") as file:
+            file.seek(max(0, self._output.stat().st_size - _TAIL))
+            text = file.read().decode()
+        latest = {line.partition: line for line in lines(text.partition("\n")[2].rpartition("\n")[0])}
+        return [number for number, line in latest.items() if line.what == "handled"]
+
     async def frozen(self) -> None:
         """All owners sleep, each at any moment of its work."""
         for partition in self.owners:
@@ -139,12 +157,14 @@ class Fleet:
 
     async def refused(self) -> None:
         """They go on, and each is told that its partitions are nobody's."""
-        said = self.complaints().count(_NOBODYS)
+        said = {uid: len(self._log(uid)) for uid in self._processes}
         for process in self._processes.values():
             process.send_signal(signal.SIGCONT)
 
         async def so() -> bool:
-            return self.complaints().count(_NOBODYS) == said + self.partitions
+            return all(
+                f"partition {partition} {_NOBODYS}" in self._log(uid)[said[uid] :] for partition, (uid, _) in self.owners.items()
+            )
 
         async def shown() -> str:
             return self.complaints()[-3000:]

@@ -42,7 +42,8 @@ class Owner:
                 except StaleOwner as refusal:
                     print(refusal, file=sys.stderr, flush=True)
                     self._reader.let_go({partition: epoch}, 3)
-                    del self._owned[partition]
+                    if refusal.record.epoch >= epoch:  # else the ledger would say that it is still the owner: it begins again
+                        del self._owned[partition]
                 except QueueUnreachable as problem:
                     print(partition, epoch, problem, file=sys.stderr, flush=True)
             self._reader.wait(list(self._owned), 0.02)

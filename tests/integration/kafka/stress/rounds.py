@@ -1,7 +1,8 @@
 """Rounds of harm, and what came of them."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from tests.integration.kafka.reading import committed_values
 from tests.integration.kafka.stress.fleet import Fleet
 from tests.integration.kafka.stress.verdict import Line, OutputVerdict, Verdict, output_verdict, verdict
 from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker.small_disk import SmallDisk
 from tests.waiting import PATIENCE, eventually
 
 
@@ -45,6 +47,64 @@ async def transaction_rounds(
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
     outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
     return output_verdict(outputs, found.sent), len(found.lines), found.said
+
+
+async def coordinator_rounds(
+    servers: Sequence[str], coordinator: KafkaBroker, topic: str, group: str, folder: Path, count: int, seed: int
+) -> tuple[Verdict, int, str]:
+    """The broker that keeps the group's place is killed while commits are under way. Of these partitions about half are granted
+    to others as soon as a broker takes it; the other owners try again. The verdict, how many commits were under way, and what
+    owners complained of."""
+    spec = TopicToOpen(topic=topic, queue="orders")
+    operator = KafkaQueue(KafkaAddress(tuple(servers)), group, spec, Claimant(group, "uid-of-the-group"))
+    await operator.ensure(None)
+    caught = 0
+    async with Fleet(",".join(servers), topic, group, [operator], folder, seed) as fleet:
+
+        async def commits() -> bool:
+            return bool(fleet.under_way())
+
+        for _ in range(count):
+            for partition in fleet.owners:
+                await fleet.works(partition)
+            await eventually(commits, "a commit is under way")
+            coordinator.kill()
+            under_way = fleet.under_way()
+            caught += len(under_way)
+            grants = [asyncio.create_task(fleet.grant(number)) for number in under_way if fleet.chance.random() < 0.5]
+            await asyncio.to_thread(coordinator.start)
+            await asyncio.gather(*grants)
+        found = await _finished(fleet, operator)
+    await operator.close()
+    return verdict(found.lines, found.sent), caught, found.said
+
+
+async def full_disk_rounds(
+    broker: KafkaBroker, disk: SmallDisk, topic: str, folder: Path, count: int, seed: int, out: str | None = None
+) -> tuple[Outcome, float]:
+    """The disk is full until the broker ends itself; then there is room, and somebody starts it again. What came of it, and the
+    largest part of a processor that the owners took together while it was away. `out`: they are consumers that send outputs."""
+    group, most = f"shop.{topic}", 0.0
+    spec = TopicToOpen(topic=topic, queue="orders")
+    operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
+    await operator.ensure(None)
+
+    async def ended() -> bool:
+        return broker.ended
+
+    async with Fleet(broker.servers, topic, group, [operator], folder, seed, out) as fleet:
+        for _ in range(count):
+            for partition in fleet.owners:
+                await fleet.works(partition)
+            disk.fill()
+            await eventually(ended, "the broker ends itself")
+            began, busy = time.monotonic(), fleet.busy()
+            disk.free()
+            await asyncio.to_thread(broker.start)
+            most = max(most, (fleet.busy() - busy) / (time.monotonic() - began))
+        found = await _finished(fleet, operator)
+    await operator.close()
+    return found, most
 
 
 async def place_rounds(
@@ -99,16 +159,21 @@ async def _harmed(
                     await fleet.stopped(race=True)
                 case _:
                     await fleet.stopped(race=False)
-        fleet.quiet()
-
-        async def done() -> bool:
-            try:
-                return not sum((await operators[0].check()).lag.values())
-            except QueueUnreachable:
-                return False
-
-        await eventually(done, "all is finished with", PATIENCE)
-        answer = Outcome(fleet.lines(), fleet.sent, fleet.complaints())
+        answer = await _finished(fleet, operators[0])
     for operator in operators:
         await operator.close()
     return answer
+
+
+async def _finished(fleet: Fleet, operator: KafkaQueue) -> Outcome:
+    """There is no more load, and all of it is done."""
+    fleet.quiet()
+
+    async def done() -> bool:
+        try:
+            return not sum((await operator.check()).lag.values())
+        except QueueUnreachable:
+            return False
+
+    await eventually(done, "all is finished with", PATIENCE)
+    return Outcome(fleet.lines(), fleet.sent, fleet.complaints())

@@ -9,7 +9,7 @@ from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue
 from tests.integration.kafka.reading import read
-from tests.integration.kafka.stress.rounds import place_rounds, rounds, transaction_rounds
+from tests.integration.kafka.stress.rounds import coordinator_rounds, place_rounds, rounds, transaction_rounds
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
@@ -36,6 +36,13 @@ async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: 
         mortal.make_topic("stress", 4)
         found, handled, said = await rounds(mortal, "stress", tmp_path, 9, seed=2, broker_dies_every=4)
     assert handled and not any(found), (found, said[-2000:])
+
+
+async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_that_it_confirmed(tmp_path: Path) -> None:
+    with KafkaBroker() as mortal:
+        mortal.make_topic("stress", 4)
+        found, caught, said = await coordinator_rounds([mortal.servers], mortal, "stress", "shop.stress", tmp_path, 3, seed=4)
+    assert caught and not any(found), (found, said[-2000:])
 
 
 async def test_owners_that_wake_up_do_not_commit_over_a_place_that_was_set_meanwhile(broker: KafkaBroker, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class Verdict(NamedTuple):
     unmarked: list[Line]
     """Handled again by the owner of then, and not marked redelivered. What somebody handles that is no owner any more does not
     count: reading cannot be refused, and its owner cannot know."""
+    undone: list[Line]
+    """Handled by the owner of then after a commit beyond it was confirmed."""
 
 
 def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
@@ -42,17 +44,21 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
     taken: defaultdict[tuple[int, int], list[Line]] = defaultdict(list)
     reached: defaultdict[int, int] = defaultdict(int)
     newest: defaultdict[int, int] = defaultdict(int)
-    overtaken, unmarked = [], []
+    confirmed: defaultdict[int, int] = defaultdict(int)
+    overtaken, unmarked, undone = [], [], []
     for line in found:
         number = line.partition
         if line.what == "taken":
             taken[number, line.epoch].append(line)
+            confirmed[number] = max(confirmed[number], line.offset)
             continue
         first.setdefault((number, line.epoch), line.offset)
         rightful = line.epoch >= newest[number]
         if not rightful:
             continue
         newest[number] = line.epoch
+        if line.offset < confirmed[number]:
+            undone.append(line)
         if line.offset < reached[number] and not line.redelivered:
             unmarked.append(line)
         if line.offset > reached[number]:
@@ -65,7 +71,7 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
         if any(line.offset > begun for (other, later), begun in first.items() if other == number and later > epoch)
     ]
     lost = {number: count - reached[number] for number, count in sent.items() if reached[number] < count}
-    return Verdict(stale, lost, overtaken, unmarked)
+    return Verdict(stale, lost, overtaken, unmarked, undone)
 
 
 class OutputVerdict(NamedTuple):
