@@ -23,16 +23,9 @@ def a_copy(of: Path, place: Path) -> Path:
     for part in ("lib", "pyvenv.cfg"):
         (place / ".venv" / part).symlink_to(of / ".venv" / part)
     (place / ".venv" / ".ready").touch()
-    if (known := of / ".mypy_cache").is_dir():  # it is written by replacing files, so what is linked stays as it is
-        shutil.copytree(known, place / ".mypy_cache", copy_function=_link)
+    if (known := of / ".mypy_cache").is_dir():  # no links: it is a database, which is written in place
+        shutil.copytree(known, place / ".mypy_cache")
     return place
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copy2(source, target)
 
 
 def add(tree: Path, block: str) -> None:

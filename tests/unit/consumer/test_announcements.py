@@ -175,7 +175,7 @@ def test_a_ledger_that_comes_late_takes_nothing_back_that_the_queue_has_said() -
         assert pod.has("1@1,5@3")
 
 
-def test_a_queue_that_begins_anew_is_believed_over_what_it_said_before() -> None:
+def test_a_queue_that_was_made_again_is_believed_over_what_it_said_before() -> None:
     with Pod().listening() as pod:
         pod.queue.says("other@7")
         pod.queue.says("me@1", announced=False)
