@@ -188,17 +188,17 @@ SPARK = (
     Mutation("hold-up", "kill at once", "spark/stuck_executors.py", _STUCK, "and now - found.since >= patience", ""),
 
     # A fleet's queues
-    Mutation("fleet's queues", "let one queue that is away stop the questions to others", "spark/queues.py", _QUEUES, "            with suppress(QueueAwayError):\n                found[name] = answer.result()", "            found[name] = answer.result()"),
+    Mutation("fleet's queues", "let one queue that is away stop the questions to others", "spark/late_answers.py", _QUEUES, "                with suppress(QueueAwayError):\n                    found[name] = answer.result()", "                found[name] = answer.result()"),
     Mutation("fleet's queues", "take a queue that was away for idle", "spark/queues.py", _QUEUES, "                away.add(partition)", "                pass"),
     Mutation("fleet's queues", "wait for each queue in its turn", "spark/queues.py", _QUEUES, "            self._queues[waiting[one]].interrupt()", "            pass"),
     Mutation("fleet's queues", "end the next wait of a queue that has answered", "spark/queues.py", _QUEUES, "        for one in others:  #", "        for one in waiting:  #"),
     Mutation("fleet's queues", "forget who waits at a queue that has gone away", "spark/queues.py", _QUEUES, "            return {Partition(name, number) for number in numbers}", "            return set()"),
-    Mutation("fleet's queues", "say for ever that a queue is away", "spark/queues.py", _QUEUES, "self._unreachable.pop(name, None)", "self._unreachable.get(name)"),
-    Mutation("fleet's queues", "say at once that a queue is away", "spark/queues.py", _QUEUES, "self._unreachable.copy().items()) if since <= told]", "self._unreachable.copy().items())]"),
+    Mutation("fleet's queues", "say for ever that a queue is away", "spark/queue_outages.py", _QUEUES, "self._away.pop(queue, None)", "self._away.get(queue)"),
+    Mutation("fleet's queues", "say at once that a queue is away", "spark/queue_outages.py", _QUEUES, "self._away.copy().items()) if begun <= since]", "self._away.copy().items())]"),
 
-    Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/queues.py", _QUEUES, "timeout=self._patience_with(answers))", "timeout=None)"),
-    Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/queues.py", _QUEUES, "asked.items() if name not in self._behind}", "asked.items()}"),
-    Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/queues.py", _QUEUES, "in those.items() if not one.done()}", "in those.items()}"),
+    Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/late_answers.py", _QUEUES, "timeout=self.patience(answers))", "timeout=None)"),
+    Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/late_answers.py", _QUEUES, "asked.items() if name not in behind}", "asked.items()}"),
+    Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/late_answers.py", _QUEUES, "in those.items() if not one.done()}", "in those.items()}"),
     Mutation("stream", "begin a new query before all its queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if False:"),
     Mutation("stream", "wait with a checkpoint until all queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if names != self.known.keys():"),
     Mutation("stream", "plan ranges of a queue that has given no number", "spark/stream.py", _STREAM, "            if not queues <= self._query.known.keys():\n                raise AskAgain(_QUEUE_AGAIN)\n", ""),

@@ -4,7 +4,8 @@ from typing import Any
 
 from baton.spark.errors import SourceError
 from baton.spark.first_positions import at, bounds_of_all, there
-from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
+from baton.spark.queues import FleetQueues
 from baton.spark.range_placement import Range, placed
 from baton.spark.source_options import BatchOptions
 

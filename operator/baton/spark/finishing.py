@@ -14,7 +14,8 @@ from baton.queues.logged_ranges import Finished, LaterQuery
 from baton.spark.entry_sizes import EntrySizes
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.ownership import PartitionGrant
-from baton.spark.queues import AGAIN, FleetQueues, QueueAwayError
+from baton.spark.queue_outages import AGAIN, QueueAwayError
+from baton.spark.queues import FleetQueues
 from baton.spark.receipts import RangeReport, foreign_entries, outcomes
 from baton.spark.statistics import Counts
 

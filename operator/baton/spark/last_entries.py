@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from baton.model.ids import Partition, QueueName
 from baton.spark.offsets import Positions
-from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
+from baton.spark.queues import FleetQueues
 
 _SHARE = 0.05
 """Of the time is spent at most on asking for all of them."""
@@ -38,13 +39,13 @@ class LastEntries:
         older while a queue is away."""
         began = self._clock()
         if began >= self._again:
-            for queue in self._queues.names:
+            for queue in self._queues.names - self._queues.late():
                 with suppress(QueueAwayError):
                     found = self._queues.positions({queue})
                     for partition, bounds in found.items():
                         self._known[partition] = _Entries(bounds.before_first, bounds.last)
                     for partition in [one for one in list(self._known) if one.queue == queue and one not in found]:
-                        del self._known[partition]  # the queue has fewer now; the query's positions keep it
+                        self._known.pop(partition, None)  # the queue has fewer now; the query's positions keep it
                     self._heard.add(queue)
             now = self._clock()
             self._again = now + (now - began) / _SHARE

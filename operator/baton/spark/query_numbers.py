@@ -6,7 +6,7 @@ from contextlib import suppress
 from baton.model.ids import QueueName
 from baton.queues.logged_ranges import LaterQuery
 from baton.spark.offsets import Positions
-from baton.spark.queues import QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
 from baton.spark.recorded_ranges import superseded
 from baton.spark.surroundings import Surroundings
 
@@ -44,11 +44,12 @@ class QueryNumbers:
 
     def settle(self, start: Positions) -> None:
         """A failover may have lost that a batch was finished. Of a partition to which nothing new comes nobody says it again, and
-        if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that."""
+        if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
+        does not answer is told the next time."""
         now = self._around.clock()
         if now - self._settled >= _SETTLE_EVERY:
             self._settled = now
-            for queue in self.known:
+            for queue in sorted(self._around.queues.answering(self.known)):
                 if not self._around.finishing.settled({queue}):
                     continue
                 mine = {partition: end for partition, end in start.items() if partition.queue == queue}

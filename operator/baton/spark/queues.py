@@ -1,15 +1,13 @@
 """The fleet's queues, as its driver asks them: many partitions at a time, and a queue that is away is noted and asked again."""
 
-import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, ThreadPoolExecutor, wait
 from operator import methodcaller
 from typing import Any, TypeVar
 
-from baton.consumer.queue_requests import TOLD_AFTER, alike
+from baton.consumer.queue_requests import TOLD_AFTER
 from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import (
     AheadAnswer,
@@ -25,26 +23,14 @@ from baton.queues.logged_ranges import (
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
 from baton.spark.batch_end import Question
+from baton.spark.late_answers import PATIENCE, AskedAtOnce, UnderWay, left
+from baton.spark.queue_outages import QueueAwayError, QueueOutages
 from baton.spark.range_placement import Range
-
-log = logging.getLogger("baton.spark")
-
-AGAIN = 0.5
-"""Seconds until a queue that is out of reach is asked again."""
-
-_PATIENCE = 0.5
-"""Seconds for a queue to answer where others have; one that was seen to need more has twice what it needed."""
 
 _MOMENT = 0.001
 """Seconds: as short as a server can be asked to wait."""
 
 T = TypeVar("T")
-UnderWay = dict[QueueName, tuple[float, Future[Any]]]
-"""By queue, since when (monotonic)."""
-
-
-class QueueAwayError(Exception):
-    """A queue is out of reach for now. It is noted already."""
 
 
 class FleetQueues:
@@ -65,14 +51,10 @@ class FleetQueues:
         self._sleep = sleep
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
-        self._asking = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-ask")
-        self._behind: UnderWay = {}
-        """Questions that wait for an answer, while others go on."""
-        self._patience: dict[QueueName, float] = {}
+        self._at_once = AskedAtOnce(len(urls))
         self._hung: UnderWay = {}
         """Waits that an interrupt has not ended, as where a server takes connections and does not answer."""
-        self._unreachable: dict[QueueName, tuple[float, str]] = {}
-        """Since when (monotonic), and why."""
+        self._outages = QueueOutages()
 
     @property
     def names(self) -> frozenset[QueueName]:
@@ -98,14 +80,21 @@ class FleetQueues:
                 return False
         return True
 
+    def late(self) -> frozenset[QueueName]:
+        """Those that are away, or have not answered yet what they were asked: who asks them waits for long."""
+        return self._outages.queues() | self._at_once.late().keys()
+
+    def answering(self, those: Iterable[QueueName]) -> frozenset[QueueName]:
+        """Those of these that answer now. One that does not holds up no other. For one thread."""
+        return frozenset(self._ask_each(dict.fromkeys(those, methodcaller("positions"))))
+
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
         told = time.monotonic() - TOLD_AFTER
-        late = [*_left(self._behind.copy()).items(), *_left(self._hung.copy()).items()]
+        late = [*self._at_once.late().items(), *left(self._hung).items()]
         behind = {name for name, (since, _) in late if since <= told}
         slow = [f"Queue {name} does not answer within {TOLD_AFTER:g} s: see its server." for name in sorted(behind)]
-        away = [why for _, (since, why) in sorted(self._unreachable.copy().items()) if since <= told]
-        return " ".join(dict.fromkeys(away + slow))
+        return " ".join(dict.fromkeys([*self._outages.longer_than(told), *slow]))
 
     def address(self, queue: QueueName) -> Mapping[str, Any]:
         """What an executor has to know of a queue, to be written as JSON. It has its password. Raises QueueAwayError where a file
@@ -113,7 +102,7 @@ class FleetQueues:
         try:
             return self._queues[queue].address()
         except QueueUnreachable as error:
-            self._lost(queue, error)
+            self._outages.begin(queue, error)
             raise QueueAwayError(str(error)) from None
 
     def begin(self, only: Collection[QueueName]) -> dict[QueueName, int]:
@@ -203,7 +192,7 @@ class FleetQueues:
     def woken(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Those of the partitions that may have something new, now. One queue's news keeps no other from being heard."""
         of, _ = self._reachable(partitions)
-        return self._hear(of, _MOMENT, self._patience_with(of), ALL_COMPLETED)
+        return self._hear(of, _MOMENT, self._at_once.patience(of), ALL_COMPLETED)
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
@@ -213,7 +202,7 @@ class FleetQueues:
     def close(self) -> None:
         """Close the connections to all queues."""
         self._pool.shutdown(wait=True)
-        self._asking.shutdown(wait=False)
+        self._at_once.close()
         for queue in self._queues.values():
             queue.close()
 
@@ -221,8 +210,9 @@ class FleetQueues:
         """By queue; and those of queues that are away."""
         of: dict[QueueName, list[int]] = {}
         away: set[Partition] = set()
+        away_now = self._outages.queues()
         for partition in partitions:
-            if partition.queue in self._unreachable:
+            if partition.queue in away_now:
                 away.add(partition)
             else:
                 of.setdefault(partition.queue, []).append(partition.number)
@@ -233,84 +223,40 @@ class FleetQueues:
         others are interrupted. One that this does not end is left alone until it has ended."""
         if len(self._queues) == 1:
             return {one for queue, numbers in of.items() for one in self._wait(queue, numbers, seconds)}
-        self._hung = _left(self._hung)
+        self._hung = left(self._hung)
         waiting = {
             self._pool.submit(self._wait, queue, numbers, seconds): queue
             for queue, numbers in of.items()
             if queue not in self._hung
         }
         if not waiting:
-            self._sleep(min(seconds, AGAIN))
+            self._sleep(min(seconds, PATIENCE))
         _, others = wait(waiting, timeout=within, return_when=until)
         for one in others:  # not those that have ended: an interrupt would end their next wait
             self._queues[waiting[one]].interrupt()
-        _, hung = wait(others, timeout=_PATIENCE)
+        _, hung = wait(others, timeout=PATIENCE)
         now = time.monotonic()
-        self._hung |= {waiting[one]: (now, one) for one in hung}
+        self._hung = {**self._hung, **{waiting[one]: (now, one) for one in hung}}
         return {one for future in waiting if future not in hung for one in future.result()}
 
     def _wait(self, name: QueueName, numbers: Sequence[int], seconds: float) -> set[Partition]:
         try:
             return {Partition(name, number) for number in self._queues[name].wait(numbers, seconds)}
         except QueueUnreachable as error:
-            self._lost(name, error)
+            self._outages.begin(name, error)
             return {Partition(name, number) for number in numbers}
 
     def _ask_each(self, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
-        """The answers of those that answer. One that takes longer than it ever did holds up no other: it is left behind, and not
-        asked again before it has answered or failed. For one thread."""
-        found: dict[QueueName, T] = {}
-        if len(self._queues) == 1:
-            for name, what in asked.items():
-                with suppress(QueueAwayError):
-                    found[name] = self._ask(name, what)
-            return found
-        self._behind = _left(self._behind)
-        now = time.monotonic()
-        answers = {name: self._asking.submit(self._timed, name, what) for name, what in asked.items() if name not in self._behind}
-        _, late = wait(answers.values(), timeout=self._patience_with(answers))
-        for name, answer in answers.items():
-            if answer in late:
-                self._behind[name] = now, answer
-                continue
-            with suppress(QueueAwayError):
-                found[name] = answer.result()
-        return found
+        """The answers of those that answer. For one thread."""
 
-    def _patience_with(self, queues: Iterable[QueueName]) -> float:
-        """Seconds for all of these to answer."""
-        return max((self._patience.get(name, _PATIENCE) for name in queues), default=_PATIENCE)
+        def ask(name: QueueName, what: Callable[[LoggedRanges], T]) -> Callable[[], T]:
+            return lambda: self._ask(name, what)
 
-    def _timed(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
-        began = time.monotonic()
-        answer = self._ask(name, what)
-        self._patience[name] = max(_PATIENCE, 2 * (time.monotonic() - began))
-        return answer
+        return self._at_once.ask({name: ask(name, what) for name, what in asked.items()})
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
-        with self._locks[name], self._noted(name):
+        with self._locks[name], self._outages.noted(name):
             return what(self._queues[name])
-
-    @contextmanager
-    def _noted(self, name: QueueName) -> Iterator[None]:
-        try:
-            yield
-        except QueueUnreachable as error:
-            self._lost(name, error)
-            raise QueueAwayError(str(error)) from None
-        if self._unreachable.pop(name, None):
-            log.info("queue %s answers again", name)
-
-    def _lost(self, queue: QueueName, error: Exception) -> None:
-        since, why = self._unreachable.get(queue, (time.monotonic(), ""))
-        if not why:
-            log.warning("queue %s is out of reach: %s", queue, error)
-        self._unreachable[queue] = since, why if alike(why, str(error)) else str(error)
-
-
-def _left(those: UnderWay) -> UnderWay:
-    """Those that have not ended."""
-    return {name: (since, one) for name, (since, one) in those.items() if not one.done()}
 
 
 def _by_queue(queues: Iterable[QueueName]) -> Iterable[tuple[QueueName, list[int]]]:

@@ -21,7 +21,8 @@ from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
-from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
+from baton.spark.queues import FleetQueues
 from baton.spark.range_placement import Range
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view

@@ -87,7 +87,11 @@ class DriverSession:
 
     def acquire(self) -> None:
         self._sole_driver.acquire()
-        self._session.acquire()
+        try:
+            self._session.acquire()
+        except BaseException:  # such as Ctrl-C in a notebook, which keeps what was raised, and tries again
+            self._sole_driver.release()
+            raise
 
     def say(self, **changes: Any) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ from baton.spark.locality import Executor
 from baton.spark.offsets import Positions, of_these_queues, parse_offset
 from baton.spark.ownership import PartitionGrant
 from baton.spark.query_numbers import QueryNumbers
-from baton.spark.queues import QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
 from baton.spark.range_placement import Range, owners, placed, ranges
 from baton.spark.range_tasks import range_tasks
 from baton.spark.receipts import How
@@ -204,7 +204,8 @@ class Stream:
         if not start:
             return first_positions(self._options.starting, self._around.queues)
         there = self._around.ledger.read().ownership.partitions | (self._search.target or {}).keys()
-        missing = frozenset(one for one in there - start.keys() if one.queue in self._query.known)
+        asked = self._query.known.keys() - self._around.queues.late()
+        missing = frozenset(one for one in there - start.keys() if one.queue in asked)
         return committed_positions(missing, self._around.queues) if missing else {}
 
     def _leave_chosen(self) -> None:

@@ -20,7 +20,8 @@ from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
 from baton.spark.offsets import offset_text
-from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
+from baton.spark.queues import FleetQueues
 from baton.spark.running_query import RunningQuery
 from baton.spark.source_options import StreamOptions
 from baton.spark.statistics import Counts

@@ -19,7 +19,7 @@ from baton.queues.logged_ranges import (
     SetAsideAnswer,
 )
 from baton.queues.protocol import QueueUnreachable
-from tests.waiting import PATIENCE
+from tests.waiting import HOUR, PATIENCE
 
 
 class QueueWithoutEntries:
@@ -30,6 +30,9 @@ class QueueWithoutEntries:
 
     def __init__(self) -> None:
         self.away = False
+        self.answers_now = threading.Event()
+        """Until then, whoever asks for positions or to finish waits: the server takes connections, and is silent."""
+        self.answers_now.set()
         self.news = threading.Event()
         """Ends a wait."""
         self.finished: list[int] = []
@@ -45,6 +48,7 @@ class QueueWithoutEntries:
         return query
 
     def positions(self) -> Mapping[int, PartitionBounds]:
+        assert self.answers_now.wait(HOUR)
         return {0: PartitionBounds(0, 0, 0)}
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
@@ -80,6 +84,7 @@ class QueueWithoutEntries:
         self._interrupted.set()
 
     def _ask(self) -> None:
+        assert self.answers_now.wait(HOUR)
         if self.away:
             raise QueueUnreachable("it is away")
 

@@ -8,9 +8,10 @@ import pytest
 from baton.model.ids import QueueName
 from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
-from baton.spark import queues
+from baton.spark import late_answers, queues
 from baton.spark.batch_end import Question
-from baton.spark.queues import FleetQueues, QueueAwayError
+from baton.spark.queue_outages import QueueAwayError
+from baton.spark.queues import FleetQueues
 from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
@@ -53,12 +54,12 @@ class FarQueue(QueueWithoutEntries):
     """It answers, later than others are waited for."""
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        threading.Event().wait(3 * queues._PATIENCE)
+        threading.Event().wait(3 * late_answers.PATIENCE)
         return super().ahead(query, requests)
 
 
 def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "_PATIENCE", 0.05)
+    monkeypatch.setattr(late_answers, "PATIENCE", 0.05)
     made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
     questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
@@ -172,7 +173,7 @@ class HungQueue(QueueWithoutEntries):
 
 def test_a_queue_whose_server_hangs_keeps_no_other_from_being_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
-    monkeypatch.setattr(queues, "_PATIENCE", 0.05)
+    monkeypatch.setattr(queues, "PATIENCE", 0.05)
     near, hung = QueueWithoutEntries(), HungQueue()
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: near if name == "shop/orders" else hung)
     everything = {a_partition("orders", 0), a_partition("parcels", 0)}
