@@ -85,7 +85,7 @@ SPARK = (
     Mutation("stream", "finish nothing with the next question", "spark/stream.py", _STREAM, "        self.done(start)  # Spark asks", "        # Spark asks"),
     Mutation("stream", "keep the grants of a batch that Spark never planned", "spark/stream.py", _STREAM, "        self._leave_chosen()\n        try:\n            self._query.begin(start)\n            if entered", "        try:\n            self._query.begin(start)\n            if entered"),
     Mutation("stream", "give rows to the batch that first names a partition", "spark/stream.py", _STREAM, "                return {**start, **entered}\n", "                start = {**start, **entered}\n"),
-    Mutation("stream", "begin a batch while the fleet stops", "spark/stream.py", _STREAM, "            if self._around.stopping():\n                self.held = True\n                raise AskAgain(_STOPPING_AGAIN)\n", ""),
+    Mutation("stream", "begin a batch while the fleet stops", "spark/stream.py", _STREAM, "        if self._around.stopping():\n            self.held = True\n            raise AskAgain(_STOPPING_AGAIN)\n", ""),
     Mutation("stream", "answer at once where there is nothing", "spark/stream.py", _STREAM, "            self._search.wait(found.idle, deadline - now)\n", "            break\n"),
     Mutation("stream", "keep a query's other sources as long as one that has none", "spark/stream.py", _STREAM, "IDLE if self._alone else IDLE_BESIDE_OTHERS", "IDLE"),
     Mutation("stream", "leave no time to hear what was woken", "spark/stream.py", _STREAM, "now + (IDLE if self._alone else IDLE_BESIDE_OTHERS)", "now"),
@@ -203,7 +203,7 @@ SPARK = (
     Mutation("stream", "wait with a checkpoint until all queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if names != self.known.keys():"),
     Mutation("stream", "plan ranges of a queue that has given no number", "spark/stream.py", _STREAM, "            if not queues <= self._query.known.keys():\n                raise AskAgain(_QUEUE_AGAIN)\n", ""),
     Mutation("stream", "look all the time beside other sources", "spark/stream.py", _STREAM, "took / _SHARE_BESIDE_OTHERS, took", "0, took"),
-    Mutation("stream", "say of a stream that stops that a batch may run", "spark/stream.py", _STREAM, "                self.held = True\n", ""),
+    Mutation("stream", "say of a stream that stops that a batch may run", "spark/stream.py", _STREAM, "            self.held = True\n", ""),
     Mutation("hold-up", "kill who waits for a queue that is away", "spark/watch.py", "unit/spark/test_watch.py", "if kill and not self._queues_answer():", "if False:"),
 
     # Queries that fail

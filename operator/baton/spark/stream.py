@@ -92,6 +92,7 @@ class Stream:
         start = self._parsed(text)
         self.done(start)  # Spark asks for more when it has written down that everything up to here is done
         self._leave_chosen()
+        self._hold()  # before a queue is waited for
         try:
             self._query.begin(start)
             if entered := self._entering(start):
@@ -104,9 +105,7 @@ class Stream:
         began = self._around.clock()
         while True:
             self._check()
-            if self._around.stopping():
-                self.held = True
-                raise AskAgain(_STOPPING_AGAIN)
+            self._hold()
             found = self._search.look(self._query.known, start)
             if found.ends:
                 self._chosen = PlannedBatch(self.name, self._query.known, found.ends, found.grants)
@@ -134,6 +133,7 @@ class Stream:
         if known is None:
             self.done(start)
             self._leave_chosen()
+            self._hold()  # it would be repeated in any case
         executors = self._around.executors()
         try:
             self._query.begin(start)
@@ -197,6 +197,12 @@ class Stream:
     def _check(self) -> None:
         if why := self._around.over():
             raise SourceError(why)
+
+    def _hold(self) -> None:
+        """Where the fleet stops: Spark's thread stays here, and no batch begins."""
+        if self._around.stopping():
+            self.held = True
+            raise AskAgain(_STOPPING_AGAIN)
 
     def _entering(self, start: Positions) -> Positions:
         """The partitions that the offset does not have yet. They have no rows in the batch that names them first: so it is

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from baton.model.lease import Manifest
 from baton.spark.session import DriverSession
 from baton.spark.sole_driver import SoleDriver
 from tests.in_memory_lease import InMemoryLease
@@ -54,6 +55,24 @@ def test_a_program_waits_for_another_one_of_its_pod_and_goes_on_when_that_is_kil
     second.close()
     with another_program(holder):
         pass  # it was given up
+
+
+class InterruptedLease(InMemoryLease):
+    """Somebody presses Ctrl-C while the program waits for it."""
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        raise KeyboardInterrupt
+
+
+def test_a_program_that_was_interrupted_while_it_waited_for_the_lease_does_not_wait_for_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    first = DriverSession(InterruptedLease(), "orders", holder, duration=HOUR, every=HOUR)
+    with pytest.raises(KeyboardInterrupt):
+        first.acquire()
+    with another_program(holder):
+        pass  # `first` is still there
 
 
 def test_another_group_and_another_pod_are_not_waited_for(tmp_path_factory: pytest.TempPathFactory) -> None:

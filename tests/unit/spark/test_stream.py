@@ -197,6 +197,26 @@ def test_a_fleet_that_stops_begins_no_batch(scene: StreamScene) -> None:
     assert stream.held, "Spark's thread is here, and not in a batch"
 
 
+def test_a_query_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(scene: StreamScene) -> None:
+    scene.ranges.away = scene.stopping = True
+    stream = scene.stream()
+    with pytest.raises(AskAgain):
+        stream.latest_offset("{}")
+    assert stream.held
+
+
+def test_a_batch_that_is_to_be_repeated_is_left_to_the_next_driver_when_the_fleet_stops(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream, other = scene.stream(), scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.stopping = True
+    assert told(stream.plan(at(p0=0), at(p0=3), "1")) == [(0, 0, 3, "1")], "it has begun"
+    with pytest.raises(AskAgain):
+        other.plan(at(p0=0), at(p0=3), "1")
+    assert other.held and not stream.held
+    assert scene.partitions[0].query == 1, "no number was taken"
+
+
 def test_a_later_query_ends_one_that_asks_for_more(scene: StreamScene) -> None:
     stream = scene.stream()
     stream.latest_offset("{}")
