@@ -6,6 +6,7 @@ driver looks itself. What it does not see costs nothing but the grace: the pod e
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Protocol
 
 from baton.consumer.api_server import ApiConnection, segments
@@ -51,8 +52,13 @@ class WatchedPods:
         self._followed.close()
 
     def _see(self, pods: Sequence[Mapping[str, Any]]) -> None:
-        now = time.monotonic()
-        self._until = {name: self._until.get(name, now + grace) for name, grace in graces(pods).items()}
+        self._until = ends(self._until, pods, time.monotonic())
+
+
+def ends(before: Mapping[MemberId, float], pods: Iterable[Mapping[str, Any]], now: float) -> dict[MemberId, float]:
+    """When each that is asked to stop is killed. `before`: as far as that is known. A grace may be shortened meanwhile, as by a
+    node that shuts down, and becomes no longer."""
+    return {name: min(before.get(name, inf), now + grace) for name, grace in graces(pods).items()}
 
 
 def graces(pods: Iterable[Mapping[str, Any]]) -> dict[MemberId, float]:
