@@ -27,4 +27,6 @@ JAVA = (
              "catch (NumberFormatException none)", "catch (ArithmeticException none)"),
     Mutation("reader", "fail for a server that will serve in a moment", _JAVA + "RedisConnections.java", _TROUBLES + "test_a_server_that_takes_no_writes_for_now_is_waited_for",
              "if (failed.getMessage().startsWith(word)) return true;", "if (failed.getMessage().equals(word)) return true;"),
+    Mutation("decisions", "call Python from each query's own thread", _JAVA + "Group.java", "integration/spark/test_source.py::test_queries_that_come_and_go_leave_no_threads_in_the_driver",
+             "PythonCalls.run(() -> question.apply(decisions))", "question.apply(decisions)"),
 )  # fmt: skip

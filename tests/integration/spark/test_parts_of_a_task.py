@@ -23,4 +23,5 @@ def test_what_a_task_remembers_and_reports(tmp_path: Path) -> None:
         "the latest check counts",
         "an executor keeps 32 consumers at most",
         "what could not be read is reported as failed, whatever the reason",
+        "threads that come and go call Python from few that stay",
     ]

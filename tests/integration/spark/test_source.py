@@ -469,3 +469,18 @@ def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:
 def test_a_group_without_a_fleet_is_refused(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="No fleet of group nobody runs in this driver"):
         spark.read.format("baton").option("group", "nobody").load().count()
+
+
+def test_queries_that_come_and_go_leave_no_threads_in_the_driver(spark: SparkSession, world: Worlds, tmp_path: Path) -> None:
+    orders = at_work(2, world)
+
+    def run(nth: int) -> None:
+        orders.send(*numbers(2, 10 * nth))
+        writer = orders.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    run(0)
+    before = threading.active_count()
+    for nth in range(1, 6):
+        run(nth)
+    assert threading.active_count() < before + 5, [thread.name for thread in threading.enumerate()]

@@ -6,6 +6,8 @@ import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import javax.management.JMException;
 import javax.management.ObjectName;
@@ -25,6 +27,29 @@ public final class PartsOfATask {
     anEarlierAnswerMakesNoLaterOneOld();
     fewConsumersAreKept();
     whatEndsReadingIsReported();
+    threadsThatComeAndGoCallPythonFromFew();
+  }
+
+  /** py4j keeps a connection for each thread that ever called. */
+  private static void threadsThatComeAndGoCallPythonFromFew() throws Exception {
+    Set<Thread> callers = ConcurrentHashMap.newKeySet();
+    RuntimeException why = new IllegalStateException("of Python");
+    for (int nth = 0; nth < 20; nth++) {
+      Thread query = new Thread(() -> {
+        Thread.currentThread().interrupt(); // by query.stop()
+        callers.add(PythonCalls.run(Thread::currentThread));
+        require(Thread.interrupted(), "it hears of the interrupt behind the call");
+        try {
+          PythonCalls.run(() -> { throw why; });
+        } catch (RuntimeException thrown) {
+          callers.add(thrown == why ? callers.iterator().next() : Thread.currentThread());
+        }
+      });
+      query.start();
+      query.join();
+    }
+    require(callers.size() < 5, "a thread that has just answered may not be free yet, but those before it are: " + callers);
+    System.out.println("threads that come and go call Python from few that stay");
   }
 
   private static void answeredOutlivesIdleConnections() throws Exception {

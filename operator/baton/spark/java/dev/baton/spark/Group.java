@@ -37,7 +37,7 @@ final class Group {
   JsonNode ask(Function<Decisions, String> question) {
     Decisions decisions = decisions();
     try {
-      JsonNode answer = JSON.readTree(String.valueOf(question.apply(decisions)));
+      JsonNode answer = JSON.readTree(String.valueOf(PythonCalls.run(() -> question.apply(decisions))));
       if (answer.hasNonNull("error")) throw new IllegalArgumentException(answer.get("error").asText());
       return answer;
     } catch (Py4JException failed) {
