@@ -83,7 +83,7 @@ SPARK = (
     Mutation("stream", "go on waiting when the group is lost", "spark/stream.py", _STREAM, "        while True:\n            self._check()\n", "        while True:\n"),
     Mutation("stream", "plan when the group is lost", "spark/stream.py", _STREAM, "        start, end = self._parsed(start_text), self._parsed(end_text)\n        self._check()\n", "        start, end = self._parsed(start_text), self._parsed(end_text)\n"),
     Mutation("stream", "finish nothing with the next question", "spark/stream.py", _STREAM, "        self.done(start)  # Spark asks", "        # Spark asks"),
-    Mutation("stream", "keep the grants of a batch that Spark never planned", "spark/stream.py", _STREAM, "        self._leave_chosen()\n        try:\n            self._query.begin(start)\n            if entered", "        try:\n            self._query.begin(start)\n            if entered"),
+    Mutation("stream", "keep the grants of a batch that Spark never planned", "spark/stream.py", _STREAM, "        self._leave_chosen()\n        self._hold()  # before", "        self._hold()  # before"),
     Mutation("stream", "give rows to the batch that first names a partition", "spark/stream.py", _STREAM, "                return {**start, **entered}\n", "                start = {**start, **entered}\n"),
     Mutation("stream", "begin a batch while the fleet stops", "spark/stream.py", _STREAM, "        if self._around.stopping():\n            self.held = True\n            raise AskAgain(_STOPPING_AGAIN)\n", ""),
     Mutation("stream", "answer at once where there is nothing", "spark/stream.py", _STREAM, "            self._search.wait(found.idle, deadline - now)\n", "            break\n"),

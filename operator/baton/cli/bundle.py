@@ -65,7 +65,7 @@ async def _read(group: str | None, target: ClusterTarget, *, everywhere: bool) -
 
 def _packed(made: "Bundle", folder: str) -> bytes:
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+    with tarfile.open(None, "w:gz", packed) as archive:
         for path, text in sorted(made.files.items()):
             content = text.encode(errors="replace")
             entry = tarfile.TarInfo(f"{folder}/{path}")
