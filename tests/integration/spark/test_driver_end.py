@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -27,7 +27,8 @@ SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
-    with running(tmp_path) as chaos, redis.Redis.from_url(chaos.operator.url) as server:
+    with running(tmp_path) as chaos, redis.Redis.from_url(chaos.operator.url) as server, ExitStack() as stack:
+        stack.callback(chaos.producer.stop)  # while there is a Redis: it would try for an hour
         place = chaos.drivers[DRIVERS[0]].place
         chaos.table.mkdir()
         with submitted(place, log) as jvm:
