@@ -125,11 +125,8 @@ class Fleet:
         """
         if self._running is not None and self._running.in_batch():
             self._stop_meanwhile(grace)
-            return
-        if self._running is not None:
-            self._running.stop(self._grace if grace is None else grace)
-            self._running.closed.wait(CLOSING)
-        self._metrics.close()
+        else:
+            self._stop(grace)
 
     def run(
         self,
@@ -241,7 +238,13 @@ class Fleet:
 
     def _stop_meanwhile(self, grace: float | None = None) -> None:
         """No daemon: a program that has nothing more to do ends behind it."""
-        threading.Thread(target=self.stop, args=(grace,), name="baton-stop").start()
+        threading.Thread(target=self._stop, args=(grace,), name="baton-stop").start()
+
+    def _stop(self, grace: float | None) -> None:
+        if self._running is not None:
+            self._running.stop(self._grace if grace is None else grace)
+            self._running.closed.wait(CLOSING)
+        self._metrics.close()
 
 
 def _failed(error: Exception) -> str:

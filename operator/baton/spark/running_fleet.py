@@ -201,7 +201,8 @@ class RunningFleet:
 
     def in_batch(self) -> bool:
         """A query's function for a batch calls."""
-        return query_of_this_thread(self._spark) in {stream.query_id for stream in self._decisions.streams()}
+        query = query_of_this_thread(self._spark)
+        return bool(query) and query in {stream.query_id for stream in self._decisions.streams()}
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`."""

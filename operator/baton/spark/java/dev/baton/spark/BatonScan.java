@@ -55,7 +55,8 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
     Map<String, String> given = given();
     given.put("checkpointlocation", checkpoint);
     StreamExecution query = RunningQuery.ofThisThread();
-    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), Group.text(RunningQuery.facts(query))));
+    String facts = Group.text(RunningQuery.facts(query)); // on the query's thread: Python is called from another
+    JsonNode opened = group.ask(decisions -> decisions.open(Group.text(given), facts));
     return new BatonStream(group, opened.path("stream").asText(), columns, query);
   }
 
