@@ -41,7 +41,7 @@ async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: 
 async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_that_it_confirmed(tmp_path: Path) -> None:
     with KafkaBroker() as mortal:
         mortal.make_topic("stress", 4)
-        found, caught, said = await coordinator_rounds([mortal.servers], mortal, "stress", "shop.stress", tmp_path, 3, seed=4)
+        found, caught, said = await coordinator_rounds([mortal.servers], mortal, "stress", "shop.stress", tmp_path, 2, seed=4)
     assert caught and not any(found), (found, said[-2000:])
 
 
