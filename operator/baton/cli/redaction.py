@@ -10,28 +10,33 @@ from typing import Any
 
 HIDDEN = "***"
 
-_WORDS = r"(?:passw(?:or)?d|passwd|passphrase|pwd|secret|token|credential|(?:api|access|private)[-_]?key)"
-_SECRET = rf"(?<![\w.-])[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}"
-_NAME = re.compile(_SECRET, re.IGNORECASE)
+_WORDS = r"(?:passw(?:or)?[dt]|passphrase|pass(?![a-z])|pwd|secret|token|credential|(?:api|access|private)[-_. ]?key)"
+_NAME = re.compile(_WORDS, re.IGNORECASE)
 _REFERENCE = re.compile(r"(?:ref|refs|name)$", re.IGNORECASE)
 """A field that only names a Secret."""
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,40}"
-_VALUE = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&}\])\"']+)"
+_QUOTED = r"(?:[\w.]{0,40}[\[({]{1,9}|[a-z]{1,2})?(?P<quote>\\{0,9}[\"'])(?:.*?(?<!\\)(?P=quote)|[^\n]*)"
+"""Also within another text, where quotes have backslashes; as Python prints bytes and calls; and cut off before its end."""
+_VALUE = rf"(?:\*\*\*(?!\w)|{_QUOTED}|(?:[^\s\"]|\"(?![\s,}}\]:]|\Z))+)"
+_IS = r"\\{0,9}[\"']?\s*(?:[:=]+>?|->|%3D|\\u003d|,(?=\s*[\"'])|\b(?:is|was)\b:?)\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
 _RULES = (
     (re.compile(r"-----BEGIN [^-]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL), HIDDEN),
-    (re.compile(rf"({_SCHEME}://)[^\s\"'<>]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)\?[^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
-    (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(rf"(\bauthorization[\"']?\s*[:=]\s*)(?!bearer|basic){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({_SCHEME}://)[^\s\"]{{0,4000}}@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (re.compile(rf"({_SCHEME}://[^\s/@:\"\[]*:)(?!\d+(?:[^\w@]|\Z))[^\s\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
+    (re.compile(rf"(\b(?:authorization|cookie)\\{{0,9}}[\"']?\s*[:=]\s*)(?:{_QUOTED}|[^\n\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"\b(bearer|basic)[\s:=]+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"), HIDDEN),
-    (re.compile(rf"({_SECRET}[\"']?\s*(?:[:=]|\bis\b)\s*){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )
-"""In this order. Of a URL go the user, the password and the query."""
+"""In this order. Of a URL go the user, the password, also where it is cut off before its host, and the query."""
 
 
 def hidden(text: str) -> str:
-    """The text without what looks like a secret."""
+    """The text without what looks like a secret, and without colours of a terminal: they part a name from its value."""
+    text = _COLOUR.sub("", text)
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
     return text
@@ -49,8 +54,17 @@ def without_secrets(value: Any) -> Any:
 
 
 def _field(name: str, value: Any) -> Any:
-    is_secret = _NAME.fullmatch(name) is not None and _REFERENCE.search(name) is None
-    return HIDDEN if is_secret and isinstance(value, str) else without_secrets(value)
+    is_secret = _NAME.search(name) is not None and _REFERENCE.search(name) is None
+    return _nothing_of(value) if is_secret else without_secrets(value)
+
+
+def _nothing_of(value: Any) -> Any:
+    """Its form alone."""
+    if isinstance(value, Mapping):
+        return {hidden(str(name)): _nothing_of(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_nothing_of(one) for one in value]
+    return value if value is None or isinstance(value, bool) else HIDDEN
 
 
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
