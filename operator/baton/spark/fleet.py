@@ -98,6 +98,7 @@ class Fleet:
             raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
             self._metrics.serve()
+            self._running = None  # a signal while the Lease is waited for is not for the one that has ended
             self._running = RunningFleet(
                 self._spark,
                 java,

@@ -150,6 +150,9 @@ class Stream:
                 with self._around.counts.step("log"):
                     self._recorded = self._record(todo)
         except QueueAwayError:
+            if known is not self._planned and self._around.stopping():  # it has not begun: the next driver repeats it
+                self._leave_chosen()
+                self._hold()
             raise AskAgain(_QUEUE_AGAIN) from None
         grants = known.grants if known is not None else frozenset(self._take(ends))
         with self._lock:

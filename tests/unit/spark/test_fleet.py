@@ -1,12 +1,15 @@
 """What a fleet is told of itself."""
 
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from baton.spark import Directory, Fleet
+from baton.spark.session import SilentSession
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,40 @@ def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
     client: Any = SparkSession.__new__(SparkSession)
     with pytest.raises(TypeError, match="a fleet is of the driver: start it in the program that starts the server"):
         Fleet(client, group="orders", queues={"orders": "redis://redis.shop"})
+
+
+class ToldToStop(SilentSession):
+    """While another driver's Lease is waited for."""
+
+    def acquire(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it would wait for ever")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet_has_run_before(
+    tmp_path: Path, again: bool
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    claimed: set[str] = set()
+
+    def claim(group: str) -> bool:
+        claimed.add(group)
+        return True
+
+    groups = SimpleNamespace(claim=claim, release=claimed.discard)
+    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Groups=groups))))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, applicationId="spark-1"), _jsparkSession=None)
+    unused: Any = object()
+    place = Directory(tmp_path, session=ToldToStop())
+    fleet = Fleet(spark, group="orders", queues={"orders": "redis://127.0.0.1:1"}, environment=place, executors=unused)
+    if again:
+        closed = SimpleNamespace(wait=lambda seconds: True)
+        ended: Any = SimpleNamespace(alive=lambda: False, stop=lambda grace: None, closed=closed)
+        fleet._running = ended
+    try:
+        with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+            fleet.serve()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not claimed, "another may drive the group"

@@ -217,6 +217,25 @@ def test_a_batch_that_is_to_be_repeated_is_left_to_the_next_driver_when_the_flee
     assert scene.partitions[0].query == 1, "no number was taken"
 
 
+def test_a_batch_that_waits_for_its_queue_does_not_hold_up_a_fleet_that_stops(scene: StreamScene) -> None:
+    """It has not begun: it would be waited for as long as the fleet's grace."""
+    scene.add(count=3)
+    stream = scene.stream()
+    stream.latest_offset(at(p0=0))
+    scene.ranges.away = True
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=3), "1")
+    assert stream.busy()
+    scene.stopping = True
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=3), "1")
+    assert stream.held and not stream.busy()
+    scene.ranges.away = False
+    with pytest.raises(AskAgain):
+        stream.plan(at(p0=0), at(p0=3), "1")
+    assert scene.partitions[0].logged is None, "it is the next driver's"
+
+
 def test_a_later_query_ends_one_that_asks_for_more(scene: StreamScene) -> None:
     stream = scene.stream()
     stream.latest_offset("{}")
