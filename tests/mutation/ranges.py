@@ -175,7 +175,7 @@ RANGES = (
 
     # Where a partition begins and ends
     Mutation("bounds", "begin with what is committed", _LUA + "bounds.lua", _TESTS, "committed, first, last_up_to", "committed, committed + 1, last_up_to"),
-    Mutation("bounds", "begin before what Spark is done with", _LUA + "bounds.lua", "integration/redis/test_finished_by_half.py", "tonumber(progress('finished') or 0))", "0)"),
+    Mutation("bounds", "begin before what Spark is done with", _LOGGED, "integration/redis/test_finished_by_half.py", "tonumber(committed), tonumber(finished))", "tonumber(committed))"),
     Mutation("bounds", "end with what is nobody's", _LOGGED, _TESTS, "    if entry[1]:match(OURS) then return", "    if true then return"),
     Mutation("bounds", "begin with what is nobody's", _LOGGED, _TESTS, "    if ours(entry, finish) then return", "    if true then return"),
     Mutation("bounds", "leave what is nobody's in front of the first", _LOGGED, _TESTS, "    if not only_looks then set_foreign_aside(entry) end\n", ""),

@@ -24,6 +24,13 @@ local function unmade()
   return not made
 end
 
+-- Up to where all is finished with. What Spark is done with is, also where it is not all removed yet: a driver may have ended in the middle
+-- of that.
+local function done_up_to()
+  local committed, finished = progress('committed') or 0, progress('finished') or 0
+  return math.max(tonumber(committed), tonumber(finished))
+end
+
 -- To write a number takes long, and few are needed.
 local digits = setmetatable({}, {__index = function(known, n)
   known[n] = string.format('%d', n)

@@ -8,7 +8,7 @@
 -- They are looked at one by one: clocks that were set back, and entries that came from another partition, are not in the order of time.
 local MOST, MOST_BYTES = 1000, 2 ^ 20
 local behind, finish, since = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-if behind == '' then behind = id(tonumber(progress('committed') or 0)) end
+if behind == '' then behind = id(done_up_to()) end
 local last, passed, looked, bytes = tonumber(progress('last') or 0), 0, 0, 0
 while looked < MOST and bytes < MOST_BYTES do
   local some = at_once(MOST - looked)

@@ -11,7 +11,7 @@ if unmade() then return 'UNKNOWN' end
 local _, epoch = record()
 if epoch > tonumber(ARGV[1]) then return 'GRANTED' end
 local last, offset = look(), tonumber(ARGV[2])
-if offset - 1 > last or offset <= tonumber(progress('committed') or 0) then return 'OUTSIDE' end
+if offset - 1 > last or offset <= done_up_to() then return 'OUTSIDE' end
 redis.call('HSET', OWNER, 'paused', '1', 'within', '')
 if progress('logged') then fence_query(tonumber(progress('query') or 0) + 1) end
 return finish_up_to(offset - 1, summary()) and 'OK' or 'MORE'
