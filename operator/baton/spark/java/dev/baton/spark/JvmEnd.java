@@ -31,6 +31,17 @@ public final class JvmEnd {
 
   private static void stop(String group) {
     if (Groups.find(group) == null) return;
+    Thread asking = new Thread(() -> ask(group), "baton-jvm-end");
+    asking.setDaemon(true);
+    asking.start();
+    try {
+      asking.join();
+    } catch (InterruptedException late) { // all hooks have one thread: Spark's would never be run behind one that stays
+      LOG.warn("The fleet of group {} has not stopped in time", group);
+    }
+  }
+
+  private static void ask(String group) {
     try {
       new Group(group).ask(Decisions::jvmEnds);
     } catch (RuntimeException gone) { // Python has ended first
