@@ -139,14 +139,14 @@ async def _reset(
 
 
 async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[OffsetChange]") -> None:
-    """One partition after the other: where one is refused, those before it stay set."""
-    from baton.queues.protocol import QueueConflict
+    """One partition after the other: where one is refused, or does not answer, those before it stay set."""
+    from baton.queues.protocol import QueueConflict, QueueUnreachable
 
     assert seen.state is not None
     for done, one in enumerate(changes):
         try:
             await adapter.set_offset(one.partition.number, seen.state.records[one.partition].epoch, one.after.offset)
-        except QueueConflict as problem:
+        except (QueueConflict, QueueUnreachable) as problem:
             raise NoAnswerError(f"{problem}; {counted(done, 'partition is', 'partitions are')} set") from None
 
 
