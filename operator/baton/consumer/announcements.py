@@ -38,7 +38,8 @@ class AnnouncedAssignments:
         self._uid = uid
         self._lock = threading.Lock()
         self._heard: Records = {}
-        """Of each partition that was announced, what the queue said last: an older ledger may come after it."""
+        """Of each partition that was announced, what the queue said last, until a ledger that is as new names it: an older one
+        may come before that."""
         self._records: Records = {}
         """Those of which the ledger does not know yet."""
         self._told: MemberEntry | None = None
@@ -145,11 +146,17 @@ class AnnouncedAssignments:
 
     def _know(self, heard: Records) -> None:
         """What the queues say now, beside what the ledger has told."""
-        self._heard = heard
         self._records = unconfirmed(heard, self._told, self._uid)
+        named = epochs(self._told)
+        self._heard = {partition: one for partition, one in heard.items() if partition in self._records or partition not in named}
         entry = merged(self._told or self._nothing, self._records, self._uid) if self._records else self._told
         if entry != self._entry:
             self._entry = entry
+
+
+def epochs(told: MemberEntry | None) -> dict[Partition, Epoch]:
+    """Of each partition that the ledger names."""
+    return {} if told is None else dict(flat(told.revoking)) | dict(flat(told.owned))
 
 
 def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records:
@@ -158,10 +165,10 @@ def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records
     A partition that it does not name at all has not been told yet, or was taken away since: whoever asks the queue again will
     see. Of one that it names the higher epoch counts; at the same one, a partition that is being called back stays called back.
     """
-    owned, revoking = (dict(flat(told.owned)), dict(flat(told.revoking))) if told else ({}, {})
+    owned, named = dict(flat(told.owned)) if told else {}, epochs(told)
 
     def is_news(partition: Partition, record: Heard) -> bool:
-        epoch = owned.get(partition, revoking.get(partition))
+        epoch = named.get(partition)
         if epoch is None:
             return record.uid == uid
         return record.epoch > epoch or (record.epoch == epoch and record.paused and partition in owned)

@@ -175,6 +175,17 @@ def test_a_ledger_that_comes_late_takes_nothing_back_that_the_queue_has_said() -
         assert pod.has("1@1,5@3")
 
 
+@pytest.mark.parametrize("confirmed", [entry("5@1"), entry("", "5@1"), entry("5@2")])
+def test_what_the_ledger_has_confirmed_it_also_takes_away_while_the_queue_says_nothing(confirmed: MemberEntry) -> None:
+    """An announcement may be lost, and so may the connection that brings them."""
+    with Pod().listening() as pod:
+        pod.queue.says("me@1")
+        until(lambda: pod.has("5@1"))
+        for news in (confirmed, entry("1@1")):
+            pod.ledger.entry = news
+            assert pod.assignments.current() == news
+
+
 def test_a_queue_that_was_made_again_is_believed_over_what_it_said_before() -> None:
     with Pod().listening() as pod:
         pod.queue.says("other@7")
