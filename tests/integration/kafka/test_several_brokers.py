@@ -99,7 +99,7 @@ async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_no
 ) -> None:
     cluster.make_topic("killed", [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
     _, group, node = await coordinated_by(operator, "killed", MORTAL)
-    found, caught, said = await coordinator_rounds(cluster.servers, cluster.broker(node), "killed", group, tmp_path, 2, seed=6)
+    found, caught, said = await coordinator_rounds(cluster.servers, cluster.broker(node), "killed", group, tmp_path, 1, seed=6)
     assert caught and not any(found), (found, said[-2000:])
 
 
