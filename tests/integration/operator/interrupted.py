@@ -103,9 +103,9 @@ class InterruptedQueue:
         if name not in EFFECTS:
             return found
 
-        async def asked(*arguments: Any) -> Any:
+        async def asked(*arguments: Any, **named: Any) -> Any:
             self._fault.reached("before", name)
-            answer = await found(*arguments)
+            answer = await found(*arguments, **named)
             self._fault.reached("after", name)
             return answer
 
