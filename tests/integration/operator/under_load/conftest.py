@@ -3,12 +3,13 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from baton.kube.api import connect, group_path
+from baton.kube.api import NotFoundError, connect, group_path
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 from tests.integration.operator.conftest import apply_crds, namespace
@@ -132,8 +133,11 @@ def _idle() -> dict[str, Any]:
 
 @pytest.fixture
 async def busy(api: Cluster, running: LoadedFleet) -> Any:
-    """The module's fleet."""
+    """The module's fleet. Whatever became of a test, the next one has its pods."""
     world = World(api, running.queue.partition("/")[0])
     queue = RedisQueue(running.url, running.queue, Claimant(running.queue, "a test"))
     yield Busy(world, running, queue)
     await queue.close()
+    for pod in PODS:
+        with suppress(NotFoundError):
+            await world.set_ready(pod, True)
