@@ -183,7 +183,7 @@ def test_a_start_that_raises_behind_its_query_leaves_none_running(world: Worlds)
     def start(rows: DataFrame) -> StreamingQuery:
         begun.append(function.start(rows))
         if len(begun) == 1:
-            wait_for(lambda: begun[0].lastProgress, "it reads")
+            wait_for(lambda: any(one.numInputRows for one in begun[0].recentProgress), "a batch with rows is done")
             raise KeyError("a setting that is not there")
         orders.send_to(0, "last")
         return begun[-1]
