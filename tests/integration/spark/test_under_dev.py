@@ -30,7 +30,11 @@ def dev(tmp_path: Path) -> Iterator[Dev]:
 
 def program(output: Path) -> str:
     """The guide's, with a sink that a test can read and the checkpoint that this needs."""
-    [block] = [text for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "BATON_REDIS_URL" in text]
+    [block] = [
+        text
+        for text in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+        if "BATON_REDIS_URL" in text and ".serve()" not in text
+    ]
     counted, _, sink = str(block).partition("    counts = ")
     assert ".start().awaitTermination()" in sink
     stored = f'orders.writeStream.format("json").option("checkpointLocation", "{output}-checkpoint").start("{output}")'
