@@ -89,7 +89,7 @@ def change_table(changes: Iterable[OffsetChange]) -> "Table":
 
 
 def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
-    """Why no offset of these partitions may be set now; None: it may. Nobody has one of them, or is about to: the group is
+    """Why no offset of these partitions may be set now; None: it may. No member owns one of them, or is about to: the group is
     paused, its operator knows it, and the partitions have no owner."""
     group, state = look.group, look.state
     where = f"{group.name} -n {group.namespace}"

@@ -31,7 +31,7 @@ class QueueKind:
     most_partitions: int | None = None
     """None: as many as any queue."""
     offsets_are_set: str | None = None
-    """By whom else: Baton sets no offset of such a queue. None: Baton does, if its adapters are `SetsOffsets`
+    """What else sets them: Baton sets no offset of such a queue. None: Baton does, if its adapters are `SetsOffsets`
     (baton.queues.offsets)."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""

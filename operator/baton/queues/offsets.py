@@ -11,7 +11,7 @@ class PartitionOffsets(NamedTuple):
     """Where a group is in a partition. An offset is the number of an entry, in the queue's own count."""
 
     committed: int | None
-    """The first entry that is not finished with. None: nobody has committed anything yet."""
+    """The first entry that is not finished with. None: nothing was committed yet."""
     earliest: int
     """The first entry that is there: nothing before it can be read again."""
     end: int

@@ -19,7 +19,7 @@ class SoleDriver:
     """
 
     def __init__(self, group: str, holder: str) -> None:
-        """`holder`: as whom the program takes the Lease. Pods that use the node's network are told apart by it."""
+        """`holder`: of the Lease that the program takes. Pods that use the node's network are told apart by it."""
         self._group = group
         self._name = "\0baton-driver-" + hashlib.sha256(f"{group} {holder}".encode()).hexdigest()
         self._held: socket.socket | None = None

@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import Producer
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed
+from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE, eventually

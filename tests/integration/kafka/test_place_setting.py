@@ -1,4 +1,4 @@
-"""Kafka's own tool sets the place of a paused group whose partitions nobody has. Whoever had one before cannot commit over it."""
+"""Kafka's own tool sets the place of a paused group without owners. Who owned a partition before cannot commit over it."""
 
 import asyncio
 from dataclasses import replace

@@ -280,11 +280,11 @@ class World:
         assert len(rows) == len(set(rows)), "no batch has a row of another"
 
 
-@pytest.mark.parametrize("seed", range(10))
-async def test_whatever_happens_a_batch_has_its_rows_and_nothing_is_lost(server: RedisServer, seed: int) -> None:
+async def play(kind: type[World], server: RedisServer, seed: int) -> None:
+    """Some steps, and what has to hold at their end."""
     queue = await make_queue(server.url, 1)
     with queue.raw() as raw:
-        world = World(seed, queue, raw)
+        world = kind(seed, queue, raw)
         try:
             for _ in range(STEPS):
                 await world.step()
@@ -293,3 +293,8 @@ async def test_whatever_happens_a_batch_has_its_rows_and_nothing_is_lost(server:
             world.ranges.close()
             world.pod.close()
             await queue.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_whatever_happens_a_batch_has_its_rows_and_nothing_is_lost(server: RedisServer, seed: int) -> None:
+    await play(World, server, seed)

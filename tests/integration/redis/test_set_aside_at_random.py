@@ -5,8 +5,8 @@ import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import RangeToFinish, RangeToLog, RangeToSetAside, SetAside, Unlogged
-from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.test_ranges_at_random import STEPS, Batch, World
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.test_ranges_at_random import Batch, World, play
 from tests.redis_server import RedisServer
 
 
@@ -101,14 +101,4 @@ class SettingAside(World):
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_happens_an_entry_is_done_or_there_or_a_dead_letter(server: RedisServer, seed: int) -> None:
-    queue = await make_queue(server.url, 1)
-    with queue.raw() as raw:
-        world = SettingAside(seed, queue, raw)
-        try:
-            for _ in range(STEPS):
-                await world.step()
-            await world.end()
-        finally:
-            world.ranges.close()
-            world.pod.close()
-            await queue.close()
+    await play(SettingAside, server, seed)

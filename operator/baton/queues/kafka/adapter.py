@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -21,6 +21,7 @@ from baton.queues.kafka.place_warnings import place_warnings
 from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
+from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
@@ -32,22 +33,6 @@ _PAUSE = 0.02
 _ELECTS_WITHIN = 2.0
 """Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
 _NOBODY = Owner(None, Epoch(0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicToOpen:
-    """What the spec says of it."""
-
-    topic: str
-    queue: str
-    """The PartitionedQueue's name."""
-    latest: bool = False
-    """A group that has committed nothing begins at the end."""
-    max_redeliveries: int = 0
-    max_unacknowledged: int = 0
-    """0: any number."""
-    dead_letters: str = ""
-    """The topic for dead letters; empty: the default."""
 
 
 class KafkaQueue:
@@ -130,18 +115,7 @@ class KafkaQueue:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         with self._place_setting.over():
-            for tries in range(_TRIES):
-                if self._let_go.pop(partition, epoch) >= epoch:
-                    now = await self._now.of(partition)  # a commit that is under way is not waited for
-                    record = now.record if now is not None else None
-                    if record is not None and record.epoch >= epoch:
-                        self._refuse_others(record)
-                        return Owner(record.uid, record.epoch)
-                try:
-                    return await self._granted(partition, uid, epoch)
-                except StaleToken:  # another operator grants: it goes first
-                    await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
-        raise self._others_grant(partition)
+            return await self._granted_in_time(partition, uid, epoch)
 
     async def release(self) -> None:
         topic = await describe(self._client, self._spec.topic)
@@ -162,6 +136,21 @@ class KafkaQueue:
         await self._client.close()
 
     # -- grants
+
+    async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        """The same as `_granted`, also where others grant at the same time."""
+        for tries in range(_TRIES):
+            if self._let_go.pop(partition, epoch) >= epoch:
+                now = await self._now.of(partition)  # a commit that is under way is not waited for
+                record = now.record if now is not None else None
+                if record is not None and record.epoch >= epoch:
+                    self._refuse_others(record)
+                    return Owner(record.uid, record.epoch)
+            try:
+                return await self._granted(partition, uid, epoch)
+            except StaleToken:  # another operator grants: it goes first
+                await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
+        raise self._others_grant(partition)
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Raises StaleToken where another had a token since."""

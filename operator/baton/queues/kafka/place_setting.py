@@ -1,4 +1,4 @@
-"""While a group is paused and nobody has a partition, Kafka's own tool may set its place.
+"""While a group is paused and no member owns a partition, Kafka's own tool may set its place.
 
 The tool takes only a group without members, so the guard member leaves. Then nobody but the tokens keeps a stale owner from
 committing over the place that was set. So each record loses its owner first, under a new token: the broker refuses whoever has

@@ -159,7 +159,7 @@ class RedisQueue:
         await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
-        return await self._offsets.told()
+        return await self._offsets.told(await self._count() or 0)
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
         return await self._offsets.reach(partition, end, since)

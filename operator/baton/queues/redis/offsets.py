@@ -26,9 +26,9 @@ class OffsetScripts:
         self._claimant = claimant
         self._keys = keys
 
-    async def told(self) -> Mapping[int, PartitionOffsets]:
-        """Of each partition; none of a queue that has not been made."""
-        partitions = range(await self._partitions())
+    async def told(self, count: int) -> Mapping[int, PartitionOffsets]:
+        """Of each of so many partitions that is there."""
+        partitions = range(count)
         asked = [ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions]
         answers = await self._transport.all(self._transport.asking, asked, _offsets)
         return {partition: one for partition, one in zip(partitions, answers, strict=True) if one is not None}
@@ -56,11 +56,6 @@ class OffsetScripts:
             answer = await self._transport.batched(self._transport.durably, server_answers.text, run)
         if answer != b"OK":
             raise QueueConflict(f"{self._queue}/{partition} {_REFUSED.get(answer, 'is no partition of this queue')}")
-
-    async def _partitions(self) -> int:
-        with self._transport.explained():
-            raw = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
-            return 0 if raw is None else records.count(raw)
 
     async def _refuse_others(self) -> None:
         with self._transport.explained():
