@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
 from baton.cli.names import GROUP
 from baton.cli.printing import say
 from baton.model.wording import counted
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@all_namespaces_option()
 @click.option(
     "--file",
     "file",
@@ -35,8 +35,7 @@ def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: C
     Versions, resources, ledgers, Leases, pods, events, the operator's logs, and what `baton doctor` says. Secrets, environments
     and entries are not read; what looks like a password or a token elsewhere is hidden. unread.json has what could not be read.
     """
-    if group is not None and all_namespaces:
-        raise click.UsageError("give GROUP or --all-namespaces, not both")
+    refuse_group_of_all_namespaces(group, all_namespaces)
     if file is not None and file.exists():
         raise click.UsageError(f"{file} is there already: give another --file")
     name = None

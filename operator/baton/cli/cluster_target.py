@@ -48,3 +48,14 @@ def cluster_options(command: F) -> F:
         help="The kubeconfig. Default: the one that kubectl uses.",
     )
     return cast(F, namespace(context(kubeconfig(with_target))))
+
+
+def all_namespaces_option(what: str = "The groups") -> Callable[[F], F]:
+    """--all-namespaces, which reaches the command as `all_namespaces`."""
+    return click.option("--all-namespaces", "-A", is_flag=True, help=f"{what} of all namespaces.")
+
+
+def refuse_group_of_all_namespaces(group: str | None, all_namespaces: bool) -> None:
+    """Raises UsageError where both are given."""
+    if group is not None and all_namespaces:
+        raise click.UsageError("give GROUP or --all-namespaces, not both")

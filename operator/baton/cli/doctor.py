@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import say
 from baton.model.wording import counted
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="The groups and queues of all namespaces.")
+@all_namespaces_option("The groups and queues")
 @output_option(wide="also what is as it should be", programs="a list of all findings")
 def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
     """Check the installation, rights, queues, groups and pods. Says of everything that is not as it should be how to cure it.

@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
 from baton.cli.names import GROUP, HTTP_URL
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import console, say
@@ -31,7 +31,7 @@ def operator_option(command: F) -> F:
 @click.command()
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@all_namespaces_option()
 @click.option("--partitions", "each", is_flag=True, help="Show each partition with its owner, the longest lag first.")
 @operator_option
 @output_option(
@@ -43,8 +43,7 @@ def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, fo
 
     It is what the operator tells autoscalers, as of the last seconds. Ends with 1 if the lag of GROUP is not known.
     """
-    if group is not None and all_namespaces:
-        raise click.UsageError("give GROUP or --all-namespaces, not both")
+    refuse_group_of_all_namespaces(group, all_namespaces)
     if group is None and each:
         raise click.UsageError("--partitions shows one GROUP: give its name")
     if group is None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
 from baton.cli.group_view import UNKNOWN, GroupLook, PartitionRow, look, partitions
 from baton.cli.live_group import look_at
 from baton.cli.names import GROUP
@@ -33,7 +33,7 @@ LINES = 24
 @click.command()
 @click.argument("group", type=GROUP, required=False)
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@all_namespaces_option()
 @click.option("--partitions", "each", is_flag=True, help="Show each partition: its state, owner, epoch and next owner.")
 @click.option("--watch", "-w", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @output_option(
@@ -44,8 +44,7 @@ def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, for
 
     Ends with 3 if no operator looks after GROUP.
     """
-    if group is not None and all_namespaces:
-        raise click.UsageError("give GROUP or --all-namespaces, not both")
+    refuse_group_of_all_namespaces(group, all_namespaces)
     if group is None and (each or watch):
         raise click.UsageError("--partitions and --watch show one GROUP: give its name")
     if watch and form.for_programs:

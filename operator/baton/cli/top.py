@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
+from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options
 from baton.cli.lag import operator_option
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import console, printable
@@ -28,7 +28,7 @@ LOOK_EVERY = 2.0
 
 @click.command()
 @cluster_options
-@click.option("--all-namespaces", "-A", is_flag=True, help="The groups of all namespaces.")
+@all_namespaces_option()
 @click.option("--once", is_flag=True, help="Show it once. So it is where the output is no terminal.")
 @operator_option
 @output_option(wide="more columns", programs="once, a list of groups")
