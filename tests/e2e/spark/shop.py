@@ -172,13 +172,6 @@ class Shop:
         with self._redis.client() as client:
             return left_undone.waiting(client, QUEUE)
 
-    def statistics(self) -> dict[str, Any]:
-        """What the driver has said of itself; nothing before it did."""
-        lease = self.cluster.find("lease", "orders-driver", "-n", NAMESPACE)
-        annotations = lease.get("metadata", {}).get("annotations", {})
-        found: dict[str, Any] = json.loads(annotations.get("baton.dev/statistics") or "{}")
-        return found
-
     def results(self) -> list[Result]:
         with self._redis.client() as client:
             return [Result(*json.loads(raw)) for raw in client.lrange("results", 0, -1)]
@@ -186,6 +179,14 @@ class Shop:
     def processed(self) -> int:
         """Distinct entries that the user's function has seen."""
         return len({result.number for result in self.results()})
+
+    def share_on_owner(self, newest: int) -> float:
+        """How many of the newest results came from the pod that owns their partition, by the ledger."""
+        members = self.members().items()
+        owners = {partition: name for name, entry in members for grants in entry.owned.values() for partition in grants}
+        with self._redis.client() as client:
+            results = [Result(*json.loads(raw)) for raw in client.lrange("results", -newest, -1)]
+        return sum(owners.get(result.partition) == result.pod for result in results) / newest
 
     def story(self) -> str:
         """For the report of a test that failed."""

@@ -28,12 +28,12 @@ def test_a_fleet_that_grows_shrinks_and_is_killed_under_load_loses_nothing(shop:
     cluster.signal_container(shop.driver_pod(), signal.SIGKILL, NAMESPACE)
     cluster.wait(lambda: not before & shop.executor_uids(), 180, "the driver's death ends its executors")
     cluster.wait(lambda: shop.balanced(2), 240, "a new driver has brought new ones")
+    cluster.wait(lambda: shop.share_on_owner(newest=1000) > 0.9, 180, "ranges are read where they are owned")
 
     sent = shop.stop_producing()
     cluster.wait(lambda: shop.processed() == sent, 180, "everything is processed")
     report = checked(shop.results(), sent)
     assert report.clean, report
-    cluster.wait(lambda: shop.statistics().get("owner_share", 0) > 0.9, 60, "ranges are read where they are owned")
 
 
 def scale(cluster: Cluster, replicas: int) -> None:
