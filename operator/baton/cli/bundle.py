@@ -1,6 +1,7 @@
 """`baton bundle`: what a report of a bug needs, in one archive without secrets."""
 
 import io
+import os
 import tarfile
 import time
 from pathlib import Path
@@ -37,19 +38,26 @@ def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: C
     """
     refuse_group_of_all_namespaces(group, all_namespaces)
     if file is not None and file.exists():
-        raise click.UsageError(f"{file} is there already: give another --file")
+        raise _already(file)
     name = None
     if group is not None:
         name, target = target.within(group)
     made = ask(_read(name, target, everywhere=all_namespaces))
     file = file or Path(time.strftime("baton-bundle-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
     try:
-        file.write_bytes(_packed(made, file.name.removesuffix(".tar.gz")))
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:  # for its owner alone
+            written.write(_packed(made, file.name.removesuffix(".tar.gz")))
+    except FileExistsError:
+        raise _already(file) from None
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     say(f"{file}: {counted(len(made.files), 'file')}. Read it before you send it: messages and logs are free text.")
     for what, why in made.unread.items():
         say(f"not in it: {what}: {why}", error=True)
+
+
+def _already(file: Path) -> click.UsageError:
+    return click.UsageError(f"{file} is there already: give another --file")
 
 
 async def _read(group: str | None, target: ClusterTarget, *, everywhere: bool) -> "Bundle":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.cli.redaction import own_metadata, without_secrets
+from baton.cli.redaction import hidden, own_metadata, without_secrets
 from baton.engine import LedgerError
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
@@ -20,22 +20,18 @@ def resource(one: Manifest) -> Json:
 
 def ledger(one: Manifest) -> Json:
     """As text, key by key; what Baton did not write there is left out."""
-    data = {key: text if _reads(key, text) else "(left out: it does not read as an entry)" for key, text in _data(one).items()}
-    return dict(without_secrets({"metadata": own_metadata(one["metadata"]), "data": data}))
+    data = {hidden(key): _entry(key, text) for key, text in (one.get("data") or {}).items()}
+    return {"metadata": without_secrets(own_metadata(one["metadata"])), "data": data}
 
 
-def _data(one: Manifest) -> Mapping[str, str]:
-    return one.get("data") or {}
-
-
-def _reads(key: str, text: str) -> bool:
+def _entry(key: str, text: str) -> str:
+    """A member's has names and numbers alone, once it was read: a pod that is called `token-refresh` is no secret."""
     if key == LEDGER_GROUP_KEY:
-        return True
+        return hidden(text)
     try:
-        MemberEntry.from_json(text)
+        return MemberEntry.from_json(text).to_json()
     except LedgerError:
-        return False
-    return True
+        return "(left out: it does not read as an entry)"
 
 
 def lease(one: Manifest) -> Json:
@@ -71,9 +67,9 @@ def pod(one: Manifest) -> Json:
         "reason": status.get("reason"),
         "conditions": conditions,
         "containers": [_container(each) for each in status.get("containerStatuses") or ()],
-        "images": {each.get("name"): each.get("image") for each in spec.get("containers") or ()},
     }
-    return dict(without_secrets(told))
+    images = {str(each.get("name")): each.get("image") for each in spec.get("containers") or ()}
+    return {**without_secrets(told), "images": {hidden(name): without_secrets(image) for name, image in images.items()}}
 
 
 def _container(one: Manifest) -> Json:

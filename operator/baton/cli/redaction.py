@@ -27,7 +27,7 @@ _RULES = (
     (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
     (re.compile(rf"(\b(?:authorization|cookie)\\{{0,9}}[\"']?\s*[:=]\s*)(?:{_QUOTED}|[^\n\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)[\s:=]+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"\beyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?"), HIDDEN),
+    (re.compile(r"(?<![\w-])(?=[\w-]*eyJ[\w-]{5})[\w-]++\.[\w-]{5,}+(?:\.[\w-]*+)?"), HIDDEN),
     (re.compile(rf"({_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )

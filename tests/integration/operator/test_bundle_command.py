@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import stat
 import subprocess
 import sys
 import tarfile
@@ -152,8 +153,6 @@ async def test_no_secret_is_in_it_wherever_somebody_has_put_one(
     assert planted_event["note"] == "cannot reach redis://***@redis:6379/0"
     assert read[f"operators/{here}/baton.json"]["containers"][0]["arguments"] == ["--log-level=debug"]
     assert "redis://***@redis:6379/0" in json.dumps(read[f"{folder}/leases.json"])
-    logs = [name for name in inside if name.startswith(f"operators/{here}/baton-") and name.endswith(".log")]
-    assert len(logs) == 1, "of the operator's pod, which no node runs here"
 
 
 async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
@@ -170,6 +169,7 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_there(
     unread = json.loads(inside["unread.json"])
     assert "forbidden" in unread[f"pods of {empty.namespace}"] and f"{empty.namespace}/groups/orders/group.json" in inside
     assert f"not in it: pods of {empty.namespace}: " in done.stderr
+    assert stat.S_IMODE((await asyncio.to_thread(file.stat)).st_mode) == 0o600
     again = await bundle(looker.kubeconfig, "-n", empty.namespace, "--file", str(file))
     assert again.returncode == 2 and "is there already" in again.stderr
 
