@@ -7,7 +7,7 @@ from re import ASCII, fullmatch
 import click
 
 from baton.cli.names import shown
-from baton.queues.offsets import PartitionOffsets
+from baton.queues.offsets import PartitionOffsets, Reached
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -30,6 +30,16 @@ class OffsetTarget:
         if not now.earliest <= self.offset <= now.end:
             raise OutsideError(f"has the offsets {now.earliest} to {now.end}: what is before them is finished with, and gone")
         return self.offset
+
+    def known(self, now: PartitionOffsets) -> Reached | None:
+        """What is known without a look at entries. None: they have to be looked at, for a time or to be counted.
+
+        Raises OutsideError.
+        """
+        offset = self.before(now)
+        if offset == now.earliest and self.since is None:
+            return Reached(offset, 0)
+        return Reached(offset, now.lag) if offset == now.end and self.since is None else None
 
 
 class OutsideError(ValueError):

@@ -1,5 +1,6 @@
 """`baton offsets`: where a group is in its partitions, and to set that by hand."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -178,10 +179,11 @@ async def _changes(
     from baton.model.ids import Partition, QueueName
 
     changes = []
-    for number, now in chosen.items():
-        try:
-            reached = await adapter.reach(number, to.before(now), to.since)
-        except OutsideError as why:
-            raise NoAnswerError(f"{queue}/{number} {why}") from None
-        changes.append(OffsetChange(Partition(QueueName(queue), number), now, reached))
+    with click.progressbar(chosen.items(), label="looking at entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
+        for number, now in each:
+            try:
+                reached = to.known(now) or await adapter.reach(number, to.before(now), to.since)
+            except OutsideError as why:
+                raise NoAnswerError(f"{queue}/{number} {why}") from None
+            changes.append(OffsetChange(Partition(QueueName(queue), number), now, reached))
     return changes

@@ -10,7 +10,7 @@ from baton.cli.offset_target import TARGET, OffsetTarget, OutsideError
 from baton.cli.offset_view import why_not
 from baton.engine import dump
 from baton.model.ids import Partition, QueueName
-from baton.queues.offsets import PartitionOffsets
+from baton.queues.offsets import PartitionOffsets, Reached
 from tests.unit.cli.test_status_screen import MANIFEST, seen
 from tests.unit.engine.group import Group
 
@@ -23,6 +23,14 @@ FIRST = Partition(QueueName("orders"), 0)
 )
 def test_a_target_is_an_offset_and_a_time_is_looked_for_up_to_the_end(text: str, offset: int) -> None:
     assert TARGET.convert(text, None, None).before(NOW) == offset
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"), [("earliest", 0), ("latest", 7), ("10", 0), ("15", None), ("20", 7), ("2026-11-26T12:00:00Z", None)]
+)
+def test_entries_are_looked_at_only_for_a_time_and_between_the_ends(text: str, entries: int | None) -> None:
+    target = TARGET.convert(text, None, None)
+    assert target.known(NOW) == (None if entries is None else Reached(target.before(NOW), entries))
 
 
 @pytest.mark.parametrize("text", ["9", "21"])
