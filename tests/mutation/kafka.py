@@ -136,8 +136,9 @@ KAFKA = (
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
     Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == await self._before_pending(partition)", "True"),
     Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.close()", "            pass"),
-    Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(seen.record, uid=None)", "        return seen.record"),
-    Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if seen.record is None or not self._is_due:", "        if seen.record is None:"),
+    Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
+    Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),
+    Mutation("place", "leave the group while a grant is under way", _KAFKA + "place_setting.py", _PLACE, "        self._wanted = wanted and not self._grants", "        self._wanted = wanted"),
     Mutation("place", "write a record again that has no owner", _KAFKA + "transaction.py", _PLACE, "        if record is None or (record.uid is None and record == seen.record):", "        if record is None:"),
     Mutation("place", "commit for a query where nobody owns the partition", _KAFKA + "query_records.py", _PLACE, " and bool(seen.record.group) and seen.record.uid is not None", " and bool(seen.record.group)"),
 )  # fmt: skip

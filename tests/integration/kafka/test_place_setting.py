@@ -25,12 +25,13 @@ AT = Committed(3, None)
 
 @pytest.fixture
 async def at_work(make: MakeQueue) -> Queue:
-    """The pod `a` owns its one partition and has committed one of five entries; the operator is in the group."""
+    """The pod `a` owns its one partition, of five entries, and the operator has seen that; it is in the group."""
     queue = make(1)
     await queue.operator.ensure(None)
     await guarded(queue)
     queue.send("0", "1", "2", "3", "4")
     await queue.granted("a", 1)
+    await queue.operator.check()
     return queue
 
 
@@ -140,6 +141,7 @@ async def test_a_driver_of_a_query_finishes_nothing_meanwhile(at_work: Queue) ->
 
 
 async def test_a_grant_that_comes_while_the_owners_are_taken_out_keeps_its_owner(at_work: Queue) -> None:
+    """Whichever of the two is asked for first, and whichever is done first."""
     queue = at_work
     for epoch in range(2, 32):
         rest = asyncio.create_task(queue.operator.ensure(None, unowned=True))
@@ -148,3 +150,33 @@ async def test_a_grant_that_comes_while_the_owners_are_taken_out_keeps_its_owner
         await queue.operator.grant(0, Uid("b"), Epoch(epoch))
         await rest
         assert (await queue.operator.check()).owners[0] == Owner(Uid("b"), Epoch(epoch))
+
+
+async def test_the_guard_stays_where_a_grant_was_under_way_when_the_owners_were_to_be_taken_out(at_work: Queue) -> None:
+    queue = at_work
+    await queue.operator.ensure(None, unowned=True)
+    await queue.operator.ensure(None)
+    await guarded(queue)
+    with queue.operator._place_setting.over():
+        rest = asyncio.create_task(queue.operator.ensure(None, unowned=True))
+        await asyncio.sleep(0)  # it has begun
+    await rest
+    assert queue.operator._guard.stands
+
+
+async def test_an_operator_that_slept_leaves_the_owners_that_another_has_granted_since(at_work: Queue) -> None:
+    queue, slept = at_work, at_work.operator
+    await slept.ensure(None, unowned=True)
+    await slept.check()
+    owner = await queue.another().grant(0, Uid("b"), Epoch(2))
+    heir, before = queue.reader("b"), await queue.seen()
+    queue.send("5")
+    entries = await asyncio.to_thread(read, heir, 0, 2, 1)
+    await slept.ensure(None, unowned=True)
+    await asyncio.to_thread(heir.ack, 0, Epoch(2), [entries[0].offset])
+    assert (await slept.check()).owners == {0: owner}
+    seen = await queue.seen()
+    assert before.record is not None and seen.record is not None
+    assert (seen.offset, seen.record.token) == (1, before.record.token), "its token was left alone, too"
+    await slept.ensure(None, unowned=True)
+    assert (await slept.check()).owners == {0: Owner(None, Epoch(2))}, "it has seen that one, and says so once more"

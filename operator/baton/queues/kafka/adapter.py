@@ -68,6 +68,7 @@ class KafkaQueue:
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
             self._announcer.owned(number, owner.uid)
+        self._place_setting.shown = owners
         lost = lost_entries(committed, begins)
         await self._look_for_cuts(topic, committed, ends)
         return QueueCheck(
@@ -83,7 +84,7 @@ class KafkaQueue:
     async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
         queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
-        self._place_setting.wanted = unowned
+        self._place_setting.want(unowned)
         topic = await self._described()
         await refuse_members(self._client, topic.name)
         found, _ = await committed(self._client)
