@@ -85,6 +85,8 @@ class Fleet:
         uid = self.chance.choice([uid for uid in self._processes if uid not in (before, without)])
         operators = self.operators if race else self.operators[:1]
         until = asyncio.get_running_loop().time() + PATIENCE
+        with self._output.open("a") as file:
+            file.write(f"granting {partition} {epoch + 1} 0 0\n")
 
         async def granted(operator: KafkaQueue) -> None:
             while True:
@@ -144,7 +146,8 @@ class Fleet:
         with self._output.open("rb") as file:
             file.seek(max(0, self._output.stat().st_size - _TAIL))
             text = file.read().decode()
-        latest = {line.partition: line for line in lines(text.partition("\n")[2].rpartition("\n")[0])}
+        all_of_them = lines(text.partition("\n")[2].rpartition("\n")[0])
+        latest = {line.partition: line for line in all_of_them if line.what != "granting"}
         return [number for number, line in latest.items() if line.what == "handled"]
 
     async def frozen(self) -> None:

@@ -25,11 +25,15 @@ class Outcome(NamedTuple):
     """Of all rounds."""
 
     lines: list[Line]
-    """That owners wrote."""
+    """That owners wrote, and whoever granted."""
     sent: Mapping[int, int]
     """Entries, by partition."""
     said: str
     """What owners complained of."""
+
+    @property
+    def handled(self) -> int:
+        return sum(line.what == "handled" for line in self.lines)
 
 
 async def rounds(
@@ -37,7 +41,7 @@ async def rounds(
 ) -> tuple[Verdict, int, str]:
     """The verdict, how many entries were handled, and what owners complained of. 0: the broker comes to no harm."""
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every)
-    return verdict(found.lines, found.sent), len(found.lines), found.said
+    return verdict(found.lines, found.sent), found.handled, found.said
 
 
 async def transaction_rounds(
@@ -47,7 +51,7 @@ async def transaction_rounds(
     out = f"{topic}-out"
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
     outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
-    return output_verdict(outputs, found.sent), len(found.lines), found.said
+    return output_verdict(outputs, found.sent), found.handled, found.said
 
 
 async def coordinator_rounds(
@@ -122,6 +126,7 @@ async def place_rounds(
     async with Fleet(broker.servers, topic, group, [operator], folder, seed) as fleet:
         for _ in range(count):
             await fleet.frozen()
+            await operator.check()  # only owners that it has seen are taken out
             await operator.ensure(None, unowned=True)
             before = await operator._transactions.committed(tuple(fleet.owners))
             wanted = {number: Committed(max(0, one.offset - fleet.chance.randrange(20)), None) for number, one in before.items()}

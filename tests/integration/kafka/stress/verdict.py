@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Line(NamedTuple):
-    """Of the file that all owners write."""
+    """Of the file that all owners write, and whoever grants."""
 
     what: str
-    """handled: an entry; taken: a commit was accepted, up to `offset`."""
+    """handled: an entry; taken: a commit was accepted, up to `offset`; granting: the partition is about to be granted."""
     partition: int
     epoch: int
     offset: int
@@ -33,7 +33,7 @@ class Verdict(NamedTuple):
     """Handled for the first time by the owner of then, though an earlier one had not been."""
     unmarked: list[Line]
     """Handled again by the owner of then, and not marked redelivered. What somebody handles that is no owner any more does not
-    count: reading cannot be refused, and its owner cannot know."""
+    count, nor whose partition is being granted: reading cannot be refused, and the next owner cannot know."""
     undone: list[Line]
     """Handled by the owner of then after a commit beyond it was confirmed."""
 
@@ -43,11 +43,16 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
     first: dict[tuple[int, int], int] = {}
     taken: defaultdict[tuple[int, int], list[Line]] = defaultdict(list)
     reached: defaultdict[int, int] = defaultdict(int)
+    known: defaultdict[int, int] = defaultdict(int)
+    granting: defaultdict[int, int] = defaultdict(int)
     newest: defaultdict[int, int] = defaultdict(int)
     confirmed: defaultdict[int, int] = defaultdict(int)
     overtaken, unmarked, undone = [], [], []
     for line in found:
         number = line.partition
+        if line.what == "granting":
+            granting[number] = line.epoch
+            continue
         if line.what == "taken":
             taken[number, line.epoch].append(line)
             confirmed[number] = max(confirmed[number], line.offset)
@@ -59,11 +64,13 @@ def verdict(found: Iterable[Line], sent: Mapping[int, int]) -> Verdict:
         newest[number] = line.epoch
         if line.offset < confirmed[number]:
             undone.append(line)
-        if line.offset < reached[number] and not line.redelivered:
+        if line.offset < known[number] and not line.redelivered:
             unmarked.append(line)
         if line.offset > reached[number]:
             overtaken.append(line)
         reached[number] = max(reached[number], line.offset + 1)
+        if line.epoch >= granting[number]:
+            known[number] = max(known[number], line.offset + 1)
     stale = [
         line
         for (number, epoch), those in taken.items()
