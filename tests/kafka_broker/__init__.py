@@ -22,7 +22,8 @@ from tests.processes import ChildProcess, Freezable
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until
 
-_STARTS_WITHIN = 4 * PATIENCE
+STARTS_WITHIN = 4 * PATIENCE
+"""Seconds."""
 _CONFIGURATION = """node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller}
 listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual}{roles}
@@ -153,7 +154,7 @@ class KafkaBroker(Freezable):
         with (self.directory / "log").open("ab") as log:
             command = jars.java("kafka.Kafka", str(self._configuration), lib=self._lib, options=options)
             self._process = ChildProcess(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + _STARTS_WITHIN
+        deadline = time.monotonic() + STARTS_WITHIN
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 said = (self.directory / "log").read_text()[-3000:]

@@ -17,7 +17,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.stress.verdict import Line, lines
-from tests.kafka_broker import ORDERED
+from tests.kafka_broker import ORDERED, STARTS_WITHIN
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
@@ -84,7 +84,7 @@ class Fleet:
         before, epoch = self.owners.get(partition, ("", 0))
         uid = self.chance.choice([uid for uid in self._processes if uid not in (before, without)])
         operators = self.operators if race else self.operators[:1]
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until = asyncio.get_running_loop().time() + STARTS_WITHIN + PATIENCE  # a broker that was killed starts meanwhile
         with self._output.open("a") as file:
             file.write(f"granting {partition} {epoch + 1} 0 0\n")
 
