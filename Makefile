@@ -16,7 +16,7 @@ EXAMPLES := $(sort $(dir $(wildcard manifests/examples/*/*.py)))
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton is the command

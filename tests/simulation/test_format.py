@@ -136,6 +136,14 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
         ("queues: {orders: -1}\nuntil: 5\n", "queues.orders.partitions: "),
         ("queues: {orders: 2}\nuntil: 5\nevent: []\n", "event: there is no such field; did you mean events?"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, jion: [a]}]\n", "events.0.jion: there is no such field"),
+        (
+            "queues: {orders: 2}\nconsumers: {relase: 0.8}\nuntil: 5\n",
+            "consumers.relase: expected {release: SECONDS}, for a member of",
+        ),
+        (
+            "queues: {orders: {partitions: 2, source: {tpye: Redis}}}\nuntil: 5\n",
+            "queues.orders.source.tpye: there is no such field; did",
+        ),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1}]\n", "events.0: says nothing; add one of join, leave"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, scale: {order: 3}}]\n", "events.0.scale.order: there is no such queue"),
         ("queues: {orders: 2}\nuntil: 5\ngroup: {rebalance: {delaySeconds: -1}}\n", "group.rebalance.delaySeconds: "),

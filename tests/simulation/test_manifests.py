@@ -107,6 +107,19 @@ def test_of_several_groups_one_is_chosen(tmp_path: Path) -> None:
         ),
         ((QUEUE.replace("spec:", "spc:"), GROUP), r"PartitionedQueue orders: spc: there is no such field; did you mean spec\?"),
         ((QUEUE, GROUP.replace("spec:", "spc:")), r"ConsumerGroup billing: spc: there is no such field; did you mean spec\?"),
+        (
+            (QUEUE.replace("type: Redis", "tpye: Redis"), GROUP),
+            r"queues\.orders\.source\.tpye: there is no such field; did you mean type\?",
+        ),
+        (
+            (QUEUE, GROUP.replace("assignors:", "scale: {targetRef: {kind: Deployment, nam: a}}\n  assignors:")),
+            r"group\.scale\.targetRef\.nam: there is no such field; did you mean name\?",
+        ),
+        ((QUEUE, GROUP.replace("queues:", "queue:")), r"group\.queue: there is no such field; did you mean queues\?"),
+        (
+            (QUEUE, GROUP.replace("  queues: [{name: orders}]\n", "")),
+            "ConsumerGroup billing: it names no queue; write spec.queues",
+        ),
         ((QUEUE, GROUP.partition("spec:")[0]), "ConsumerGroup billing: spec is missing"),
         (
             (QUEUE.replace("v1alpha1", "v1"), GROUP),

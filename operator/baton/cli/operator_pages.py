@@ -47,8 +47,13 @@ async def _ask(api: Api, page: str, leader: Leader | None, url: str | None) -> A
         raise NoAnswerError("no operator has written its ledger yet")
     if not leader.readable:
         raise NoAnswerError(f"only its operator's leader knows it, and you may not read the Lease {leader.lease}: {_CURE}")
-    if leader.holder is None or leader.port is None:
-        raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none")
+    if leader.holder is None:
+        raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none: see `baton doctor`")
+    if leader.port is None:
+        raise NoAnswerError(
+            f"only its operator's leader knows it, and {leader.holder} says no address, for it runs outside of the cluster: give "
+            "--operator http://HOST:PORT, of which its log has the port"
+        )
     where = leader.lease.partition("/")[0]
     try:
         return await api.relayed(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}", LARGEST)

@@ -1,6 +1,7 @@
 """Logs: lines for people on a terminal, JSON for machines elsewhere; kopf's and other libraries' go the same way."""
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -31,8 +32,10 @@ def set_up(level: str, style: str = "auto") -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    text = style == "text" or (style == "auto" and sys.stderr.isatty())
-    last: list[Any] = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    terminal = sys.stderr.isatty()
+    text = style == "text" or (style == "auto" and terminal)
+    colours = terminal and not os.environ.get("NO_COLOR")
+    last: list[Any] = [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]
     if not text:
         last = [structlog.processors.ExceptionRenderer(WITHOUT_LOCALS), structlog.processors.JSONRenderer()]
     handler = logging.StreamHandler(sys.stderr)

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from pydantic import BaseModel
+
 from baton.model.names import API_GROUP, API_VERSION
-from baton.simulation.scenario import QueuePart
+from baton.simulation.scenario import GroupPart, QueuePart
 from baton.simulation.scenario_errors import FaultError, choose
 
 Manifest = Mapping[str, object]
@@ -44,6 +46,8 @@ def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, obj
     }
     spec = _mapping(chosen, "spec")
     named = [str(queue.get("name")) for queue in _list(spec, "queues") if isinstance(queue, Mapping)]
+    if "queues" not in spec and spec.keys() <= _aliases(GroupPart):  # what is misspelled is told first
+        raise FaultError(f"ConsumerGroup {name}: it names no queue; write spec.queues, or take what kubectl kustomize prints")
     for queue in named:
         if queue not in queues:
             raise FaultError(f"ConsumerGroup {name} needs PartitionedQueue {queue}; add it (kubectl get cg,pq -o yaml)")
@@ -90,9 +94,8 @@ def _queue(manifest: Manifest) -> dict[str, object]:
 def check_partitions(queues: Mapping[str, object]) -> None:
     """`queues`: those of the resources, with all that was said beside them. Raises FaultError where nothing says how many
     partitions one has."""
-    known = {field.alias for field in QueuePart.model_fields.values()}
     for name, spec in queues.items():
-        if not isinstance(spec, Mapping) or spec.get("partitions") is not None or spec.keys() - known:
+        if not isinstance(spec, Mapping) or spec.get("partitions") is not None or spec.keys() - _aliases(QueuePart):
             continue  # what is misspelled is told first
         if _mapping(spec, "source").get("type") != "Kafka":
             raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
@@ -100,6 +103,10 @@ def check_partitions(queues: Mapping[str, object]) -> None:
             f"PartitionedQueue {name}: its topic says how many partitions it has, and a simulation does not ask; "
             f"add a document with queues: {{{name}: {{partitions: 12}}}}, or take what kubectl get cg,pq -o yaml prints"
         )
+
+
+def _aliases(part: type[BaseModel]) -> set[str | None]:
+    return {field.alias for field in part.model_fields.values()}
 
 
 def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:

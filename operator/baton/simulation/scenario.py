@@ -1,6 +1,7 @@
 """What a scenario says: queues, a group, its consumers, and what happens when."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,6 +22,8 @@ from baton.api.source import Source
 from baton.assignors import DEFAULT, names
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.schema.shape import Shape
+from baton.schema.structural import structural
+from baton.simulation.known_fields import unknown_field
 
 
 def _a_number(value: Any) -> Any:
@@ -89,6 +92,22 @@ class _Part(Shape):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
+class _SpecPart(_Part):
+    """The spec of a custom resource, whose parts of all depths are as strict as the API server is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_at_all_depths(cls, value: Any) -> Any:
+        if (unknown := unknown_field(_schema(cls), value)) is not None:
+            raise PydanticCustomError("unknown_field", "", unknown._asdict())
+        return value
+
+
+@lru_cache
+def _schema(part: type[BaseModel]) -> Mapping[str, Any]:
+    return structural(part)
+
+
 class QueueRebalancePart(_Part, QueueRebalance):
     """As a PartitionedQueue has it, with fractions of seconds."""
 
@@ -96,7 +115,7 @@ class QueueRebalancePart(_Part, QueueRebalance):
     max_handoff_seconds: Seconds = 3  # type: ignore[assignment]
 
 
-class QueuePart(_Part, PartitionedQueueSpec):
+class QueuePart(_SpecPart, PartitionedQueueSpec):
     """The spec of a PartitionedQueue. In short: the number of its partitions; or `type` and `onDeadline` instead of `source`."""
 
     source: Source = Source(type="Redis")
@@ -144,7 +163,7 @@ class QueueRefPart(_Part, QueueRef):
         return {"name": value} if isinstance(value, str) else value
 
 
-class GroupPart(_Part, ConsumerGroupSpec):
+class GroupPart(_SpecPart, ConsumerGroupSpec):
     """The spec of a ConsumerGroup."""
 
     queues: tuple[QueueRefPart, ...] | None = None  # type: ignore[assignment]

@@ -143,9 +143,9 @@ def _sentence(error: ValidationError) -> str:
     at: tuple[object, ...] = fault["loc"]
     if at[:2] == ("consumers", "own"):
         at = (at[0], *at[2:])  # in the file a member's name stands directly under consumers
-    cure = in_words(fault)
+    cure = in_words(fault, expected={"ConsumerPart": "{release: SECONDS}, for a member of this name"})
     if fault["type"] == "unknown_field":
         unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]
-        at, cure = (*at, unknown), f"there is no such field; {choose(unknown, known)}"
+        at, cure = (*at, unknown), f"there is no such field; {choose(unknown.rpartition('.')[2], known)}"
     field = ".".join(str(part) for part in at if part != "[key]") or "scenario"
     return f"{field}: {cure}".replace("\n", " ")

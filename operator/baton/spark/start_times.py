@@ -17,7 +17,8 @@ LATE = 30.0
 
 _WAITING = {
     "executors": "no executor has finished its first, empty task yet: see whether the executors' pods are there and run "
-    "(kubectl get pods -l spark-role=executor), and what the driver's log says of them",
+    "(kubectl get pods -l spark-role=executor), and what the driver's log says of them; where it says that heartbeats timed out, "
+    "the machine is too busy: give baton.spark.conf a longer executor_timeout",
     "partitions": "no executor owns a partition yet: kubectl describe consumergroup {group} says what the group waits for, and "
     "baton doctor what its pods lack",
 }

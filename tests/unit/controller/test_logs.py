@@ -45,6 +45,7 @@ def test_a_traceback_shows_where_it_failed_and_no_variables(style: str, logger: 
     said = capsys.readouterr().err
     assert "a bad option beside 1 good ones" in said and "in fail" in said.replace('"name": "fail"', "in fail")
     assert PASSWORD not in said
+    assert "\x1b" not in said, "colours are for terminals"
     if style == "json":
         assert json.loads(said)["exception"][0]["exc_type"] == "ValueError"
 
