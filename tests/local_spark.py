@@ -12,22 +12,24 @@ from baton.spark.local_settings import local
 
 EXECUTORS = 2
 JAVA = Path("/usr/lib/jvm/java-17-openjdk-amd64")
+SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that live for minutes at most: what they would spend on being quick in the end, the tests have no use for."""
 _ROOT = Path(__file__).parents[1]
 
 
 def local_spark(
-    temporary_files: Path, memory: str, log_level: str = "ERROR", more: Mapping[str, str] | None = None
+    temporary_files: Path, memory: str, log_level: str = "ERROR", more: Mapping[str, str] | None = None, java: str = SOON
 ) -> SparkSession:
     """Tasks may import what the tests have. `temporary_files`: a folder for what the JVMs unpack, and a killed one leaves behind.
-    `memory`: of an executor, such as 512m.
+    `memory`: of an executor, such as 512m. `java`: options of the JVMs.
     """
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     if JAVA.is_dir():
         os.environ["JAVA_HOME"] = str(JAVA)
-    temporary = f"-Djava.io.tmpdir={temporary_files}"
+    options = f"-Djava.io.tmpdir={temporary_files} {java}"
     settings = local(EXECUTORS, 1, memory, executor_timeout=10.0) | {
-        "spark.driver.extraJavaOptions": temporary,
-        "spark.executor.extraJavaOptions": temporary,
+        "spark.driver.extraJavaOptions": options,
+        "spark.executor.extraJavaOptions": options,
         "spark.executorEnv.PYTHONPATH": str(_ROOT),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -19,6 +19,7 @@ from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowne
 from tests.bench.spark.streams import Streams
 from tests.bench.spark.topics import Topics
 from tests.kafka_broker import KafkaBroker
+from tests.local_spark import SOON
 from tests.redis_server import RedisServer
 
 
@@ -46,8 +47,6 @@ class Extent:
     kafka: KafkaExtent
 
 
-_KAFKA = KafkaExtent(8, 3, {20_000: 8, 250_000: 4}, 2_000_000)
-_LITTLE_OF_KAFKA = KafkaExtent(2, 1, {200: 1}, 1000)
 WHOLE = Extent(
     {8: 3, 64: 1, 512: 1},
     {20_000: 4, 250_000: 2},
@@ -60,7 +59,7 @@ WHOLE = Extent(
     (1000, 100, 15),
     KafkaExtent(8, 3, {20_000: 8, 250_000: 4}, 2_000_000),
 )
-QUICK = Extent({2: 1}, {200: 1, 1000: 1}, 3000, 1, 2, 200, 1.0, 0.5, (20, 4, 2), _LITTLE_OF_KAFKA)
+QUICK = Extent({2: 1}, {200: 1}, 600, 1, 2, 200, 1.0, 0.5, (20, 4, 2), KafkaExtent(2, 1, {200: 1}, 600))
 
 Measured = dict[str, list[float]]
 """By side, a figure of each round."""
@@ -191,7 +190,7 @@ def main(quick: bool, only_kafka: bool) -> None:
     extent = QUICK if quick else WHOLE
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
-        spark = stack.enter_context(session(folder, connector_jars()))
+        spark = stack.enter_context(session(folder, connector_jars(), SOON if quick else ""))
         processes = Processes(spark)
         redis = () if only_kafka else _over_redis(spark, processes, folder, extent)
         report(chain(redis, _over_kafka(spark, processes, folder, extent)), 100)

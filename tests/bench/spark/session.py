@@ -18,12 +18,12 @@ _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
 
 
 @contextmanager
-def session(folder: Path, jars: Sequence[Path]) -> Iterator[SparkSession]:
-    """`folder` is for what the JVMs unpack; `jars` are what it has besides ours."""
+def session(folder: Path, jars: Sequence[Path], java: str) -> Iterator[SparkSession]:
+    """`folder` is for what the JVMs unpack; `jars` are what it has besides ours; `java`: options of the JVMs."""
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
     # A query that is stopped in a batch says so at ERROR.
     more = {"spark.sql.streaming.numRecentProgressUpdates": "10000", "spark.jars": ",".join(map(str, (jar_file.path(), *jars)))}
-    spark = local_spark(folder, "1g", "FATAL", more)
+    spark = local_spark(folder, "1g", "FATAL", more, java)
     try:
         yield spark
     finally:

@@ -28,8 +28,6 @@ from tests.waiting import HOUR
 ROOT = Path(__file__).parents[3]
 DRIVERS = ("driver-1", "driver-2")
 _EXECUTOR = re.compile(r"^\s*(\d+) .*CoarseGrainedExecutorBackend", re.MULTILINE)
-_ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""JVMs that are killed after seconds need not be quick in the end."""
 _WAITING = 1000
 """Entries that may wait."""
 _FULL = 2**16
@@ -51,7 +49,7 @@ class Driver:
             self.starts += 1
             command = [sys.executable, "-m", "tests.integration.spark.chaos_driver", json.dumps(self.place._asdict())]
             with self._log.open("ab") as log:
-                self._process = ChildProcess(command, cwd=ROOT, env=_ENVIRONMENT, stdout=log, stderr=log, start_new_session=True)
+                self._process = ChildProcess(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
 
     def signal(self, number: signal.Signals) -> None:
         """To it, its JVM and its executors."""

@@ -14,7 +14,7 @@ import pytest
 
 from baton.queues.redis import RedisProducer
 from tests.integration.dev.test_dev import BATON, Dev, ended, stopped
-from tests.local_spark import JAVA
+from tests.local_spark import JAVA, SOON
 from tests.processes import ChildProcess
 from tests.waiting import until
 
@@ -51,7 +51,7 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     app.write_text(program(output))
     log = (tmp_path / "app.log").open("wb")
     command = [str(BATON), "dev", "run", "--", sys.executable, str(app)]
-    environment = dev.environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", str(JAVA))}
+    environment = dev.environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", str(JAVA)), "JAVA_TOOL_OPTIONS": SOON}
     driver: subprocess.Popen[bytes] = ChildProcess(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
         until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 400)
