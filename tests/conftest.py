@@ -1,6 +1,6 @@
 """For all tests: clusters, started when first asked for and stopped when all is over; hypothesis, which plays the same
 examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones; which tests `make test`
-runs side by side; what a logged traceback shows; and how those that fail are reported."""
+runs side by side, and which in turn; what a logged traceback shows; and how those that fail are reported."""
 
 import os
 from collections.abc import Iterator
@@ -15,6 +15,11 @@ from cluster import Cluster
 from tests.reports import pytest_runtest_makereport, pytest_terminal_summary
 
 __all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]
+
+OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
+"""In tests/integration/spark: they start programs, which have a Spark of their own or none."""
+LONG = (*OWN_SPARK, "test_crowds.py", "test_killed_operators.py", "test_outages.py")
+"""Minutes each: a process that comes to one last would be waited for."""
 
 # The renderer that structlog takes by itself shows what each function had in its variables: a tenth of a second for each one.
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
@@ -50,19 +55,25 @@ def _turn(item: pytest.Item) -> int:
         return 0
     if item.get_closest_marker("own_node") is not None:
         return 1
-    return 2 if _needs_the_node(item.nodeid) else 3
+    if (shared := _shared(item.nodeid)) is not None:
+        return 2 if shared == "node" else 3
+    return 4 if item.path.name in LONG else 5
 
 
-def _needs_the_node(nodeid: str) -> bool:
-    return nodeid.startswith(("tests/e2e/", "tests/integration/cluster/"))
+def _shared(nodeid: str) -> str | None:
+    """What tests of many files share, as each process would pay for its own: the machine's node, or a Spark session."""
+    if nodeid.startswith(("tests/e2e/", "tests/integration/cluster/")):
+        return "node"
+    file = nodeid.partition("::")[0].rpartition("/")[2]
+    return "spark" if nodeid.startswith("tests/integration/spark/") and file not in OWN_SPARK else None
 
 
-class _OneNode(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
-    """The tests of one file run in one process, and all that need the machine's one node in one."""
+class _ByWhatIsShared(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
+    """The tests of one file run in one process, and all that share something dear in one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "node" if _needs_the_node(nodeid) else str(super()._split_scope(nodeid))
+        return _shared(nodeid) or str(super()._split_scope(nodeid))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _OneNode:
-    return _OneNode(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByWhatIsShared:
+    return _ByWhatIsShared(config, log)
