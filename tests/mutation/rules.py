@@ -122,6 +122,8 @@ ENGINE = (
              "    for partition in sorted(fenced):\n        draft.owner_is_gone(partition)\n", ""),
     # 6: static members
     Mutation("6", "keep no slot for a static member", "engine/departures.py", "unit/engine/test_static_members.py", "if slot.instance is None or length <= 0 or draft.draining(slot.member, slot.uid):", "if True:"),
+    Mutation("6", "an identity is that which the pod joined with", "engine/membership.py", "unit/engine/test_static_members.py",
+             "known.instance != seen.instance", "False"),
     Mutation("6", "keep it for ever", "engine/member_slots.py", "unit/engine/test_away.py", "elif over or (slot.late and not others):", "elif False:"),
     Mutation("6", "an expiry ends everybody's holddown", "engine/member_slots.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[an-expiry-waits-for-somebody-elses-holddown]", "if over and others and held is not None:", "if False:"),
     Mutation("6", "a term that is over waits on when nobody else is away", "engine/member_slots.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[an-expiry-waits-for-somebody-elses-holddown]", "elif over or (slot.late and not others):",

@@ -1,6 +1,8 @@
 """The members of a group: pods that are Ready, neither stop nor drain, are not fenced off by a newer pod of the same identity,
 and are no victims."""
 
+from dataclasses import replace
+
 from baton.api.enums import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
@@ -28,6 +30,23 @@ def count_members(draft: Draft) -> None:
     for name, _ in draft.victims:
         live.pop(name)
     draft.eligible = {name: member for name, member in live.items() if not member.draining}
+
+
+def follow_identities(draft: Draft) -> None:
+    """The identity of a member is that which its pod has now: the label, or the spec that names it, may be younger (rule 6)."""
+    changed = {
+        member: seen.instance
+        for member, seen in draft.eligible.items()
+        if (known := draft.known.get(member)) is not None and known.uid == seen.uid and known.instance != seen.instance
+    }
+    if not changed:
+        return
+    for member, instance in changed.items():
+        draft.known[member] = replace(draft.known[member], instance=instance)
+    draft.member_slots = [
+        replace(slot, instance=changed[slot.member]) if slot.vacated is None and slot.member in changed else slot
+        for slot in draft.member_slots
+    ]
 
 
 def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:

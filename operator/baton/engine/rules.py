@@ -15,7 +15,7 @@ from baton.engine.draft import Draft
 from baton.engine.holddown import update_holddown
 from baton.engine.lower_bound import end_rebalance
 from baton.engine.member_keys import update_member_keys
-from baton.engine.membership import count_members
+from baton.engine.membership import count_members, follow_identities
 from baton.engine.observation import HeldBack, Observation
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, forget_withdrawn, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, plan_when_due
@@ -74,6 +74,8 @@ RULES = (
          "Removes the partitions of a queue that is gone. Before any rule looks them up."),
     Rule(count_members, ("6", "7"), _ALWAYS,
          "Decides which pods are members. Before any rule asks for one."),
+    Rule(follow_identities, ("6",), _NOT_FULL,
+         "Records identities that members got or changed since they joined. Before departures, which reserve slots by them."),
     Rule(handoff.take_outcomes, ("Ledger 2", "3"), _ALWAYS,
          "Takes in grants that a queue accepted or refused. Before departures, because the new owner may be the one that left."),
     Rule(notice_departures, ("1", "5", "7"), _ALWAYS,

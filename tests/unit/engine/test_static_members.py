@@ -35,6 +35,18 @@ def test_the_same_identity_gets_its_partitions_back_at_new_epochs(name: str) -> 
     assert summary(group.state).state is State.READY
 
 
+def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
+    """The group has static members from now on, or the label came after the pod."""
+    group = Group(4, STATIC).join("a", "b").start()
+    group.join("a", instance="i0").settle(50)
+    assert summary(group.state).state is State.READY, "no trigger"
+    group.leave("a").settle(60)
+    assert group.owners() == "-b-b"
+    group.join("c", instance="i0").settle(65)
+    assert group.owners() == "cbcb"
+    assert group.state.totals.moves == 0
+
+
 def test_without_a_session_timeout_an_identity_is_nobodys_slot() -> None:
     group = Group(4, GroupSpec(delay=5))
     group.join("a", instance="i0").join("b", instance="i1")
