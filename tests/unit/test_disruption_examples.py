@@ -1,4 +1,5 @@
-"""The examples' PodDisruptionBudgets let a drain go on, whatever size the other examples give a fleet."""
+"""The examples let nodes go. Their PodDisruptionBudgets let a drain go on, whatever size the other examples give a fleet; and the
+cluster autoscaler may take the nodes of executors."""
 
 from pathlib import Path
 from typing import Any
@@ -26,3 +27,11 @@ def test_an_executor_can_be_evicted_at_the_smallest_size_of_its_fleet() -> None:
     kept = read(EXAMPLES / "spark" / "disruption.yaml", "PodDisruptionBudget")["minAvailable"]
     assert read(EXAMPLES / "spark" / "queue.yaml", "ConsumerGroup")["replicas"] > kept
     assert read(EXAMPLES / "autoscaling" / "keda-spark.yaml", "ScaledObject")["minReplicaCount"] > kept
+
+
+def test_the_cluster_autoscaler_may_take_an_executors_node() -> None:
+    """It leaves a pod alone that belongs to no controller that it knows, or has an `emptyDir`, unless the pod says so."""
+    template = yaml.safe_load((EXAMPLES / "spark" / "executor.yaml").read_text())
+    application = yaml.safe_load((EXAMPLES / "spark-operator" / "application.yaml").read_text())
+    for one in (template, application["spec"]["executor"]["template"]):
+        assert one["metadata"]["annotations"] == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
