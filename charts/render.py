@@ -44,7 +44,7 @@ def template(helm: Path, namespace: str, *arguments: str) -> list[str | Path]:
 def install_manifest(helm: Path) -> str:
     """What `helm install baton charts/baton` would apply with its default values, and before it the namespace and the CRDs."""
     output = subprocess.run(
-        template(helm, NAMESPACE, "--skip-crds", "--skip-tests"), check=True, capture_output=True, text=True
+        template(helm, NAMESPACE, "--skip-crds", "--no-hooks"), check=True, capture_output=True, text=True
     ).stdout
     lines = [line for line in output.splitlines() if not line.strip().startswith(_HELM_ONLY)]
     documents = [text.removeprefix("---\n").strip("\n") for text in (_NAMESPACE, *crds().values())]

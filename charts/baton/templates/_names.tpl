@@ -50,14 +50,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{- define "baton.testLabels" -}}
-app.kubernetes.io/name: {{ include "baton.name" . | trunc 55 | trimSuffix "-" }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: test
-app.kubernetes.io/part-of: baton
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
-{{- end -}}
-
 {{/* Where pods run, and which go first: of the operator and of the console alike. */}}
 {{- define "baton.scheduling" -}}
 {{- with .Values.priorityClassName }}

@@ -34,6 +34,7 @@ def rendered(release: str, *settings: str) -> list[dict[str, Any]]:
         release,
         "--kube-version",
         KUBE_VERSION,
+        "--no-hooks",
     ]
     command += ["--set", f"fullnameOverride={release}", *(word for one in settings for word in ("--set", one))]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout

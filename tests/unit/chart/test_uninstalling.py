@@ -1,0 +1,53 @@
+"""Before `helm uninstall` a Job of the operator's image asks whether a group is left."""
+
+from typing import Any
+
+import yaml
+
+from baton.kube.objects import FINALIZER
+from charts.render import CHART, install_manifest
+from tests.unit.chart.conftest import Objects
+
+NAME = "baton-delete-groups-first"
+
+
+def job(objects: Objects, *arguments: str) -> Any:
+    made = objects(*arguments)["Job", NAME]
+    annotations = made["metadata"]["annotations"]
+    assert annotations["helm.sh/hook"] == "pre-delete"
+    assert annotations["helm.sh/hook-output-log-policy"] == "hook-failed", "helm shows what it says"
+    return made["spec"]
+
+
+def test_it_is_asked_once_as_the_operator_in_the_namespaces_that_it_serves(objects: Objects) -> None:
+    arguments = ("--set", "image.tag=v7,nodeSelector.pool=ops,watchNamespaces={shop,bank}")
+    spec = job(objects, *arguments)
+    assert spec["backoffLimit"] == 0
+    pod, operator = spec["template"]["spec"], objects(*arguments)["Deployment", "baton"]["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["restartPolicy"]) == (operator["serviceAccountName"], "Never")
+    assert (pod["securityContext"], pod["nodeSelector"]) == (operator["securityContext"], {"pool": "ops"})
+    (container,), (other,) = pod["containers"], operator["containers"]
+    assert (container["image"], container["securityContext"]) == (other["image"], other["securityContext"])
+    script, *namespaces = container["args"]
+    assert script == (CHART / "files" / "no_group_is_left.py").read_text()
+    assert namespaces == ["shop", "bank"]
+    assert job(objects)["template"]["spec"]["containers"][0]["args"] == [script], "all namespaces"
+
+
+def test_it_looks_for_the_finalizer_that_the_operator_puts_on(objects: Objects) -> None:
+    (container,) = job(objects)["template"]["spec"]["containers"]
+    assert f'FINALIZER = "{FINALIZER}"' in container["args"][0]
+
+
+def test_its_pod_is_taken_for_none_of_the_operators(objects: Objects) -> None:
+    selector = objects()["Deployment", "baton"]["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= job(objects)["template"]["metadata"]["labels"].items()
+
+
+def test_its_name_is_no_longer_than_a_label_takes(objects: Objects) -> None:
+    names = [name for kind, name in objects("--set", f"fullnameOverride={'a' * 55}") if kind == "Job"]
+    assert [len(name) for name in names] == [63]
+
+
+def test_the_install_manifest_has_none_of_it(helm: Any) -> None:
+    assert [one["kind"] for one in yaml.safe_load_all(install_manifest(helm)) if one["kind"] == "Job"] == []
