@@ -24,6 +24,17 @@ def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> It
     """From the chart, with the image that its Dockerfile makes; uninstalled afterwards."""
     values = folder / "values.json"
     values.write_text(json.dumps({**chart_values(node), **values_of_chart}))
+    install(node, values)
+    try:
+        yield node
+    finally:
+        # Also from groups that a failed test left. Bounded: without its operator such a group waits for ever with its finalizer.
+        uninstall(node, "--no-hooks", "--ignore-not-found")
+        node.kubectl("delete", "namespace", NAMESPACE, "--timeout=300s")
+        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=300s")
+
+
+def install(node: Cluster, values: Path) -> None:
     node.helm(
         "install",
         "baton",
@@ -37,13 +48,10 @@ def installed_by_helm(node: Cluster, folder: Path, **values_of_chart: Any) -> It
         "--timeout",
         "300s",
     )
-    try:
-        yield node
-    finally:
-        # Bounded: without its operator a group that a failed test left waits for ever with its finalizer.
-        node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")
-        node.kubectl("delete", "namespace", NAMESPACE, "--timeout=300s")
-        node.kubectl("delete", "crd", "consumergroups.baton.dev", "partitionedqueues.baton.dev", "--timeout=300s")
+
+
+def uninstall(node: Cluster, *options: str) -> None:
+    node.helm("uninstall", "baton", "--namespace", NAMESPACE, "--wait", "--timeout", "300s", *options)
 
 
 @contextmanager

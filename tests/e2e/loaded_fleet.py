@@ -16,22 +16,34 @@ from tests.waiting import until
 
 
 @contextmanager
-def under_load(node: Cluster, name: str) -> Iterator[Fleet]:
-    """Three consumers with load and a witness; at the end, the verdict."""
+def under_load(
+    node: Cluster,
+    name: str,
+    *,
+    replicas: int = 3,
+    scale: str | None = None,
+    kind: str = "Deployment",
+    rate: int = 500,
+    graceful: bool = False,
+) -> Iterator[Fleet]:
+    """Consumers with load and a witness; at the end, the verdict. `rate`: messages in a second. `graceful`: nobody is cut off, so
+    each message is processed once. The others: see Fleet."""
     with RedisServer(bind=node.address) as server, namespace(node, name):
         queue = f"{name}/{QUEUE}"
-        fleet = Fleet(node, name, server.url)
-        fleet.deploy(replicas=3)
-        fleet.settled(members=3)
-        with Load(server.url, queue) as load, Witness(server.url, queue, PARTITIONS) as witness:
+        fleet = Fleet(node, name, server.url, scale=scale, kind=kind)
+        fleet.deploy(replicas)
+        fleet.settled(replicas)
+        with Load(server.url, queue, rate) as load, Witness(server.url, queue, PARTITIONS) as witness:
             yield fleet
             load.pause()
-            until(lambda: processed(server, queue) >= load.total)
+            until(lambda: processed(server, queue) >= load.total, "all is done", 300)
         rows = sink.rows(server.client(), queue)
         status = fleet.group()["status"]
         fleet.delete()
     verdict = audit(Evidence(load.produced, rows, witness.fences, witness.attempts))
     assert verdict.clean, verdict
+    print(f"{name}: {len(rows)} processings of {verdict.processed}, {verdict.redelivered} redelivered; {status['moves']} moves")
+    assert not graceful or len(rows) == verdict.processed, verdict
     assert verdict.produced == verdict.processed > 0
     assert sink.double_owners(rows) == []
     assert witness.attempts

@@ -1,11 +1,14 @@
-"""A Deployment of plain pods that consume one queue, with its group, and what can be seen of them at the API server."""
+"""A Deployment or StatefulSet of plain pods that consume one queue, with its group, and what can be seen of them."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from baton.model.names import GROUP_LABEL, ledger_name
 from cluster import Cluster
+from tests.load import sink
 from tests.waiting import until
 
 QUEUE = GROUP = "numbers"
@@ -15,36 +18,62 @@ PARTITIONS = 12
 class Fleet:
     """The pods of one group, and what can be seen of them."""
 
-    def __init__(self, node: Cluster, name: str, url: str, delay: int = 2, scale: str | None = None, work: float = 0.0) -> None:
-        """`scale`: spec.scale.mode, whose target is the Deployment. `work`: seconds that a message takes."""
+    def __init__(
+        self,
+        node: Cluster,
+        name: str,
+        url: str,
+        delay: int = 2,
+        scale: str | None = None,
+        work: float = 0.0,
+        kind: str = "Deployment",
+    ) -> None:
+        """`scale`: spec.scale.mode, whose target is the workload; its `kind`. `work`: seconds that a message takes."""
         self._node, self.namespace, self._url, self._delay = node, name, url, delay
-        self._scale, self._work = scale, work
+        self._scale, self._work, self._kind = scale, work, kind
+        self._workload = f"{kind.lower()}/reader"
 
     def deploy(self, replicas: int) -> None:
-        self._apply(*queue_and_group(self._url, self._delay, self._scale), *access(), self._deployment(replicas))
+        self._apply(*queue_and_group(self._url, self._delay, self._scale, self._kind), *access(), self._described(replicas))
 
     def scale(self, replicas: int) -> None:
-        self._kubectl("scale", "deployment/reader", f"--replicas={replicas}")
+        """By the group, where that is who says how many pods there are."""
+        scaled = f"consumergroup/{GROUP}" if self._scale == "Workload" else self._workload
+        self._kubectl("scale", scaled, f"--replicas={replicas}")
 
     def roll(self) -> None:
-        """A rolling restart, a new pod at a time before an old one goes."""
-        self._kubectl("rollout", "restart", "deployment/reader")
+        """A rolling restart by the workload's controller; of a Deployment, a new pod at a time before an old one goes."""
+        self._kubectl("rollout", "restart", self._workload)
+
+    def rolled(self) -> None:
+        """All pods are those of the last rolling restart."""
+        self._kubectl("rollout", "status", self._workload, "--timeout=600s")
+
+    def change(self, kind: str, spec: dict[str, Any]) -> None:
+        """Merge this into the spec of the group (`consumergroup`), its queue or its workload."""
+        name = {"consumergroup": GROUP, "partitionedqueue": QUEUE}.get(kind, "reader")
+        self._kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def delete(self) -> None:
         """While there is an operator that lets the group go."""
-        self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", "deployment/reader", "--timeout=300s")
+        self._kubectl("delete", f"consumergroup/{GROUP}", f"partitionedqueue/{QUEUE}", self._workload, "--timeout=300s")
 
     def moving(self) -> bool:
         """Somebody is to let go of something."""
         return any(entry["revoking"] for entry in self._entries().values())
 
     def settled(self, members: int) -> None:
-        """Ready, with this many members, and every partition owned by one of them."""
+        """Ready, with this many members, which are the pods that there are, and every partition owned by one of them."""
         until(lambda: self._is_settled(members), "the fleet has settled", 90)
 
     def pods(self) -> list[str]:
-        found = json.loads(self._kubectl("get", "pods", "-l", f"{GROUP_LABEL}={GROUP}", "-o", "json"))["items"]
-        return sorted(pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"])
+        return sorted(self._uids())
+
+    def ready(self) -> list[str]:
+        """Pods that are, and are not ending."""
+        pods = self._find_pods()
+        conditions = {pod["metadata"]["name"]: pod["status"].get("conditions", []) for pod in pods}
+        return [pod for pod, those in conditions.items() if {"Ready": "True"} in [{one["type"]: one["status"]} for one in those]]
 
     def restarts(self, pod: str) -> int:
         statuses = json.loads(self._kubectl("get", "pod", pod, "-o", "json"))["status"]["containerStatuses"]
@@ -54,14 +83,29 @@ class Fleet:
         found: dict[str, Any] = json.loads(self._kubectl("get", f"consumergroup/{GROUP}", "-o", "json"))
         return found
 
+    def processings(self) -> int:
+        """Of messages, so far."""
+        with redis.Redis.from_url(self._url) as server:
+            return sink.processings(server, f"{self.namespace}/{QUEUE}")
+
     def owned_by(self, pod: str) -> dict[str, str]:
         return dict(self._entries().get(pod, {}).get("owned", {}))
 
     def _is_settled(self, members: int) -> bool:
         status = self.group().get("status", {})
-        held = [entry for entry in self._entries().values() if entry["owned"]]
-        moving = [entry for entry in self._entries().values() if entry["revoking"]]
-        return status.get("state") == "Ready" and status.get("members") == members and len(held) == members and not moving
+        entries = self._entries()
+        held = {pod: entry["uid"] for pod, entry in entries.items() if entry["owned"]}
+        moving = [entry for entry in entries.values() if entry["revoking"]]
+        whole = status.get("members") == len(held) == members and held == self._uids()
+        return status.get("state") == "Ready" and whole and not moving
+
+    def _uids(self) -> dict[str, str]:
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self._find_pods()}
+
+    def _find_pods(self) -> list[dict[str, Any]]:
+        """Those that are not ending."""
+        found = json.loads(self._kubectl("get", "pods", "-l", f"{GROUP_LABEL}={GROUP}", "-o", "json"))["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def _entries(self) -> dict[str, Any]:
         text = self._kubectl("get", "configmap", ledger_name(GROUP), "--ignore-not-found", "-o", "json")
@@ -75,7 +119,7 @@ class Fleet:
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self._node.kubectl("--namespace", self.namespace, "apply", "-f", "-", text=text)
 
-    def _deployment(self, replicas: int) -> dict[str, Any]:
+    def _described(self, replicas: int) -> dict[str, Any]:
         volumes, mounts = self._node.host_volumes()
         fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
         environment = {"BATON_GROUP": GROUP, "BATON_REDIS_URL": self._url, "QUEUE": QUEUE, "WORK_SECONDS": str(self._work)}
@@ -98,19 +142,20 @@ class Fleet:
         pod = {"serviceAccountName": "reader", "containers": [container], "volumes": [*volumes, program, ledger]}
         return {
             "apiVersion": "apps/v1",
-            "kind": "Deployment",
+            "kind": self._kind,
             "metadata": {"name": "reader"},
             "spec": {
                 "replicas": replicas,
+                **({"serviceName": "reader", "podManagementPolicy": "Parallel"} if self._kind == "StatefulSet" else {}),
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": pod},
             },
         }
 
 
-def queue_and_group(url: str, delay: int, scale: str | None = None) -> list[dict[str, Any]]:
+def queue_and_group(url: str, delay: int, scale: str | None = None, kind: str = "Deployment") -> list[dict[str, Any]]:
     source = {"type": "Redis", "redis": {"url": url}}
-    scaled = {"scale": {"mode": scale, "targetRef": {"kind": "Deployment", "name": "reader"}}} if scale else {}
+    scaled = {"scale": {"mode": scale, "targetRef": {"kind": kind, "name": "reader"}}} if scale else {}
     rebalance = {"delaySeconds": delay, "maxHandoffSeconds": 3}
     return [
         {

@@ -92,7 +92,7 @@ class Shop:
         self.cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=120s", check=False)
 
     def uninstall_operator(self) -> None:
-        self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", check=False)
+        self.cluster.helm("uninstall", "baton", "--namespace", "baton-system", "--wait", "--no-hooks", check=False)
 
     # -- load
 
