@@ -19,7 +19,7 @@ GONE = (403, 404)
 
 
 def main(server: str, account: Path, namespaces: list[str]) -> str | None:
-    """What is to be done first; None: nothing (an empty text would end the process with status 1). `namespaces`: empty for all."""
+    """What is to be done first; None: nothing (status 0, which an empty text is not). `namespaces`: empty for all."""
     left = sorted(group for namespace in namespaces or [""] for group in held(server, account, namespace))
     if not left:
         return None
