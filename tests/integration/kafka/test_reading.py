@@ -290,6 +290,33 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     assert (await asyncio.to_thread(read, again, 0, 2, 1))[0].value == b"10"
 
 
+async def test_messages_that_a_disk_has_broken_are_told_and_neither_handed_out_nor_passed_over(queue: Queue) -> None:
+    for value in ("first", "second", "third"):
+        queue.send(value)  # a batch each
+    log = queue.broker.data / f"{queue.topic}-0" / f"{0:020}.log"
+    at = log.read_bytes().index(b"second")
+
+    def write(text: bytes) -> None:
+        with log.open("r+b") as file:
+            file.seek(at)
+            file.write(text)
+
+    write(b"secomd")
+    reader = await queue.granted("a", 1)
+    assert [entry.value for entry in await asyncio.to_thread(read, reader, 0, 1, 1)] == [b"first"]
+
+    def told() -> bool:
+        try:
+            assert not reader.read(0, Epoch(1))
+        except QueueUnreachable as problem:
+            return f"{queue.topic}/0 has messages that are corrupt (MessageSet at offset 1" in str(problem)
+        return False
+
+    await asyncio.to_thread(until, told, "it is told")
+    write(b"second")
+    assert [entry.value for entry in await asyncio.to_thread(read, reader, 0, 1, 2)] == [b"second", b"third"]
+
+
 async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: MakeQueue) -> None:
     queue = make(1)
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"open-{queue.topic}"})

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
+from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
 from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
 from baton.queues.protocol import QueueUnreachable
 
@@ -28,8 +29,6 @@ _TELL_EVERY = 30.0
 """Seconds."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
-_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-_NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
@@ -37,6 +36,7 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
     return {
         "client.id": "baton",
         "group.id": group,
+        "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
         "fetch.error.backoff.ms": 100,
         "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
         "reconnect.backoff.ms": 50,
@@ -65,6 +65,8 @@ class _Fetched:
         """There is enough (fetched_ahead.py): it is not assigned. It is not paused, either: what librdkafka has paused stays so
         when it is assigned again, and nobody would read a partition that comes back."""
         self.failure: str | None = None
+        self.corrupt = False
+        """What comes next is. It is not assigned until that was told: librdkafka would go on somewhere behind it."""
         self.told_at = -_TELL_EVERY
         """When whoever reads was told of it (monotonic)."""
 
@@ -137,6 +139,8 @@ class Fetcher:
             none = not taken and not fetched.messages
             if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
+                if fetched.corrupt:  # it may have been mended
+                    self._changes.append(lambda: self._assign(partition, fetched.next, fetched))
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
@@ -215,7 +219,7 @@ class Fetcher:
         self._release(partition)
         try:
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
-            self._assigned[partition], fetched.failure = fetched, None
+            self._assigned[partition], fetched.failure, fetched.corrupt = fetched, None, False
         except KafkaException as error:
             fetched.failure = f"{self._address.place}: {self._topic}/{partition} cannot be read: {error.args[0].str()}"
             self._changes.append(lambda: self._assign(partition, offset, fetched))
@@ -231,11 +235,11 @@ class Fetcher:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _take_in(self, messages: Iterable[Message]) -> None:
-        full: list[int] = []
+        not_fetched: list[int] = []
         with self._news:
             for number, run in groupby(messages, Message.partition):
                 fetched = self._fetched.get(-1 if number is None else number)
-                if fetched is not None and self._assigned.get(number or 0) is not fetched:
+                if fetched is not None and (self._assigned.get(number or 0) is not fetched or fetched.corrupt):
                     continue
                 those = list(run)
                 if fetched is not None and not any(map(Message.error, those)):
@@ -244,15 +248,18 @@ class Fetcher:
                 for message in those:
                     if (error := message.error()) is not None:
                         self._failed(error, fetched, message)
+                        if fetched is not None and fetched.corrupt:
+                            not_fetched.append(number or 0)
+                            break
                     elif fetched is not None:
                         self._fetched_more(fetched, [message])
             of_all = self._ahead()
             for partition, fetched in self._fetched.items():
                 if not fetched.resting and rests(fetched.ahead, of_all):
                     fetched.resting = True
-                    full.append(partition)
+                    not_fetched.append(partition)
             self._news.notify_all()
-        for partition in full:
+        for partition in not_fetched:
             self._release(partition)
 
     def _ahead(self) -> list[FetchedAhead]:
@@ -275,25 +282,12 @@ class Fetcher:
         if fetched is None:
             self._troubled(error)
             return
-        if error.code() == KafkaError._PARTITION_EOF:
+        if error.code() == END_OF_LOG:
             end = message.offset() or 0
             fetched.next, fetched.end, fetched.failure = max(fetched.next, end), end, None
             return
-        place = f"{self._topic}/{message.partition()}"
-        if error.code() in _GONE:
-            fetched.failure = (
-                f"{self._address.place}: the place of the group in {place} is not in its log: retention has deleted what was not "
-                "done, the log was cut off before it, or the topic was made again. The queue's condition Durable says which: "
-                "set the place again by kafka-consumer-groups.sh --reset-offsets, as the guide to Kafka says"
-            )
-        elif error.code() in _NO_TOPIC:
-            fetched.failure = f"{self._address.place} has no {place}: create the topic"
-        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            fetched.failure = (
-                f"{self._address.place}: {self._address.who} may not READ the topic {self._topic}: allow it by an ACL"
-            )
-        else:
-            fetched.failure = f"{self._address.place}: {place} cannot be read: {error.str()}"
+        fetched.failure = why_not_read(self._address, self._topic, message.partition(), error)
+        fetched.corrupt = error.code() == CORRUPT
 
     def _troubled(self, error: KafkaError) -> None:
         """Of the client as a whole: from librdkafka, within a poll."""

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.protocol import QueueUnreachable
 from tests.waiting import until
 
 
@@ -44,6 +45,20 @@ def test_what_is_fetched_again_is_passed_over(fetcher: Fetcher) -> None:
     fetcher._take_in(of(0, 0, 1, 2, 1, 2, 3))
     fetcher._take_in(of(0, 2, 3, 4))
     assert taken(fetcher, 0) == [0, 1, 2, 3, 4]
+
+
+def test_nothing_is_fetched_from_behind_what_is_corrupt_until_that_was_told(fetcher: Fetcher) -> None:
+    fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
+    corrupt = Message(topic="orders", partition=0, offset=2, error=KafkaError(KafkaError._BAD_MSG))
+    beyond = Message(topic="orders", partition=0, offset=9, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+    fetcher._take_in([*of(0, 0, 1), corrupt, *of(0, 5), *of(1, 3), *of(0, 6), beyond])
+    assert [taken(fetcher, partition) for partition in (0, 1)] == [[0, 1], [3]]
+    assert fetcher._assigned.keys() == {1}
+    with pytest.raises(QueueUnreachable, match="orders/0 has messages that are corrupt"):
+        taken(fetcher, 0)
+    until(lambda: fetcher._assigned.keys() == {0, 1}, "it is tried again")
+    fetcher._take_in(of(0, 2, 3))
+    assert taken(fetcher, 0) == [2, 3]
 
 
 class FailsOnce:
