@@ -143,6 +143,12 @@ class KafkaBroker(Freezable):
         admin = self.admin()  # it is asked until it has answered
         admin.incremental_alter_configs([changed])[changed].result(PATIENCE)
 
+    def tell_sasl_port(self, port: int) -> None:
+        """From its next start on, clients of SASL are told to come to this port: what stands there leads to the broker's own."""
+        told = {"PLAIN": self.port, "SASL": port, "TLS": self.tls_port, "MUTUAL": self.mutual_port}
+        with self._configuration.open("a") as file:
+            file.write(f"advertised.listeners={','.join(f'{name}://127.0.0.1:{at}' for name, at in told.items())}\n")
+
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         options = [

@@ -107,7 +107,7 @@ WRITING = (
     Mutation("ledger", "end a group by a ledger that does not read", "controller/takeover.py", "simulation/test_spoilt_ledgers.py",
              "except LedgerError as error:", "except KeyError as error:"),
     Mutation("queue", "wait for a queue's answer as long as it takes", "controller/queue_request.py", "simulation/test_queues_in_trouble.py",
-             "asyncio.timeout(ANSWER_WITHIN)", "asyncio.timeout(None)"),
+             "asyncio.timeout(within)", "asyncio.timeout(None)"),
     Mutation("queue", "count a grant that nobody waits for any more", "controller/queue_work.py", "unit/controller/test_queue_work.py",
              "        if grant not in (wanted, wanted.then if isinstance(wanted, Pause) else None):\n            return False\n", ""),
     Mutation("queue", "grant by a pause that nobody waits for any more", "controller/queue_work.py", "unit/controller/test_queue_work.py",

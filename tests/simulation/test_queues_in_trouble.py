@@ -7,7 +7,6 @@ from typing import Any
 
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.operator_replica import Replica
-from baton.controller.queue_request import ANSWER_WITHIN
 from baton.controller.queue_worker import LONGEST_BACKOFF
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
@@ -17,6 +16,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import to_text
+from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import Claimant, Owner, QueueAdapter
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
@@ -210,7 +210,7 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time_and_says_what_
         queue.hangs = True
     await asyncio.sleep(20)
     await shop.api.delete(groups_path("shop", "orders"))
-    assert await shop.gone(QUEUES_WITHIN + 4 * ANSWER_WITHIN) >= QUEUES_WITHIN
+    assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
     await asyncio.sleep(1)
     notes = await shop.events("NotReleased")
     assert notes and "stays as it is" in notes[0] and "baton.dev/take-over" in notes[0]
@@ -224,7 +224,7 @@ async def test_a_group_whose_queues_never_answered_is_deleted_at_once(shop: Shop
         queue.hangs = True
     await shop.told("QueueUnreachable")
     await shop.api.delete(groups_path("shop", "orders"))
-    assert await shop.gone(3 * ANSWER_WITHIN) <= 2 * ANSWER_WITHIN + 1, "they are tried once, all at the same time"
+    assert await shop.gone(3 * ANSWERS_WITHIN) <= 2 * ANSWERS_WITHIN + 1, "they are tried once, all at the same time"
 
 
 @in_virtual_time
@@ -232,7 +232,7 @@ async def test_slow_looks_at_a_queue_delay_no_hand_off(shop: Shop) -> None:
     await shop.group("orders")
     await shop.pod("a")
     await shop.spread("orders", 4)
-    shop.queues["orders"].takes |= dict.fromkeys(("ensure", "check"), ANSWER_WITHIN - 0.1)
+    shop.queues["orders"].takes |= dict.fromkeys(("ensure", "check"), ANSWERS_WITHIN - 0.1)
     await asyncio.sleep(20)
     await shop.pod("b")
     assert await shop.spread("orders", 2, 2) < DELAY + 1
@@ -294,7 +294,7 @@ async def test_a_queue_that_stops_to_answer_is_not_called_ready_for_long(shop: S
     shop.queues["orders"].takes["check"] = 3600.0
     began = asyncio.get_running_loop().time()
     await shop.told("QueueUnreachable", 20)
-    assert asyncio.get_running_loop().time() - began < 3 * ANSWER_WITHIN
+    assert asyncio.get_running_loop().time() - began < 3 * ANSWERS_WITHIN
 
 
 @in_virtual_time
@@ -312,7 +312,7 @@ async def test_owners_that_somebody_else_wrote_are_noticed_told_and_granted_agai
         (grants,) = (await shop.owned("orders")).values()
         return len(grants) == 4 and grants[1] > 40 and all(epoch > 1 for epoch in grants.values())
 
-    await shop.until(granted_again, 2 * ANSWER_WITHIN)
+    await shop.until(granted_again, 2 * ANSWERS_WITHIN)
     (grants,) = (await shop.owned("orders")).values()
     pod = (await shop.entries())["a"].uid
     assert {number: (one.uid, one.epoch, one.paused) for number, one in queue.records.items()} == {
@@ -357,7 +357,7 @@ async def test_a_group_whose_queue_another_took_over_goes_without_touching_it(sh
     theirs = {number: Owner(Uid("theirs"), Epoch(9)) for number in range(4)}
     queue.records = dict(theirs)
     await shop.api.delete(groups_path("shop", "orders"))
-    assert await shop.gone(20) < 3 * ANSWER_WITHIN
+    assert await shop.gone(20) < 3 * ANSWERS_WITHIN
     assert queue.records == theirs
 
 
@@ -407,4 +407,4 @@ async def test_a_group_asks_for_a_queue_in_its_own_name_and_with_what_it_may_tak
     async def asked() -> bool:
         return shop.claimants[-1].takes_over == {"old-uid", "older-uid"}
 
-    await shop.until(asked, 2 * ANSWER_WITHIN)
+    await shop.until(asked, 2 * ANSWERS_WITHIN)

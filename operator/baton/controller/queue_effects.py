@@ -75,7 +75,7 @@ class QueueEffects:
         self._granting.add(grant)
         try:
             with self._records.changing(number):
-                owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch))
+                owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch), adapter.answers_within)
                 if adapter.fenced:
                     self._records.granted(number, owner)
         finally:
@@ -88,7 +88,9 @@ class QueueEffects:
         within = max(0.0, pause.deadline - self._clock.now())
         receiver = pause.then.uid if pause.then is not None else None
         with self._records.changing(number):
-            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within, receiver))
+            left = await answer(
+                pause.partition.queue, adapter.pause(number, pause.epoch, within, receiver), adapter.answers_within
+            )
             self._records.paused(number, pause.epoch)
         self._left(adapter, pause, left, tasks)
 
@@ -110,7 +112,7 @@ class QueueEffects:
 
     async def _outstanding(self, adapter: QueueAdapter, pauses: Iterator[Pause], granting: asyncio.TaskGroup) -> None:
         for pause in pauses:
-            left = await answer(pause.partition.queue, adapter.outstanding(pause.partition.number))
+            left = await answer(pause.partition.queue, adapter.outstanding(pause.partition.number), adapter.answers_within)
             self._left(adapter, pause, left, granting)
 
     def _left(self, adapter: QueueAdapter, pause: Pause, left: int | None, tasks: asyncio.TaskGroup) -> None:

@@ -6,16 +6,13 @@ from typing import TypeVar
 
 from baton.queues.protocol import QueueUnreachable
 
-ANSWER_WITHIN = 5.0
-"""Seconds."""
-
 T = TypeVar("T")
 
 
-async def answer(queue: str, question: Awaitable[T]) -> T:
-    """What the adapter answers. Raises what it raises, and QueueUnreachable where nothing comes."""
+async def answer(queue: str, question: Awaitable[T], within: float) -> T:
+    """What the adapter answers. Raises what it raises, and QueueUnreachable where nothing comes in so many seconds."""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with asyncio.timeout(within):
             return await question
     except TimeoutError:
-        raise QueueUnreachable(f"queue {queue} does not answer within {ANSWER_WITHIN:.0f} s") from None
+        raise QueueUnreachable(f"queue {queue} does not answer within {within:.0f} s") from None

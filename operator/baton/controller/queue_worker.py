@@ -15,12 +15,13 @@ import structlog
 from baton.controller.backlog import Backlog, Look
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import QueueEffects
-from baton.controller.queue_request import ANSWER_WITHIN, answer
+from baton.controller.queue_request import answer
 from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
 from baton.engine.observation import OwnerRecord
 from baton.kube.api import UnavailableError
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import QueueName
+from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import QueueAdapter, Resizing
 
 LOOK_EVERY = 5.0
@@ -152,7 +153,7 @@ class QueueWorker:
     async def _release(self) -> None:
         """Another group may have the queue now."""
         adapter = await self._opened()
-        await answer(self.queue, adapter.release())
+        await answer(self.queue, adapter.release(), adapter.answers_within)
         self._end()
 
     def _end(self) -> None:
@@ -186,7 +187,9 @@ class QueueWorker:
         resizing = await self._ensure(adapter)
         self.records.look()
         asked = self._clock.ticks()
-        seen = await answer(self.queue, adapter.check())  # after the queue was made, for before it had no incarnation
+        seen = await answer(
+            self.queue, adapter.check(), adapter.answers_within
+        )  # after the queue was made, for before it had no incarnation
         self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation
@@ -215,7 +218,7 @@ class QueueWorker:
         """Make the queue as asked for; what is still to be done of a change of its number of partitions. One that is not to grow
         goes on with what has begun."""
         async with self._claiming:
-            return await answer(self.queue, adapter.ensure(self._asked_for, unowned=self._unowned))
+            return await answer(self.queue, adapter.ensure(self._asked_for, unowned=self._unowned), adapter.answers_within)
 
     async def _look_again(self, adapter: QueueAdapter) -> None:
         while not self._turn.is_set():
@@ -244,10 +247,10 @@ class QueueWorker:
     async def _opened(self) -> QueueAdapter:
         if self._adapter is None:
             try:
-                async with asyncio.timeout(ANSWER_WITHIN):
+                async with asyncio.timeout(ANSWERS_WITHIN):
                     self._adapter = await self._connect()
             except TimeoutError:
-                raise UnavailableError(f"no answer within {ANSWER_WITHIN:.0f} s") from None
+                raise UnavailableError(f"no answer within {ANSWERS_WITHIN:.0f} s") from None
         return self._adapter
 
     async def _close(self) -> None:
@@ -255,7 +258,7 @@ class QueueWorker:
         if adapter is None:
             return
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
+            async with asyncio.timeout(ANSWERS_WITHIN):
                 await adapter.close()
         except Exception as error:
             log.debug("closing a connection failed", queue=self.queue, error=type(error).__name__)

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+ANSWERS_WITHIN = 5.0
+"""Seconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueKind:
@@ -23,6 +26,8 @@ class QueueKind:
     needs_all: bool = False
     fenced: bool
     """The queue itself refuses stale owners."""
+    answers_within: float = ANSWERS_WITHIN
+    """Seconds for one question of the operator's: what takes longer hangs."""
     session_required: bool
     """A pod is a member only while it keeps a session, unless spec.membership.session says otherwise: its consumers have Baton's
     library, which keeps one."""

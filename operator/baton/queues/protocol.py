@@ -90,7 +90,8 @@ class QueueAdapter(Protocol):
     """One queue as one group uses it. Every method may raise QueueUnreachable; all are safe to repeat."""
 
     fenced: bool
-    """As its kind says."""
+    answers_within: float
+    """As its kind says, both."""
 
     async def check(self) -> QueueCheck:
         """All that is to be known of the queue, in as few round trips as it takes. A restart of the server that is seen here was

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from baton.cli.main import main
-from baton.controller.queue_request import ANSWER_WITHIN
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
@@ -225,7 +225,7 @@ async def test_nodes_that_are_silent_keep_nobody_from_the_others_however_many_ar
             """As the operator tries it: for so long, and then again."""
             queue = RedisQueue(url, f"shop/among-{next(_numbers)}", GROUP)
             try:
-                async with asyncio.timeout(ANSWER_WITHIN):
+                async with asyncio.timeout(ANSWERS_WITHIN):
                     return await queue.ensure(PARTITIONS) is None
             except TimeoutError:
                 return False

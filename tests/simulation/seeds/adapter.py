@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, QueueUnreachable
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
 
@@ -19,6 +20,7 @@ class SeedQueue:
     """A QueueAdapter of a queue whose server refuses stale owners."""
 
     fenced = True
+    answers_within = ANSWERS_WITHIN
 
     def __init__(self, queue: Queue, operator: Operator, claimant: Claimant) -> None:
         self._queue = queue

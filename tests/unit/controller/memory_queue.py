@@ -3,6 +3,7 @@
 import asyncio
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import Owner, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 
 NEVER = 1e9
@@ -11,6 +12,7 @@ NEVER = 1e9
 
 class MemoryQueue:
     fenced = True
+    answers_within = ANSWERS_WITHIN
 
     def __init__(self, partitions: int | None = None) -> None:
         self.count = partitions

@@ -9,6 +9,7 @@ class ExternalQueue:
     """QueueAdapter (queues/protocol.py) for External sources. Nothing enforces its grants, and it keeps no records."""
 
     fenced = KIND.fenced
+    answers_within = KIND.answers_within
 
     def __init__(self) -> None:
         self._partitions: int | None = None

@@ -40,6 +40,7 @@ class KafkaQueue:
     QueueUnreachable, with a sentence for the user; the next call tries again."""
 
     fenced = KIND.fenced
+    answers_within = KIND.answers_within
 
     def __init__(self, address: KafkaAddress, group: str, spec: TopicToOpen, claimant: Claimant) -> None:
         self._spec = spec

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Record
@@ -18,8 +18,6 @@ _EVERY, _LIVELY = 0.2, 0.015
 """Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's."""
 _LIVELY_FOR = 3.0
 """Seconds after a pause was heard of: the grant that follows it is what the partition waits for."""
-_WITHIN = 8.0
-"""Seconds for one, with what it takes to connect."""
 
 
 class KafkaAnnouncements:
@@ -73,7 +71,7 @@ class KafkaAnnouncements:
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
             numbers = tuple(sorted(number for name, number in wanted if name == topic))
-            seen, _ = self._loop.run(committed(self._records, topic, numbers), _WITHIN)
+            seen, _ = self._loop.run(committed(self._records, topic, numbers), ASKED_WITHIN)
             found |= {wanted[key]: self._as_heard(wanted[key], one.record) for key, one in seen.items() if one.record is not None}
         return found
 
@@ -101,7 +99,7 @@ class KafkaAnnouncements:
 
     def _news(self) -> set[Partition]:
         """Partitions that were announced since the last question."""
-        answer = self._loop.run(self._ask(), _WITHIN)
+        answer = self._loop.run(self._ask(), ASKED_WITHIN)
         found: set[Partition] = set()
         for topic, those, _ in answer:
             for _, number, _, text, code, _ in those:

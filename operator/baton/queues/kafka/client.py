@@ -27,10 +27,16 @@ PASSES_WITHIN = 5.0
 """for which one is asked again that is refused for a moment,"""
 LOADS_WITHIN = 20.0
 """or by a coordinator that still reads what the one before it has written."""
+ASKED_WITHIN = 60.0
+"""Seconds for a question of several requests, with what it takes to connect: a slow broker takes a second or more for each of
+some forty answers."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _NO_BROKER = "it names no broker"
 """That has just begun, or is about to end, it may tell of none, not even itself."""
-_SLOW = "see whether it has come to a stop, and whether as many replicas are in sync as min.insync.replicas says"
+_SLOW = (
+    "see whether it has come to a stop or has too much to do, and whether as many replicas are in sync as "
+    "min.insync.replicas says"
+)
 """A coordinator answers after five seconds only where its log takes nothing."""
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 

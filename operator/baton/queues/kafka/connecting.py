@@ -12,7 +12,7 @@ from typing import Any
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import create_conn
-from aiokafka.errors import IllegalSaslStateError, KafkaError
+from aiokafka.errors import IllegalSaslStateError, KafkaError, RequestTimedOutError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from baton.model.wording import quoted
@@ -21,6 +21,8 @@ from baton.queues.protocol import QueueUnreachable
 
 _NEXT_AFTER = 0.5
 """Seconds for which one server alone is waited for before the next one is tried, too."""
+_ANSWERS = 6
+"""That it takes to connect: versions, three of SASL, and the brokers there are; and one for the connection itself."""
 _ERRORS = (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -33,7 +35,7 @@ async def connected(address: KafkaAddress, client_id: str, within: float) -> Any
     async def to(server: str) -> Any:
         client = AIOKafkaClient(client_id=client_id, request_timeout_ms=int(within * 1000), bootstrap_servers=[server], **parts)
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(_ANSWERS * within):
                 await client.bootstrap()
         except BaseException:
             with suppress(*_ERRORS):
@@ -88,7 +90,7 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     parts = address.for_aiokafka()
     parts.pop("bootstrap_servers")
     try:
-        async with asyncio.timeout(within):
+        async with asyncio.timeout(_ANSWERS * within):
             connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)
             try:
                 await connection.send(MetadataRequest([]))  # what asks for a user tells its versions to everybody
@@ -104,6 +106,11 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
         return "closes the connection: give a client certificate and its key, if it asks for one"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "shows a certificate that is not trusted: give the CA that has signed it"
+    if isinstance(error, TimeoutError | RequestTimedOutError):
+        return (
+            f"does not answer within {within:g} s: see whether its brokers run, and on these ports, whether one has come to a "
+            "stop or has too much to do, and whether their disks have room"
+        )
     seen = quoted(str(error) or type(error).__name__, 200)
     if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
         return (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.positions_in_log import lag
 from baton.queues.kafka.record import Committed, Record
@@ -16,8 +16,6 @@ from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.output import Output
 from baton.queues.protocol import QueueUnreachable
 
-_WITHIN = 8.0
-"""Seconds for a question, with what it takes to connect."""
 _GRANTED_WITHIN = 2.0
 """Seconds for a grant of which the pod has heard to be seen in the group."""
 _PAUSE = 0.02
@@ -59,7 +57,7 @@ class GroupOffsets:
         """Look once more for the queue's topic. True: its PartitionedQueue was replaced by one with another; the records of that
         one count from now on."""
         before = self._found()
-        topic = self._loop.run(_topic_now(before.client, self._queue), _WITHIN)
+        topic = self._loop.run(_topic_now(before.client, self._queue), ASKED_WITHIN)
         if topic is None or topic == before.topic:
             return False
         self._transactions = PartitionTransactions(before.client, topic)
@@ -67,22 +65,24 @@ class GroupOffsets:
 
     def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed of each, but for those of which a commit is under way; and these."""
-        return self._loop.run(self._found().now(partitions), _WITHIN)
+        return self._loop.run(self._found().now(partitions), ASKED_WITHIN)
 
     def stable(self, partition: int) -> Committed:
         """What is committed of it, and not about to change."""
-        return self._loop.run(self._found().stable(partition), _WITHIN)
+        return self._loop.run(self._found().stable(partition), ASKED_WITHIN)
 
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""
-        self._loop.run(self._found().commit(partition, *wanted), _WITHIN if within is None else within)
+        self._loop.run(self._found().commit(partition, *wanted), ASKED_WITHIN if within is None else within)
 
     def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """By partition, all at the same time. The answer: which were refused, and why."""
         return (
-            self._loop.run(self._commit_several(self._found(), wanted), _WITHIN if within is None else within) if wanted else {}
+            self._loop.run(self._commit_several(self._found(), wanted), ASKED_WITHIN if within is None else within)
+            if wanted
+            else {}
         )
 
     def renewed(
@@ -91,14 +91,14 @@ class GroupOffsets:
         """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
         StaleToken where another has one since."""
         self._found()
-        return self._loop.run(self._renewed(partition, change), _WITHIN if within is None else within)
+        return self._loop.run(self._renewed(partition, change), ASKED_WITHIN if within is None else within)
 
     def lag(self, partitions: tuple[int, ...]) -> int:
         """Entries of these that are not committed. Any thread may ask: commits and looks go on meanwhile. It is not known before
         something was read, nor while a partition has no leader."""
         if self._transactions is None:
             raise QueueUnreachable(f"{self._address.place}: nothing was read yet of the queue {self._queue}")
-        return self._loop.run(self._lag(self._transactions, partitions), _WITHIN)
+        return self._loop.run(self._lag(self._transactions, partitions), ASKED_WITHIN)
 
     def close(self) -> None:
         self._loop.close()
@@ -145,7 +145,7 @@ class GroupOffsets:
 
     def _found(self) -> PartitionTransactions:
         if self._transactions is None:
-            self._transactions = self._loop.run(self._find(), _WITHIN)
+            self._transactions = self._loop.run(self._find(), ASKED_WITHIN)
         return self._transactions
 
     async def _find(self) -> PartitionTransactions:

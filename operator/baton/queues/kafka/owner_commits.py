@@ -15,6 +15,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -24,8 +25,6 @@ _SURE_FOR = 1.5
 """Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
-_GRANTED_WITHIN = 0.2
-"""Seconds that an operator has between its two requests for a grant, before its owner takes a new token itself."""
 _TRIES = 5
 """To commit, one after the other, before that is somebody's trouble."""
 _NOBODY = Owner(None, Epoch(0))
@@ -191,7 +190,7 @@ class OwnerCommits:
             try:
                 return self._taken_up(partition, epoch, trusting=not tries)
             except StaleToken:
-                time.sleep(_GRANTED_WITHIN / _TRIES)
+                time.sleep(GRANTED_WITHIN / _TRIES)
         raise self._granted_on(partition)
 
     def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
@@ -243,9 +242,10 @@ class OwnerCommits:
     def _follow(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
         was refused, whoever has taken another is between two requests, or has ended there."""
+        asked_at = time.monotonic()
         seen, tried = self._offsets.stable(partition), position.record.token
         if seen.record is not None and seen.record.token == tried:
-            time.sleep(_GRANTED_WITHIN)
+            time.sleep(granted_within(time.monotonic() - asked_at))
             seen = self._offsets.stable(partition)
             if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
                 try:

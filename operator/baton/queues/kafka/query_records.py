@@ -5,6 +5,7 @@ that was begun before a grant, or before a later query, is refused by the broker
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -12,12 +13,10 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd
 from baton.queues.kafka.topic_log import TopicLog
-from baton.queues.kafka.transaction import PartitionTransactions
+from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions, granted_within
 from baton.queues.protocol import QueueUnreachable
 
 _TRIES = 5
-_GRANTED_WITHIN = 0.2
-"""Seconds that another has between its new token and its record, before the query takes a token itself."""
 _AT_ONCE = 64
 """Partitions that are committed at a time."""
 
@@ -93,9 +92,10 @@ class QueryRecords:
     async def _after_refusal(self, number: int, refused: Record) -> Committed:
         """Whoever has another token writes it down; where the record keeps the refused one, that process has ended, and the query
         takes a token for the record as it is."""
+        asked_at = time.monotonic()
         seen = await self._transactions.stable(number)
         if seen.record is not None and seen.record.token == refused.token:
-            await asyncio.sleep(_GRANTED_WITHIN)
+            await asyncio.sleep(granted_within(time.monotonic() - asked_at))
             seen = await self._transactions.stable(number)
             if seen.record is not None and seen.record.token == refused.token:
                 return await self._renewed(number, lambda now: now.record)
@@ -106,7 +106,7 @@ class QueryRecords:
             try:
                 return await self._transactions.renewed(number, change)
             except StaleToken:
-                await asyncio.sleep(_GRANTED_WITHIN / _TRIES)
+                await asyncio.sleep(GRANTED_WITHIN / _TRIES)
         raise self._granted_on(number)
 
     def _granted_on(self, number: int) -> QueueUnreachable:

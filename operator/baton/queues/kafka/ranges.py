@@ -26,7 +26,7 @@ from baton.queues.logged_ranges import (
 from baton.queues.protocol import QueueUnreachable
 
 with extra("kafka"):
-    from baton.queues.kafka.client import KafkaClient
+    from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
     from baton.queues.kafka.event_loop import EventLoopThread
     from baton.queues.kafka.group_offsets import topic_of
     from baton.queues.kafka.query_ranges import QueryRanges
@@ -35,9 +35,6 @@ with extra("kafka"):
     from baton.queues.kafka.transaction import PartitionTransactions
 
 T = TypeVar("T")
-
-_WITHIN = 30.0
-"""Seconds for a question, with what it takes to connect. A query that begins commits in each partition."""
 
 
 class KafkaRanges:
@@ -100,7 +97,7 @@ class KafkaRanges:
         woken = {partition for partition, place in places.items() if place is None}
         if not woken:
             known = {partition: place for partition, place in places.items() if place is not None}
-            woken = self._ask(lambda topic: topic.news(known, timeout, self._interrupted), timeout + _WITHIN)
+            woken = self._ask(lambda topic: topic.news(known, timeout, self._interrupted), timeout + ASKED_WITHIN)
         for partition in woken:
             waits_from.pop(partition, None)
         return woken
@@ -121,7 +118,7 @@ class KafkaRanges:
     # -- the topic
 
     def _open(self) -> QueryRanges:
-        return self._loop.run(self._find(), _WITHIN)
+        return self._loop.run(self._find(), ASKED_WITHIN)
 
     async def _find(self) -> QueryRanges:
         if self._opened is None:
@@ -131,8 +128,8 @@ class KafkaRanges:
             self._opened = QueryRanges(log, records, self._queue)
         return self._opened
 
-    def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float = _WITHIN) -> T:
+    def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float | None = None) -> T:
         async def asked() -> T:
             return await what(await self._find())
 
-        return self._loop.run(asked(), within)
+        return self._loop.run(asked(), ASKED_WITHIN if within is None else within)

@@ -28,8 +28,12 @@ _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""
 _ENDS_WITHIN = 1.0
 """Seconds after which a commit that is under way is taken for one whose process has ended, or sleeps,"""
+_ENDS_IN_ANSWERS = 3
+"""or so many answers of the broker, where these take longer (up to PASSES_WITHIN): it has two to wait for,"""
 _PAUSE = 0.005
-"""and between the first two looks at it."""
+"""and seconds between the first two looks at it."""
+GRANTED_WITHIN = 0.2
+"""Seconds that an operator has between its new token and its record, before somebody else takes a new token himself."""
 _TRIES = 5
 _NOTHING = Committed(-1, None)
 
@@ -37,6 +41,12 @@ _NOTHING = Committed(-1, None)
 def transactional_id(group: str, topic: str, partition: int) -> str:
     """Of this partition alone: names of groups and topics have no slash. A prefixed ACL on `baton.<group>/` allows a group's."""
     return f"baton.{group}/{topic}/{partition}"
+
+
+def granted_within(answered_in: float) -> float:
+    """GRANTED_WITHIN, and more where the broker is slow: it took so many seconds for the last answer. An operator that has a
+    token waits for two before others see that it writes."""
+    return max(GRANTED_WITHIN, 2 * answered_in)
 
 
 class PartitionTransactions:
@@ -151,9 +161,11 @@ class PartitionTransactions:
         return found.get((self.topic, partition), _NOTHING)
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        """As `now`, after so many seconds for what is under way to end."""
-        until, pause = time.monotonic() + within, _PAUSE
+        """As `now`, after so many seconds for what is under way to end; longer where the broker is slow."""
+        asked_at, pause = time.monotonic(), _PAUSE
         found, pending = await self.now(partitions)
+        answered_at = time.monotonic()
+        until = answered_at + max(within, min(PASSES_WITHIN, _ENDS_IN_ANSWERS * (answered_at - asked_at)))
         while pending and time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 10 * _PAUSE)

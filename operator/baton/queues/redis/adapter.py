@@ -44,6 +44,7 @@ class RedisQueue:
     """
 
     fenced = KIND.fenced
+    answers_within = KIND.answers_within
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""A partition's transactional id is its own."""
+"""A partition's transactional id is its own; and an operator has time to write a grant down."""
 
 import pytest
 
 from baton.queues.kafka.announcement import announcing_group
-from baton.queues.kafka.transaction import transactional_id
+from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within, transactional_id
 
 
 @pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])
@@ -18,3 +18,8 @@ def test_an_acl_on_the_prefix_of_a_group_covers_no_other() -> None:
 
 def test_no_group_of_a_queue_has_the_id_of_another_ones_announcements() -> None:
     assert announcing_group("shop.orders") != "shop.orders.announcements"
+
+
+def test_at_a_slow_broker_an_operator_has_as_long_for_a_grant_as_two_answers_take() -> None:
+    assert granted_within(0.005) == GRANTED_WITHIN
+    assert granted_within(1.5) == 3.0

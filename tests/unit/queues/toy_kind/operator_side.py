@@ -17,6 +17,7 @@ class ToyAdapter:
     """QueueAdapter for Toy sources."""
 
     fenced = KIND.fenced
+    answers_within = KIND.answers_within
 
     def __init__(self, queue: ToyQueue, claimant: Claimant) -> None:
         self._queue, self._claimant = queue, claimant
