@@ -85,6 +85,8 @@ KAFKA = (
     Mutation("fetching", "go on behind what is corrupt", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", " is not fetched or fetched.corrupt):", " is not fetched):"),
     Mutation("fetching", "hand out what a disk has broken", _KAFKA + "fetcher.py", _READING, "\"check.crcs\": True,", "\"check.crcs\": False,"),
     Mutation("slow broker", "take a slow grant for one that nobody writes down", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "return max(GRANTED_WITHIN, 2 * answered_in)", "return GRANTED_WITHIN"),
+    Mutation("query", "wait for a topic that the queue has no more", _KAFKA + "query_ranges.py", _RANGES, "return None if not found and await self._is_elsewhere() else", "return None if False else"),
+    Mutation("query", "begin with the topic that the queue had before", _KAFKA + "ranges.py", _RANGES, "            self._opened = None\n        return await", "            pass\n        return await"),
     Mutation("outputs", "commit between entries that are finished together", _KAFKA + "pending_outputs.py", _PENDING, "                if first < offset <= last:", "                if False:"),
     Mutation("outputs", "look for such a place once", _KAFKA + "pending_outputs.py", _PENDING, "                    offset, cut = first, True", "                    offset = first"),
     Mutation("outputs", "send in one commit whatever there is", _KAFKA + "pending_outputs.py", _PENDING, "        if self.weight <= MOST_IN_TRANSACTION:", "        if True:"),

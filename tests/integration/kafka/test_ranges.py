@@ -25,7 +25,7 @@ from baton.queues.logged_ranges import (
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -208,6 +208,37 @@ async def test_a_topic_that_is_deleted_and_made_again_is_not_the_query_s(queue: 
 
     await asyncio.to_thread(drive)
     assert await queue.committed() == 0
+
+
+async def test_a_queue_that_has_another_topic_now_is_not_the_query_s(queue: Queue, make: MakeQueue, drivers: Drivers) -> None:
+    """Its PartitionedQueue was replaced."""
+    queue.send(*numbers(10))
+    await owned(queue)
+    driver = drivers.another()
+    query = await asyncio.to_thread(driver.begin)
+    await asyncio.to_thread(driver.log, query, [RangeToLog(0, 0, 5)])
+    other = make(1)
+    other.send(*numbers(10))
+    replaced = queue.of_topic(other.topic)
+    await replaced.ensure(None)
+    assert await asyncio.to_thread(driver.ahead, query, [request(5)]) == [Stale()], "nothing is granted there yet"
+    assert (await replaced.grant(0, Uid("a"), Epoch(2))).epoch == 2
+
+    def drive() -> None:
+        assert driver.ahead(query, [request(5, epoch=2)]) == [Gone(0, -1)]
+        assert driver.log(query, [RangeToLog(0, 5, 10)]) == [Gone(0, -1)]
+        assert driver.finish(query, [RangeToFinish(0, 5)]) == [Unlogged()]
+        admin = queue.broker.admin()
+        admin.delete_topics([queue.topic])[queue.topic].result(PATIENCE)
+        until(lambda: queue.topic not in admin.list_topics(timeout=PATIENCE).topics, "the topic is gone")
+        assert driver.ahead(query, [request(5, epoch=2)]) == [Gone(0, -1)]
+        later = driver.begin()
+        assert driver.positions() == {0: PartitionBounds(0, 0, 10)}
+        assert driver.ahead(later, [request(0, epoch=2)]) == [Ahead(10, 10, 1, 0)]
+        assert driver.finish(later, [RangeToFinish(0, 4)]) == [Finished()]
+
+    await asyncio.to_thread(drive)
+    assert (await replaced.check()).lag == {0: 6}
 
 
 async def test_a_wait_ends_with_a_message_and_with_an_interrupt_and_by_itself(queue: Queue, drivers: Drivers) -> None:

@@ -57,7 +57,7 @@ class GroupOffsets:
         """Look once more for the queue's topic. True: its PartitionedQueue was replaced by one with another; the records of that
         one count from now on."""
         before = self._found()
-        topic = self._loop.run(_topic_now(before.client, self._queue), ASKED_WITHIN)
+        topic = self._loop.run(topic_now(before.client, self._queue), ASKED_WITHIN)
         if topic is None or topic == before.topic:
             return False
         self._transactions = PartitionTransactions(before.client, topic)
@@ -158,7 +158,7 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
     QueueUnreachable; then the client is closed."""
     until = time.monotonic() + _GRANTED_WITHIN
     while True:
-        if (topic := await _topic_now(client, queue)) is not None:
+        if (topic := await topic_now(client, queue)) is not None:
             return topic
         if time.monotonic() >= until:
             break
@@ -170,7 +170,8 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
     )
 
 
-async def _topic_now(client: KafkaClient, queue: str) -> str | None:
+async def topic_now(client: KafkaClient, queue: str) -> str | None:
+    """As `topic_of`, asked once. None: there is none, yet or any more."""
     found, _ = await committed(client)
     records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
     ours = [(record.epoch, topic) for topic, record in records if record.queue == queue and record.group]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from baton.queues.kafka.group_offsets import topic_now
 from baton.queues.kafka.query_records import Change, QueryRecords
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd, Topic
@@ -32,7 +33,8 @@ _LOOK_EVERY = 0.02
 """Seconds between two looks for something new."""
 _NEVER = 2**63
 _NOTHING = Gone(0, -1)
-"""Of a topic that was deleted, and made again: no position of the query's is one of it."""
+"""Of a topic that was deleted and made again, or of another one that the queue has now: no position of the query's is one of
+it."""
 RESERVED = 1000
 """Entries beyond a range that a commit reserves at least: so many are marked redelivered without need, at most, where a driver
 ends without a word; and three times the range, where that is more."""
@@ -60,6 +62,11 @@ class QueryRanges:
         await self.fence(number, partitions)
         return number
 
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        return self._log.name
+
     async def topic(self) -> Topic:
         """As it was a few seconds ago at most."""
         return await self._log.topic()
@@ -85,12 +92,30 @@ class QueryRanges:
         }
 
     async def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        numbers = [one.partition for one in requests]
-        found, (begins, ends) = await asyncio.gather(self._records.taken(query, numbers), self._bounds(numbers))
+        looked = await self._look(query, [one.partition for one in requests])
+        if looked is None:
+            return [_NOTHING for _ in requests]
+        found, begins, ends = looked
         return [
             self._ahead_of(query, one, found.get(one.partition), begins.get(one.partition), ends.get(one.partition))
             for one in requests
         ]
+
+    async def _look(
+        self, query: int, numbers: Sequence[int]
+    ) -> tuple[Mapping[int, Committed], Mapping[int, int], Mapping[int, int]] | None:
+        """The records of these, and where each begins and ends. None: the queue was replaced by one with another topic, and here
+        nobody is granted anything again; the topic may be gone, too."""
+        try:
+            found, (begins, ends) = await asyncio.gather(self._records.taken(query, numbers), self._bounds(numbers))
+        except QueueUnreachable:
+            if await self._is_elsewhere():
+                return None
+            raise
+        return None if not found and await self._is_elsewhere() else (found, begins, ends)
+
+    async def _is_elsewhere(self) -> bool:
+        return await topic_now(self._log.client, self._queue) not in (None, self.name)
 
     def _ahead_of(
         self, query: int, asked: AheadRequest, seen: Committed | None, begin: int | None, end: int | None
@@ -116,7 +141,10 @@ class QueryRanges:
 
     async def log(self, query: int, ranges: Sequence[RangeToLog]) -> list[LogAnswer]:
         numbers = [one.partition for one in ranges]
-        found, (begins, ends) = await asyncio.gather(self._records.taken(query, numbers), self._bounds(numbers))
+        looked = await self._look(query, numbers)
+        if looked is None:
+            return [_NOTHING for _ in ranges]
+        found, begins, ends = looked
         if missing := sorted(set(numbers) - (found.keys() & begins.keys() & ends.keys())):
             raise QueueUnreachable(
                 f"{self._log.client.address.place}: partition {missing[0]} of {self._queue} has no leader, or no owner record: "

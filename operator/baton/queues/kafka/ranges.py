@@ -62,7 +62,7 @@ class KafkaRanges:
 
     def begin(self) -> int:
         """The number of a query that begins: the time in microseconds, or more. All earlier ones are refused from now on."""
-        return self._ask(lambda topic: topic.begin())
+        return self._loop.run(self._begin(), ASKED_WITHIN)
 
     def fence(self, query: int, partitions: Sequence[int]) -> int:
         """The latest query that one of these partitions knows: `query`, unless that is over. Earlier ones are refused then."""
@@ -120,9 +120,17 @@ class KafkaRanges:
     def _open(self) -> QueryRanges:
         return self._loop.run(self._find(), ASKED_WITHIN)
 
-    async def _find(self) -> QueryRanges:
+    async def _begin(self) -> int:
+        """The topic may be another one by now: the PartitionedQueue was replaced."""
+        topic = await topic_of(self._client, self._queue)
+        if self._opened is not None and self._opened.name != topic:
+            self._opened = None
+        return await (await self._find(topic)).begin()
+
+    async def _find(self, known: str | None = None) -> QueryRanges:
+        """`known`: the topic's name, where it has just been asked for."""
         if self._opened is None:
-            topic = await topic_of(self._client, self._queue)
+            topic = known or await topic_of(self._client, self._queue)
             log = TopicLog(self._client, topic)
             records = QueryRecords(PartitionTransactions(self._client, topic), log)
             self._opened = QueryRanges(log, records, self._queue)

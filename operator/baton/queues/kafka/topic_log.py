@@ -16,14 +16,14 @@ class TopicLog:
 
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self.client = client
-        self._name = topic
+        self.name = topic
         self._topic: Topic | None = None
         self._described_at = 0.0
 
     async def topic(self, *, fresh: bool = False) -> Topic:
         """As it was a few seconds ago at most; `fresh`: as it is now."""
         if fresh or self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
-            self._topic, self._described_at = await describe(self.client, self._name), time.monotonic()
+            self._topic, self._described_at = await describe(self.client, self.name), time.monotonic()
         return self._topic
 
     async def offsets(self, place: LogEnd, partitions: Iterable[int]) -> dict[int, int]:
