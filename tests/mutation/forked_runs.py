@@ -79,7 +79,7 @@ class ForkedRuns:
         while True:
             pid, status = os.wait()
             if (run := self._running.pop(pid, None)) is not None:
-                return run.key, _verdict(os.waitstatus_to_exitcode(status), run.output.read_text(errors="replace"))
+                return run.key, verdict(os.waitstatus_to_exitcode(status), run.output.read_text(errors="replace"))
 
 
 def _in_child(original: Path, places: Sequence[Path], tests: list[str], output: Path, loaded: Path | None) -> None:
@@ -115,12 +115,13 @@ def _others() -> list[str]:
     ]
 
 
-def _verdict(code: int, said: str) -> str | None:
+def verdict(code: int, said: str) -> str | None:
+    """The first test that failed, by what pytest answered and said; None: all passed. Raises MissingTestsError."""
     if code in NOTHING_RAN:
         raise MissingTestsError(said[-800:])
     if not code:
         return None
-    failed = [line.split(" - ")[0] for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [line.split(" - ")[0] for line in said.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
     if failed:
         return failed[0].split("::", 1)[-1]
     return "a test that hung" if "Timeout" in said else said[-400:]
