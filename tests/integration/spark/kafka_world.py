@@ -41,8 +41,15 @@ class KafkaWorld(World):
         super().__init__(spark, f"kafka://{broker.servers}/?group={self.group}", folder, partitions, epoch)
 
     def operator(self) -> KafkaQueue:
-        spec = TopicToOpen(topic=self.topic, queue=self.topic)
+        spec = TopicToOpen(topic=self.topic, queue=self.name)
         return KafkaQueue(KafkaAddress((self.broker.servers,)), self.group, spec, CLAIMANT)
+
+    def replace_queue(self) -> None:
+        """By one with another topic, whose partitions are granted as those of the former."""
+        self.topic = f"{self.topic}-latter"
+        self.broker.make_topic(self.topic, self._partitions)
+        self._ask(lambda queue: queue.ensure(None))
+        self.give({number: owner for number, (owner, _) in self._grants.items()})
 
     def read_by(self, url: str) -> None:
         """Later fleets have this URL."""

@@ -152,6 +152,22 @@ def test_a_query_ends_when_a_later_one_reads_the_group(orders: KafkaWorld) -> No
         query.awaitTermination(240)
 
 
+def test_a_query_ends_when_its_queue_has_another_topic_and_one_with_a_new_checkpoint_reads_that(orders: KafkaWorld) -> None:
+    orders.send(*numbers(40))
+    query = orders.start()
+    wait_for(lambda: len(orders.rows) >= 40, "the rows came")
+    wait_for(orders.committed, "all is committed")
+    orders.replace_queue()
+    with pytest.raises(StreamingQueryException, match="Give the query a new checkpoint"):
+        query.awaitTermination(240)
+    orders.send(*numbers(40, 40))
+    orders.rows.clear()
+    orders.checkpoint = orders.folder / "another"
+    orders.query_here()
+    wait_for(lambda: len(orders.rows) >= 40, "the new topic is read")
+    assert orders.values() == numbers(40, 40)
+
+
 def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_end(
     orders: KafkaWorld, spark: SparkSession, tmp_path: Path
 ) -> None:
