@@ -149,9 +149,11 @@ async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSl
     before = (await operator._committed(await operator._described()))[0].record
     queue.answers_after(LONG)
     commits = asyncio.create_task(asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[0].offset]))
-    while not commits.done():
-        await operator.check()
-    await commits
+    looks: list[asyncio.Task[object]] = []
+    while not commits.done():  # some of them come while the commit is under way
+        looks.append(asyncio.create_task(operator._transactions.committed((0,))))
+        await asyncio.wait({commits}, timeout=LONG / 10)
+    await asyncio.gather(commits, *looks)
     after = (await operator._committed(await operator._described()))[0]
     assert before is not None and after.record is not None
     assert (after.offset, after.record.token) == (1, before.token), "no look has aborted it"

@@ -48,10 +48,13 @@ class KafkaFleet:
         group: str,
         folder: Path,
         group_id: str = "",
+        pods_url: str | None = None,
     ) -> None:
-        """`topics`: how many partitions each has. Their queues have the same names."""
+        """`topics`: how many partitions each has. Their queues have the same names. `pods_url`: by which pods come to the
+        broker."""
         self._world, self._kubeconfig, self._broker = world, kubeconfig, broker
-        self.topics, self.group, self._group_id = dict(topics), group, group_id
+        self.topics, self.group = dict(topics), group
+        self._url = (pods_url or f"kafka://{broker.servers}") + (f"/?group={group_id}" if group_id else "")
         self._folder = folder
         self._mount = folder / "assignments"
         self._mount.mkdir()
@@ -136,7 +139,7 @@ class KafkaFleet:
     def _start(self, pod: str, uid: str) -> None:
         environment = {
             "KUBECONFIG": str(self._kubeconfig),
-            "BATON_KAFKA_URL": f"kafka://{self._broker.servers}" + (f"/?group={self._group_id}" if self._group_id else ""),
+            "BATON_KAFKA_URL": self._url,
             "BATON_LEDGER": str(self._mount),
             "BATON_GROUP": self.group,
             "POD_NAME": pod,
