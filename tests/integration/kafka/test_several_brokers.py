@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from aiokafka.client import CoordinationType
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue
@@ -48,22 +50,40 @@ async def operator(cluster: KafkaCluster) -> AsyncIterator[MakeOperator]:
         await queue.close()
 
 
-async def coordinated_by(operator: MakeOperator, topic: str, nodes: tuple[int, ...]) -> tuple[KafkaQueue, str, int]:
+async def coordinated_by(
+    cluster: KafkaCluster, operator: MakeOperator, topic: str, nodes: tuple[int, ...]
+) -> tuple[KafkaQueue, str, int]:
     """A group whose place one of these brokers keeps: the operator's side, the group's id, and which broker it is."""
-    while True:
+    asked = KafkaClient(KafkaAddress(cluster.servers), topic, "test")
+
+    async def found() -> tuple[str, int] | None:
         group = f"shop.{topic}-{next(_names)}"
-        made = operator(topic, group)
-        await made.ensure(None)
-        node = await made._client._coordinator(0, group)
-        if node in nodes:
-            return made, group, node
+        with suppress(QueueUnreachable):  # the brokers have just begun
+            node = await asked._coordinator(CoordinationType.GROUP, group)
+            return (group, node) if node in nodes else None
+        return None
+
+    try:
+        group, node = await eventually(found, f"a group is coordinated by one of the brokers {nodes}", PATIENCE)
+    finally:
+        await asked.close()
+    made = operator(topic, group)
+
+    async def ready() -> bool:
+        with suppress(QueueUnreachable):  # likewise
+            await made.ensure(None)
+            return True
+        return False
+
+    await eventually(ready, "the operator takes the group", PATIENCE)
+    return made, group, node
 
 
 async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_why(
     cluster: KafkaCluster, operator: MakeOperator
 ) -> None:
     cluster.make_topic("few", [[1, 2, 3]])
-    queue, group, _ = await coordinated_by(operator, "few", (1,))
+    queue, group, _ = await coordinated_by(cluster, operator, "few", (1,))
     assert await queue.grant(0, Uid("a"), Epoch(1)) == ("a", 1, False)
     for node in MORTAL:
         cluster.broker(node).freeze()
@@ -99,7 +119,7 @@ async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_no
     cluster: KafkaCluster, operator: MakeOperator, tmp_path: Path
 ) -> None:
     cluster.make_topic("killed", [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]])
-    _, group, node = await coordinated_by(operator, "killed", MORTAL)
+    _, group, node = await coordinated_by(cluster, operator, "killed", MORTAL)
     found, caught, said = await coordinator_rounds(cluster.servers, cluster.broker(node), "killed", group, tmp_path, 1, seed=6)
     assert caught and not any(found), (found, said[-2000:])
 
