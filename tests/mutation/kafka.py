@@ -139,7 +139,7 @@ KAFKA = (
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
-    Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == await self._before_pending(partition)", "True"),
+    Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == (await self.before_pending((partition,)))[partition]", "True"),
     Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.close()", "            pass"),
     Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
     Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),

@@ -360,6 +360,19 @@ async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(que
     assert await queue.committed() == 1
 
 
+async def test_whoever_asks_for_offsets_leaves_a_commit_alone_however_long_it_is_under_way(queue: Queue) -> None:
+    queue.send("1")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
+    await begin_a_commit(queue)
+    offsets = (await queue.another().offsets())[0]
+    assert (offsets.committed, offsets.end) == (0, 1)
+    transactions, record = queue.operator._transactions, (await queue.operator._transactions.before_pending((0,)))[0].record
+    assert record is not None
+    assert (await transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
+    await transactions.end(0, 1, record)
+    assert await queue.committed() == 1
+
+
 async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -> None:
     queue.send("1")
     reader = await queue.granted("a", 1)

@@ -104,7 +104,7 @@ class PartitionTransactions:
             return int(answer.errors[0][1][0][1])
 
         await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
-        follows = seen is None or seen == await self._before_pending(partition)
+        follows = seen is None or seen == (await self.before_pending((partition,)))[partition]
 
         async def end() -> int:
             answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, follows))
@@ -142,6 +142,11 @@ class PartitionTransactions:
         those = tuple(number for name, number in pending if name == self.topic)
         return {number: found.get((self.topic, number), _NOTHING) for number in partitions if number not in those}, those
 
+    async def before_pending(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
+        """What is committed of each; of one of which a commit is under way, what was before it."""
+        found, _ = await committed(self.client, self.topic, partitions, beside_pending=True)
+        return {number: found.get((self.topic, number), _NOTHING) for number in partitions}
+
     async def renewed(self, partition: int, change: Callable[[Committed], Record | None] = lambda seen: seen.record) -> Committed:
         """A new token, with the record as it is, or as `change` says: what is under way is aborted, and whoever has an earlier
         token looks at the record. So nobody who comes too late can leave a record that names a dead token, unless he ends
@@ -155,10 +160,6 @@ class PartitionTransactions:
         record = replace(record, token=token)
         await self.commit(partition, seen.offset, record, seen=seen)
         return Committed(seen.offset, record)
-
-    async def _before_pending(self, partition: int) -> Committed:
-        found, _ = await committed(self.client, self.topic, (partition,), beside_pending=True)
-        return found.get((self.topic, partition), _NOTHING)
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """As `now`, after so many seconds for what is under way to end; longer where the broker is slow."""
