@@ -1,5 +1,7 @@
 """Three brokers, of which the second and the third may come to harm: the first is the controller, too."""
 
+import json
+import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -8,7 +10,7 @@ from typing import Self
 
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker import KafkaBroker, jars
 from tests.waiting import PATIENCE, until
 
 RACKS = ("east", "west", "west")
@@ -59,6 +61,32 @@ class KafkaCluster:
             return len(found) == len(replicas) and all(one.leader >= 0 for one in found.values())
 
         until(led, f"each partition of {name} has a leader")
+
+    def replicas(self, name: str) -> list[list[int]]:
+        """The ids of each partition's brokers, that which is to lead first."""
+        admin = self.brokers[0].admin()
+        found = admin.list_topics(name, timeout=PATIENCE).topics[name].partitions
+        return [found[number].replicas for number in sorted(found)]
+
+    def rearrange(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
+        """The same brokers in another order. Returns when the first of each partition leads it: by an election, of brokers that
+        live."""
+        wanted = [{"topic": name, "partition": number, "replicas": list(those)} for number, those in enumerate(replicas)]
+        plan = self.brokers[0].directory / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+        command = jars.java(
+            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+            *("--bootstrap-server", self.brokers[0].servers, "--reassignment-json-file", str(plan), "--execute"),
+            lib=jars.place() / "lib",
+        )
+        subprocess.run(command, capture_output=True, check=True)
+        admin = self.brokers[0].admin()
+
+        def led() -> bool:
+            found = admin.list_topics(name, timeout=PATIENCE).topics[name].partitions
+            return all(found[number].leader == those[0] for number, those in enumerate(replicas))
+
+        until(led, f"the first replica of each partition of {name} leads it", PATIENCE)
 
     def in_sync(self, name: str) -> list[int]:
         """How many replicas of each partition are."""

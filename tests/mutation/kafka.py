@@ -17,6 +17,7 @@ _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
+_GUARD = "unit/queues/kafka/test_guard.py"
 _FENCE = "integration/kafka/test_fence.py"
 _READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
@@ -140,6 +141,8 @@ KAFKA = (
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
     Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == (await self.before_pending((partition,)))[partition]", "True"),
+    Mutation("guard", "ask the broker for ever that coordinated the group once", _KAFKA + "guard.py", _GUARD, "            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE", "            return Code.NONE"),
+    Mutation("guard", "say nothing of a group that lets no guard in", _KAFKA + "guard.py", _GUARD, "or time.monotonic() - self._out_since < _MISSED_AFTER:", "or True:"),
     Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.close()", "            pass"),
     Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
     Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka import guard
 from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
@@ -139,6 +140,34 @@ async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing
     await killed._client.close()
     await later.ensure(None)
     await guarded(later)
+
+
+async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
+    make: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make(1)
+    first, kept_out = queue.another()._guard, queue.operator
+
+    async def stands() -> bool:
+        return first.stands
+
+    with monkeypatch.context() as patched:
+        patched.setattr(guard, "PROTOCOL", "another")
+        first.start()
+        await eventually(stands, "somebody with another protocol is in the group", PATIENCE)
+    kept_out._guard.start()
+    monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
+
+    async def said() -> bool:
+        return any("JoinGroup was answered by INCONSISTENT_GROUP_PROTOCOL" in one for one in (await kept_out.check()).warnings)
+
+    await eventually(said, "it says so")
+    await first.close()
+
+    async def silent() -> bool:
+        return not (await kept_out.check()).warnings
+
+    await eventually(silent, "it is in the group")
 
 
 async def test_a_group_with_members_of_kafkas_own_waits_for_their_end_and_goes_on_where_they_were(make: MakeQueue) -> None:

@@ -23,6 +23,7 @@ from tests.kafka_broker.cluster import RACKS, KafkaCluster
 from tests.waiting import PATIENCE, eventually
 
 MORTAL = (2, 3)
+OFFSETS = "__consumer_offsets"
 _names = itertools.count(1)
 
 
@@ -122,6 +123,36 @@ async def test_a_coordinator_that_is_killed_while_commits_are_under_way_loses_no
     _, group, node = await coordinated_by(cluster, operator, "killed", MORTAL)
     found, caught, said = await coordinator_rounds(cluster.servers, cluster.broker(node), "killed", group, tmp_path, 1, seed=6)
     assert caught and not any(found), (found, said[-2000:])
+
+
+async def test_the_operator_stays_in_a_group_whose_coordinator_moves_between_brokers_that_live(
+    cluster: KafkaCluster, operator: MakeOperator
+) -> None:
+    """As each time when brokers were restarted one after the other, and the preferred leaders are elected again."""
+    cluster.make_topic("moved", [[1, 2, 3]])
+    queue, _, _ = await coordinated_by(cluster, operator, "moved", (1, *MORTAL))
+    await in_the_group_of_its_coordinator(cluster, queue)
+    before = cluster.replicas(OFFSETS)
+    moved = [[*others, leader] for leader, *others in before]
+    for replicas in (moved, before):
+        await asyncio.to_thread(cluster.rearrange, OFFSETS, replicas)
+        await in_the_group_of_its_coordinator(cluster, queue)
+    assert (await queue.check()).warnings == ()
+
+
+async def in_the_group_of_its_coordinator(cluster: KafkaCluster, queue: KafkaQueue) -> None:
+    guard = queue._guard
+
+    async def there() -> bool:
+        group = guard._client.group
+        asked = KafkaClient(KafkaAddress(cluster.servers), group, "test")
+        try:
+            node = await asked._coordinator(CoordinationType.GROUP, group)
+        finally:
+            await asked.close()
+        return guard.stands and guard._client._coordinators.get((CoordinationType.GROUP, group)) == node
+
+    await eventually(there, "the operator is in the group", PATIENCE)
 
 
 async def test_partitions_are_in_the_racks_of_their_preferred_leaders(cluster: KafkaCluster, operator: MakeOperator) -> None:

@@ -72,13 +72,14 @@ class KafkaQueue:
         self._place_setting.shown = owners
         lost = lost_entries(committed, begins)
         await self._look_for_cuts(topic, committed, ends)
+        warnings = place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off)
         return QueueCheck(
             topic.topic_id,
             topic.partitions,
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off),
+            warnings=warnings + self._guard.warnings(),
             zones=topic.racks,
         )
 

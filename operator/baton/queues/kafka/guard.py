@@ -7,6 +7,7 @@ plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to 
 
 import asyncio
 import struct
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code
+from baton.queues.kafka.answers import PASSING, Code, said
 from baton.queues.kafka.client import ANSWERS_WITHIN, KafkaClient
 from baton.queues.protocol import QueueUnreachable
 
@@ -25,6 +26,8 @@ _BEAT = 2.0
 _JOINS_WITHIN = _SESSION + 5.0
 """Seconds: where a member has ended without a word, nobody joins before the broker takes it for gone."""
 _PAUSE = 1.0
+_MISSED_AFTER = 2 * _JOINS_WITHIN
+"""Seconds out of the group, against its will, that somebody is to know of."""
 _NO_MEMBER = ""
 _MEMBER_ID_REQUIRED = 79
 
@@ -35,9 +38,13 @@ class GuardMember:
 
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
         self._client = KafkaClient(address, group, CLIENT_ID, answers_within=_JOINS_WITHIN)
-        self._subscription = _subscription([topic])
+        self._topic = topic
         self._member = _NO_MEMBER
         self._generation = -1
+        self._out_since = 0.0
+        """Since when it wants to be in the group, and is not (monotonic),"""
+        self._why = ""
+        """and what it was told last."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -47,8 +54,21 @@ class GuardMember:
 
     def start(self) -> None:
         """Does nothing if it has begun."""
+        if self._task is None:
+            self._out_since = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="baton-guard")
+
+    def warnings(self) -> tuple[str, ...]:
+        """That it has been out of the group for a while, though it wants to be in it, and why."""
+        if self._task is None or self.stands or time.monotonic() - self._out_since < _MISSED_AFTER:
+            return ()
+        client = self._client
+        return (
+            f"{client.address.place}: the operator is not let into the group {client.group} ({self._why or 'it has no answer'}), "
+            "so anybody who may READ it can commit over the place of its pods, and its offsets may expire: see whether the "
+            f"brokers' group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
+        )
 
     async def close(self) -> None:
         """Leave the group."""
@@ -70,30 +90,28 @@ class GuardMember:
             try:
                 if await self._join():
                     await self._beat()
-            except QueueUnreachable:
-                self._generation = -1  # the looks at the queue say what is wrong with it
+            except QueueUnreachable as problem:
+                self._out(str(problem))
             await asyncio.sleep(_PAUSE)
 
     async def _join(self) -> bool:
         """False: it is refused, for now."""
         milliseconds = int(_SESSION * 1000)
         group = self._client.group
-        request = JoinGroupRequest(
-            group, milliseconds, milliseconds, self._member, None, "consumer", [(PROTOCOL, self._subscription)]
-        )
-        answer = await self._client.to_group(request)
+        protocols = [(PROTOCOL, _subscription([self._topic]))]
+        request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", protocols)
+        answer = await self._ask("JoinGroup", request)
         if answer.error_code == _MEMBER_ID_REQUIRED:
             self._member = answer.member_id
             return await self._join()
         if answer.error_code:
-            self._member = _NO_MEMBER if answer.error_code == Code.UNKNOWN_MEMBER_ID else self._member
-            return False
+            return self._refused("JoinGroup", answer.error_code)
         self._member = answer.member_id
         members: Sequence[Any] = answer.members
         assignments = [(member[0], b"") for member in members] if answer.leader_id == self._member else []
-        synced = await self._client.to_group(SyncGroupRequest(group, answer.generation_id, self._member, None, assignments))
+        synced = await self._ask("SyncGroup", SyncGroupRequest(group, answer.generation_id, self._member, None, assignments))
         if synced.error_code:
-            return False
+            return self._refused("SyncGroup", synced.error_code)
         self._generation = answer.generation_id
         return True
 
@@ -101,12 +119,34 @@ class GuardMember:
         """Until the group changes."""
         while True:
             await asyncio.sleep(_BEAT)
-            answer = await self._client.to_group(HeartbeatRequest(self._client.group, self._generation, self._member))
+            answer = await self._ask("Heartbeat", HeartbeatRequest(self._client.group, self._generation, self._member))
             if answer.error_code:
-                self._generation = -1
-                if answer.error_code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
-                    self._member = _NO_MEMBER
+                self._refused("Heartbeat", answer.error_code)
                 return
+
+    async def _ask(self, what: str, request: Any) -> Any:
+        """The answer of whoever coordinates the group now: it moves from broker to broker, also while each of them lives."""
+        answer: Any = None
+
+        async def ask() -> int:
+            nonlocal answer
+            answer = await self._client.to_group(request)
+            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE
+
+        await self._client.until_taken(what, ask, self._topic)
+        return answer
+
+    def _refused(self, what: str, code: int) -> bool:
+        """It is not in the group: False."""
+        if code in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION):
+            self._member = _NO_MEMBER
+        self._out(f"{what} was answered by {said(code)}")
+        return False
+
+    def _out(self, why: str) -> None:
+        if self.stands:
+            self._generation, self._out_since = -1, time.monotonic()
+        self._why = why
 
 
 def _subscription(topics: Sequence[str]) -> bytes:

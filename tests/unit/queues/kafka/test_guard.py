@@ -1,0 +1,92 @@
+"""The guard member finds the group's coordinator wherever it goes, and says for how long it was kept out."""
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from baton.queues.kafka import guard
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import Code
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.guard import GuardMember
+from tests.waiting import eventually
+
+
+class Brokers:
+    """Two that live. The group's coordinator knows one member; the other says that it is not it."""
+
+    def __init__(self) -> None:
+        self.coordinator = 1
+        self.refuses: int = Code.NONE
+        """What it answers to whoever joins."""
+
+    async def to_anybody(self, _: object) -> Any:
+        return SimpleNamespace(error_code=0, coordinator_id=self.coordinator)
+
+    async def send(self, node: int, request: Any, lane: int = 0) -> Any:
+        if node != self.coordinator:
+            return SimpleNamespace(error_code=Code.NOT_COORDINATOR)
+        joins = "Join" in type(request).__name__
+        return SimpleNamespace(
+            error_code=self.refuses if joins else 0, member_id="member", members=[], leader_id="member", generation_id=1
+        )
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    made = Brokers()
+    monkeypatch.setattr(KafkaClient, "to_anybody", lambda _, request: made.to_anybody(request))
+    monkeypatch.setattr(KafkaClient, "_send", lambda _, node, request, lane=0: made.send(node, request, lane))
+    monkeypatch.setattr(guard, "_PAUSE", 0.01)
+    monkeypatch.setattr(guard, "_BEAT", 0.01)
+    return made
+
+
+@pytest.fixture
+async def member(brokers: Brokers) -> AsyncIterator[GuardMember]:
+    """That is closed after the test."""
+    made = GuardMember(KafkaAddress(("127.0.0.1:1",)), "shop.orders", "orders")
+    yield made
+    await made.close()
+
+
+async def in_the_group(member: GuardMember) -> None:
+    async def stands() -> bool:
+        return member.stands
+
+    await eventually(stands, "it is in the group")
+
+
+async def test_it_follows_the_coordinator_from_one_broker_that_lives_to_another(brokers: Brokers, member: GuardMember) -> None:
+    member.start()
+    await in_the_group(member)
+    for node in (2, 1):
+        brokers.coordinator = node
+
+        async def found(node: int = node) -> bool:
+            return member._client._coordinators.get((0, "shop.orders")) == node
+
+        await eventually(found, f"it asks broker {node}")
+        await in_the_group(member)
+
+
+async def test_that_it_is_not_let_in_is_said_after_a_while_with_the_reason(
+    brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.refuses = Code.INVALID_SESSION_TIMEOUT
+    member.start()
+
+    async def refused() -> bool:
+        return bool(member._why)
+
+    await eventually(refused, "it was refused")
+    assert member.warnings() == (), "that may be over in a moment"
+    monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
+    assert "JoinGroup was answered by INVALID_SESSION_TIMEOUT" in member.warnings()[0]
+    brokers.refuses = Code.NONE
+    await in_the_group(member)
+    assert member.warnings() == ()
+    await member.close()
+    assert member.warnings() == (), "it does not want to be in it"
