@@ -53,7 +53,11 @@ def query_of_this_thread(spark: SparkSession) -> str:
 
 def stop_queries(running: Callable[[], Mapping[str, Stoppable]], ids: Iterable[str]) -> None:
     """Stop those of these that run. One that cannot be stopped keeps no other from it."""
-    found = running()
+    try:
+        found = running()
+    except Exception as error:  # the JVM has gone, and they with it
+        log.warning("the queries that run are not known, and none is stopped: %s", last_line(str(error)))
+        return
     for one in sorted(found.keys() & set(ids)):
         try:
             found[one].stop()

@@ -114,8 +114,8 @@ class Fleet:
                 stops_within=self._grace + CLOSING,
             )
         except BaseException:
-            java.Groups.release(self._group)
             self._metrics.close()
+            java.Groups.release(self._group)
             raise
         return self
 

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -26,6 +27,7 @@ from baton.spark.queues import FleetQueues
 from baton.spark.range_placement import Range
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
+from baton.spark.spark_life import SparkLife, stopped
 from baton.spark.start_times import StartTimes
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
@@ -66,10 +68,10 @@ class RunningFleet:
         self._java = java
         self._start = StartTimes(group)
         self._start.done("Spark")
-        self._queries = running_in(spark)
+        self._queries, self._life = running_in(spark), SparkLife(partial(stopped, spark))
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.lost = ""
-        """Who has taken the group over: a sentence; empty: nobody."""
+        """Why it has ended and nobody has stopped it: a sentence; empty: it has not."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
         self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
@@ -148,7 +150,7 @@ class RunningFleet:
 
     def alive(self) -> bool:
         """It has neither been stopped, nor lost the group or Spark."""
-        return not self._ended.is_set() and not self._session.lost() and self._spark.sparkContext._jsc is not None
+        return not self._ended.is_set() and not self._session.lost() and self._life.goes_on
 
     def over(self) -> str:
         """Why nothing more is to be read; empty: it goes on."""
@@ -211,10 +213,12 @@ class RunningFleet:
         self._stopping.set()
         self._queues.interrupt()
         until = time.monotonic() + grace
-        while self._busy() and time.monotonic() < until and self.alive():
-            time.sleep(_LOOK)
         try:
+            while self._busy() and time.monotonic() < until and self.alive():
+                time.sleep(_LOOK)
             self.stop_queries()
+        except Exception as error:  # the JVM has gone, and the queries with it
+            log.warning("the queries of group %s could not be stopped: %s", self._group, error)
         finally:
             self._finishing.close(_FINISHING)
             self._ended.set()
@@ -222,10 +226,14 @@ class RunningFleet:
     def _follow(self) -> bool:
         """Look what has become of the fleet. Answers whether it goes on."""
         self._follow_start()
+        self._life.look()
         if not self.lost and (who := self._session.lost()):
             self.lost = f"group {self._group} has another driver now ({who}): this one ends"
             log.error("%s", self.lost)
             self.stop_queries()
+        if not self.lost and self._life.gone and not self._stopping.is_set():
+            self.lost = f"{self._life.gone}: the driver of group {self._group} ends"
+            log.error("%s", self.lost)
         return self.alive()
 
     def _trouble(self) -> str:

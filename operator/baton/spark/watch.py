@@ -66,25 +66,23 @@ class Watch:
 
     def _run(self) -> None:
         problem = False
-        while self._is_alive():
-            try:
-                self.look()
-                problem = False
-            except Exception:  # a hiccup of py4j or of Spark: look again
-                if not problem:
-                    log.exception("looking after the executors failed, and is tried again")
-                problem = True
-            time.sleep(self._again)
-        self._ended()
-
-    def _is_alive(self) -> bool:
         try:
-            return self._alive()
-        except Exception:  # the JVM is gone
-            return False
+            while self._alive():
+                try:
+                    self.look()
+                    problem = False
+                except Exception:  # a hiccup of py4j or of Spark: look again
+                    if not problem:
+                        log.exception("looking after the executors failed, and is tried again")
+                    problem = True
+                time.sleep(self._again)
+        finally:
+            self._ended()
 
     def look(self) -> None:
         """Look once at the executors, the size of the fleet and the session."""
+        # Before Spark is asked: it may be Spark that does not answer.
+        self._session.say(statistics=self._counts.statistics().to_json(), **self._troubles())
         fleet = self._executors.registered()
         ids = frozenset(executor.id for executor in fleet)
         if ids != self._fleet:
@@ -93,12 +91,11 @@ class Watch:
         self._end_hold_ups(fleet)
         self._resize(fleet)
         warm = self._executor_warm_up.ready(fleet)
-        ids_of_warm, statistics = tuple(executor.id for executor in warm), self._counts.statistics().to_json()
         usable = self._dismissals.staying(warm)
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
             self._usable = ids_of_usable
             self._ready(usable)
-        self._session.say(executors=ids_of_warm, statistics=statistics, **self._troubles())
+        self._session.say(executors=tuple(executor.id for executor in warm))
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())

@@ -1,5 +1,9 @@
 """Stopping the queries of a fleet."""
 
+from collections.abc import Mapping
+
+import pytest
+
 from baton.spark.active_queries import stop_queries
 
 
@@ -17,3 +21,11 @@ def test_a_query_that_cannot_be_stopped_does_not_keep_others_from_stopping() -> 
     queries = {"a": Query("its thread does not end"), "b": Query(), "of another group": Query()}
     stop_queries(lambda: queries, ["a", "b", "ended already"])
     assert [queries[one].stopped for one in queries] == [False, True, False]
+
+
+def test_queries_of_a_jvm_that_has_gone_need_not_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    def gone() -> Mapping[str, Query]:
+        raise ConnectionRefusedError("there is no JVM")
+
+    stop_queries(gone, ["a"])
+    assert "there is no JVM" in caplog.text

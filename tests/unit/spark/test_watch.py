@@ -153,6 +153,17 @@ def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> Non
         assert scene.session.word.trouble == scene.trouble
 
 
+def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_answer(scene: Scene) -> None:
+    def gone() -> tuple[Executor, ...]:
+        raise ConnectionRefusedError("there is no JVM")
+
+    scene.scheduler.registered = gone  # type: ignore[method-assign]
+    scene.trouble = "Redis does not answer"
+    with pytest.raises(ConnectionRefusedError):
+        scene.watch.look()
+    assert scene.session.word.trouble == scene.trouble
+
+
 LEAVES = MemberId("exec-2")
 
 
