@@ -3,7 +3,8 @@
 import logging
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -85,6 +86,7 @@ class Fleet:
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
         self._told_after = 1
+        self._told_to_stop = False
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
@@ -145,17 +147,15 @@ class Fleet:
         `failures` in a row of the same batch the ConsumerGroup says so (condition Ready, reason QueryFailed), and the tries go
         on; or, to `give_up`, the error is raised; or its entries go to the `dead_letters` of their queues, and the query goes on
         behind them. On SIGTERM, as Kubernetes sends it to this process or to its JVM, the batch that runs is finished and the
-        group given up. Raises RuntimeError when another driver has taken the group, and ValueError where a queue keeps no dead
-        letters and is to.
+        group given up; a fleet that is run once more after that raises SystemExit. Raises RuntimeError when another driver has
+        taken the group or Spark's JVM has gone, and ValueError where a queue keeps no dead letters and is to.
         """
         function("start", start, "rows")
         whole("failures", failures, 1)
         if give_up and dead_letters:
             raise ValueError("give_up and dead_letters are two ends of a batch that always fails: choose one")
         self._told_after, self._failures = failures, QueryFailures()
-        signal.signal(signal.SIGTERM, self._terminate)
-        running = self._begun()
-        try:
+        with self._at_work() as running:
             if dead_letters and (without := running.without_dead_letters()):
                 raise ValueError(f"dead_letters is for queues of {with_dead_letters()}: {', '.join(sorted(without))} keeps none")
             while not running.ending():
@@ -175,24 +175,15 @@ class Fleet:
                 log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
                 running.stop_queries()  # a `start` that raised may have begun one
-        finally:
-            self.stop()
-        if running.lost:
-            raise RuntimeError(running.lost)
 
     def serve(self) -> None:
         """`start` the fleet, and stay while the queries of others read its queues: those of a Spark Connect server's clients. To
         be called in the main thread of the driver's process. On SIGTERM, as Kubernetes sends it, the batch that runs is finished,
-        the group's queries end, and the group is given up. Raises RuntimeError when another driver has taken the group.
+        the group's queries end, and the group is given up. Raises RuntimeError when another driver has taken the group, or
+        Spark's JVM has gone.
         """
-        signal.signal(signal.SIGTERM, self._terminate)
-        running = self._begun()
-        try:
+        with self._at_work() as running:
             running.closed.wait()
-        finally:
-            self.stop()
-        if running.lost:
-            raise RuntimeError(running.lost)
 
     def statistics(self) -> Statistics:
         """What has been counted since this object was made."""
@@ -231,9 +222,29 @@ class Fleet:
             return error
         return None
 
+    @contextmanager
+    def _at_work(self) -> Iterator[RunningFleet]:
+        """The fleet, started, and stopped at the end. SIGTERM is for it meanwhile, and the program's own business before and
+        after; one that puts the fleet to work again and again ends, too. Raises RuntimeError where the fleet was not stopped.
+        """
+        if self._told_to_stop:
+            raise SystemExit(128 + signal.SIGTERM)
+        before = signal.signal(signal.SIGTERM, self._terminate)
+        try:
+            running = self._begun()
+            try:
+                yield running
+            finally:
+                self.stop()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        if running.lost:
+            raise RuntimeError(running.lost)
+
     def _terminate(self, number: int, frame: object) -> None:
         log.info("told to stop (signal %d)", number)
-        if self._running is None:
+        self._told_to_stop = True
+        if self._running is None or self._running.closed.is_set():
             raise SystemExit(128 + number)
         self._stop_meanwhile()
 

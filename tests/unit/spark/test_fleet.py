@@ -64,12 +64,56 @@ def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet
     place = Directory(tmp_path, session=ToldToStop())
     fleet = Fleet(spark, group="orders", queues={"orders": "redis://127.0.0.1:1"}, environment=place, executors=unused)
     if again:
-        closed = SimpleNamespace(wait=lambda seconds: True)
-        ended: Any = SimpleNamespace(alive=lambda: False, stop=lambda grace: None, closed=closed)
-        fleet._running = ended
+        fleet._running = has_ended()
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+        fleet.serve()
+    assert not claimed, "another may drive the group"
+    assert signal.getsignal(signal.SIGTERM) is before, "it is the program's own business again"
+
+
+def has_ended() -> Any:
+    """What is left of a fleet that has run."""
+    closed = SimpleNamespace(wait=lambda seconds=None: True, is_set=lambda: True)
+    return SimpleNamespace(alive=lambda: False, in_batch=lambda: False, stop=lambda grace: None, closed=closed, lost="")
+
+
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """One whose `serve` returns at once: it has ended already."""
+    spark: Any = SimpleNamespace(sparkContext=None)
+    unused: Any = object()
+    fleet = Fleet(spark, group="orders", queues={"orders": "redis://redis"}, environment=Directory(tmp_path), executors=unused)
+    fleet._running = has_ended()
+    monkeypatch.setattr(fleet, "_begun", lambda: fleet._running)
+    return fleet
+
+
+def test_a_signal_is_the_programs_own_business_when_the_fleet_has_ended(ran: Fleet) -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
-        with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
-            fleet.serve()
+        ran.serve()
+        signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert not claimed, "another may drive the group"
+    assert heard == [signal.SIGTERM]
+
+
+def test_a_signal_behind_the_end_of_the_fleet_ends_the_program(ran: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ran, "stop", lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+        ran.serve()
+
+
+def test_a_program_that_runs_its_fleet_again_and_again_ends_behind_the_run_that_was_told_to_stop(ran: Fleet) -> None:
+    def told(seconds: float | None = None) -> None:
+        if seconds is None:  # not who stops it
+            signal.raise_signal(signal.SIGTERM)
+
+    running = has_ended()
+    running.closed.is_set = lambda: False
+    running.closed.wait = told
+    ran._running = running
+    ran.serve()
+    with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
+        ran.serve()
