@@ -69,10 +69,10 @@ class Session:
         self._taken_by: str | None = None
         self._thread: threading.Thread | None = None
 
-    def acquire(self, timeout: float | None = None) -> str | None:
+    def acquire(self, timeout: float | None = None, given_up: Callable[[], bool] = lambda: False) -> str | None:
         """Exclusive sessions: wait until the Lease is free, take it and begin to renew it.
 
-        None: taken. Else who has it, after `timeout` seconds.
+        None: taken. Else who has it, after `timeout` seconds, or when the wait is `given_up`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         vacancy = Vacancy()
@@ -86,7 +86,7 @@ class Session:
             if answers and not free and not told:
                 told = True
                 log.warning("%s has the group %s; waiting until its Lease is free", holder_of(self._lease), self._group)
-            if deadline is not None and time.monotonic() >= deadline:
+            if given_up() or (deadline is not None and time.monotonic() >= deadline):
                 return holder_of(self._lease) or "nobody (the API server does not answer)"
             time.sleep(_RETRY_EVERY)
 

@@ -87,11 +87,13 @@ class Fleet:
         self._failures = QueryFailures()
         self._told_after = 1
         self._told_to_stop = False
+        self._given_up = threading.Event()
+        """Somebody has stopped it since its start began."""
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited
-        for. Raises RuntimeError where it, or another fleet of the group, runs in this application already, Baton's jar is not
-        there, or `metrics_port` is taken.
+        for; a `stop` meanwhile ends the wait. Raises RuntimeError then, and where it, or another fleet of the group, runs in this
+        application already, Baton's jar is not there, or `metrics_port` is taken.
         """
         if self._running is not None and self._running.alive():
             raise RuntimeError(f"the fleet of group {self._group} runs already")
@@ -101,6 +103,7 @@ class Fleet:
         try:
             self._metrics.serve()
             self._running = None  # a signal while the Lease is waited for is not for the one that has ended
+            self._given_up.clear()
             self._running = RunningFleet(
                 self._spark,
                 java,
@@ -114,7 +117,11 @@ class Fleet:
                 query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
                 stop=self.stop,
                 stops_within=self._grace + CLOSING,
+                given_up=self._given_up.is_set,
             )
+            if self._given_up.is_set():
+                self._stop(0)
+                raise RuntimeError(f"the fleet of group {self._group} was stopped while it started")
         except BaseException:
             self._metrics.close()
             java.Groups.release(self._group)
@@ -253,6 +260,7 @@ class Fleet:
         threading.Thread(target=self._stop, args=(grace,), name="baton-stop").start()
 
     def _stop(self, grace: float | None) -> None:
+        self._given_up.set()
         if self._running is not None:
             self._running.stop(self._grace if grace is None else grace)
             self._running.closed.wait(CLOSING)

@@ -61,9 +61,11 @@ class RunningFleet:
         query_failure: Callable[[], str],
         stop: Callable[[], None],
         stops_within: float,
+        given_up: Callable[[], bool],
     ) -> None:
         """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended.
-        `stop`: what stops the fleet where the JVM ends, within so many seconds."""
+        `stop`: what stops the fleet where the JVM ends, within so many seconds. Raises RuntimeError where the wait is
+        `given_up`."""
         self._spark, self._group, self._counts = spark, group, counts
         self._java = java
         self._start = StartTimes(group)
@@ -77,7 +79,7 @@ class RunningFleet:
         self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
         """What ends all that has begun, the last first."""
         try:
-            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure, stop)
+            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure, stop, given_up)
             java.JvmEnd.stopsFirst(group, round(stops_within))
         except BaseException:
             self._close()
@@ -92,14 +94,17 @@ class RunningFleet:
         repeat_wait: float,
         query_failure: Callable[[], str],
         stop: Callable[[], None],
+        given_up: Callable[[], bool],
     ) -> None:
         spark, group, counts = self._spark, self._group, self._counts
         self._queues = FleetQueues(urls, environment.namespace, group)
         self._closing.append(self._queues.close)
         self._session = environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)
-        self._session.acquire()
+        self._session.acquire(given_up)
         self._closing.append(self._session.close)
+        if given_up():
+            raise RuntimeError(f"the fleet of group {group} was stopped while it waited for the group")
         self._start.done("Lease")
         self._ledger = environment.ledger(group)
         self._closing.append(self._ledger.close)

@@ -52,8 +52,9 @@ class Word:
 class FleetSession(Protocol):
     """The driver's word to the operator."""
 
-    def acquire(self) -> None:
-        """Become the group's one driver; waits as long as another one lives, in this pod or another."""
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Become the group's one driver; waits as long as another one lives, in this pod or another, unless the wait is
+        `given_up`."""
 
     def say(self, **changes: object) -> None:
         """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
@@ -85,10 +86,11 @@ class DriverSession:
         self._word = Word()
         self._lock = threading.Lock()
 
-    def acquire(self) -> None:
-        self._sole_driver.acquire()
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        self._sole_driver.acquire(given_up)
         try:
-            self._session.acquire()
+            if not given_up():
+                self._session.acquire(given_up=given_up)
         except BaseException:  # such as Ctrl-C in a notebook, which keeps what was raised, and tries again
             self._sole_driver.release()
             raise
@@ -114,7 +116,7 @@ class SilentSession:
     def __init__(self) -> None:
         self.word = Word()
 
-    def acquire(self) -> None:
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
         pass
 
     def say(self, **changes: Any) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import logging
 import socket
 import time
+from collections.abc import Callable
 
 log = logging.getLogger("baton.spark")
 
@@ -24,10 +25,10 @@ class SoleDriver:
         self._name = "\0baton-driver-" + hashlib.sha256(f"{group} {holder}".encode()).hexdigest()
         self._held: socket.socket | None = None
 
-    def acquire(self) -> None:
-        """Wait until no other program of the pod has it."""
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until no other program of the pod has it, or the wait is `given_up`."""
         told = False
-        while self._held is None:
+        while self._held is None and not given_up():
             held = socket.socket(socket.AF_UNIX)
             try:
                 held.bind(self._name)

@@ -165,6 +165,7 @@ def test_a_second_driver_is_told_who_has_the_group(server: InMemoryLease) -> Non
     first, second = driver(server, "first"), driver(server, "second")
     assert first.acquire(1) is None
     assert second.acquire(0) == "first"
+    assert second.acquire(given_up=lambda: True) == "first"
     assert server.holder() == "first"
     first.close(give_up=True)
     assert second.acquire(PATIENCE) is None

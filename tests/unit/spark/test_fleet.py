@@ -1,6 +1,7 @@
 """What a fleet is told of itself."""
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +42,7 @@ def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
 class ToldToStop(SilentSession):
     """While another driver's Lease is waited for."""
 
-    def acquire(self) -> None:
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("it would wait for ever")
 

@@ -14,7 +14,14 @@ from tests.waiting import PATIENCE, until
 
 
 class Lease(SilentSession):
-    given_up = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.free = self.given_up = False
+        self.waits = threading.Event()
+
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        self.waits.set()
+        until(lambda: self.free or given_up(), "it is free")
 
     def close(self) -> None:
         self.given_up = True
@@ -23,6 +30,7 @@ class Lease(SilentSession):
 class Scene:
     def __init__(self, folder: Path) -> None:
         self.jvm, self.lease = PlayedJvm(), Lease()
+        self.lease.free = True
         executors: Any = self.jvm
         place = Directory(folder, session=self.lease)
         queues = {"orders": "redis://127.0.0.1:1"}
@@ -97,3 +105,34 @@ def test_a_query_is_not_started_for_ever_where_the_jvm_has_gone(scene: Scene, mo
     assert isinstance(error, RuntimeError)
     assert str(error).startswith("Spark's JVM has gone")
     assert scene.lease.given_up
+
+
+def test_a_fleet_that_is_stopped_while_it_waits_for_the_lease_does_not_start(scene: Scene) -> None:
+    scene.lease.free = False
+
+    def stop() -> None:
+        scene.lease.waits.wait()
+        scene.fleet.stop()
+
+    threading.Thread(target=stop, daemon=True).start()
+    error = raised(scene.fleet.start)
+    assert isinstance(error, RuntimeError)
+    assert str(error) == "the fleet of group orders was stopped while it waited for the group"
+    assert not scene.jvm.groups, "another may drive it"
+    assert scene.lease.given_up
+
+
+def test_a_fleet_that_is_stopped_while_it_starts_does_not_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.spark.running_fleet.ensure_callback_server_started", lambda gateway: scene.fleet.stop())
+    error = raised(scene.fleet.start)
+    assert isinstance(error, RuntimeError)
+    assert str(error) == "the fleet of group orders was stopped while it started"
+    assert not scene.jvm.groups, "another may drive it"
+    assert scene.lease.given_up
+
+
+def test_a_fleet_that_was_stopped_is_started_again(scene: Scene) -> None:
+    scene.fleet.start()
+    scene.fleet.stop()
+    scene.fleet.start()
+    assert not scene.fleet._given_up.is_set()

@@ -81,3 +81,9 @@ def test_another_group_and_another_pod_are_not_waited_for(tmp_path_factory: pyte
         for other in (SoleDriver("payments", holder), SoleDriver("orders", f"{holder}-2")):
             other.acquire()
             other.release()
+
+
+def test_a_wait_for_another_program_can_be_given_up(tmp_path_factory: pytest.TempPathFactory) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    with another_program(holder):
+        SoleDriver("orders", holder).acquire(lambda: True)
