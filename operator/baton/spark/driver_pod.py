@@ -5,8 +5,10 @@ else the pod itself does: the namespace of its service account, its hostname, an
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from urllib3.exceptions import HTTPError
@@ -105,12 +107,33 @@ def submitted(environment: Mapping[str, str]) -> Mapping[str, str]:
     return dict(SparkConf().getAll())
 
 
-def has_ended(api: ApiConnection, namespace: str, holder: str) -> bool:
-    """Whether a driver is no more, by the UID of its pod: the pod is not there, or its containers have ended for good. One that
+class EndedDrivers:
+    """Which drivers are no more, by the UIDs of their pods: the pod is not there, or its containers have ended for good. One that
     runs outside the cluster may live.
     """
-    if holder.startswith(OUTSIDE):
-        return False
-    pods = api.list(f"/api/v1/namespaces/{segments(namespace)}/pods")["items"]
-    phases = {pod["metadata"]["uid"]: (pod.get("status") or {}).get("phase") for pod in pods}
-    return phases.get(holder) in (None, "Succeeded", "Failed")
+
+    def __init__(self, api: ApiConnection, namespace: str) -> None:
+        self._api, self._pods = api, f"/api/v1/namespaces/{segments(namespace)}/pods"
+        self._found: tuple[str, str] | None = None
+        """The UID and the name of the pod that was asked for last. All pods are listed for a name once."""
+
+    def __call__(self, holder: str) -> bool:
+        """Whether this one has ended. Raises what the way to the API server raises."""
+        if holder.startswith(OUTSIDE):
+            return False
+        if self._found is None or self._found[0] != holder:
+            name = next((pod["metadata"]["name"] for pod in self._listed() if pod["metadata"]["uid"] == holder), None)
+            if name is None:
+                return True
+            self._found = holder, name
+        try:
+            pod = self._api.request("GET", f"{self._pods}/{segments(self._found[1])}")
+        except ApiRefused as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return True
+            raise
+        return pod["metadata"]["uid"] != holder or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+    def _listed(self) -> Iterable[Mapping[str, Any]]:
+        found: Iterable[Mapping[str, Any]] = self._api.list(self._pods)["items"]
+        return found

@@ -6,14 +6,13 @@ On Kubernetes both are the API server. In development and tests it can be a dire
 import os
 import uuid
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name
-from baton.spark.driver_pod import OUTSIDE, DriverPod, has_ended
+from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
 from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.rights import require
@@ -72,7 +71,7 @@ class Cluster:
         require(self._api, self.namespace, group)
         every = min(3.0, self._lease_seconds / 5)
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
-        gone = partial(has_ended, self._api, self.namespace)
+        gone = EndedDrivers(self._api, self.namespace)
         return DriverSession(lease, group, self._holder, self._lease_seconds, every, gone)
 
     def leaving(self, group: str) -> LeavingPods:

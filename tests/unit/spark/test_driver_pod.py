@@ -1,11 +1,12 @@
 """Where a driver finds its namespace, its pod's name and its UID."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from baton.consumer.api_server import ApiConnection
-from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod, submitted
+from baton.consumer.api_server import ApiConnection, ApiRefused
+from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, OUTSIDE, DriverPod, EndedDrivers, submitted
 
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 SPARK = {NAMESPACE: "shop", DRIVER_POD: "orders-1-driver"}
@@ -59,3 +60,81 @@ def test_outside_a_cluster_there_is_no_pod(tmp_path: Path) -> None:
 
 def test_a_program_that_spark_submit_did_not_start_has_no_submitted_settings() -> None:
     assert submitted({}) == {}
+
+
+class Pods:
+    """An API server that has these, by name, and knows what it was asked for."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Any] = {}
+        self.asked: list[str] = []
+
+    def put(self, name: str, uid: str, phase: str = "Running") -> None:
+        self.pods[name] = {"metadata": {"name": name, "uid": uid}, "status": {"phase": phase}}
+
+    def list(self, path: str) -> Any:
+        self.asked.append(path)
+        return {"items": list(self.pods.values())}
+
+    def request(self, method: str, path: str) -> Any:
+        self.asked.append(path)
+        try:
+            return self.pods[path.rpartition("/")[2]]
+        except KeyError:
+            raise ApiRefused(404, "not found") from None
+
+    def ended(self) -> EndedDrivers:
+        api: Any = self
+        return EndedDrivers(api, "shop")
+
+
+ALL = "/api/v1/namespaces/shop/pods"
+
+
+def test_the_pods_are_listed_once_for_a_driver_that_is_asked_for_again_and_again() -> None:
+    server = Pods()
+    server.put("a", "u-a")
+    server.put("b", "u-b")
+    ended = server.ended()
+    assert [ended("u-a") for _ in range(3)] == [False] * 3
+    assert not ended("u-b")
+    assert server.asked == [ALL, *[f"{ALL}/a"] * 3, ALL, f"{ALL}/b"]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_driver_has_ended_when_its_containers_have(phase: str) -> None:
+    server = Pods()
+    server.put("a", "u-a")
+    ended = server.ended()
+    assert not ended("u-a")
+    server.put("a", "u-a", phase)
+    assert ended("u-a")
+
+
+def test_a_driver_has_ended_whose_pod_is_gone_or_has_a_namesake() -> None:
+    server = Pods()
+    assert server.ended()("u-a"), "it was gone before it was asked for"
+    server.put("a", "u-a")
+    ended = server.ended()
+    assert not ended("u-a")
+    server.put("a", "u-next")
+    assert ended("u-a")
+    server.pods.clear()
+    assert ended("u-a")
+
+
+def test_whether_a_driver_has_ended_is_not_known_where_the_api_server_refuses() -> None:
+    class Forbidding(Pods):
+        def request(self, method: str, path: str) -> Any:
+            raise ApiRefused(403, "no")
+
+    server = Forbidding()
+    server.put("a", "u-a")
+    with pytest.raises(ApiRefused):
+        server.ended()("u-a")
+
+
+def test_a_driver_outside_the_cluster_may_live() -> None:
+    server = Pods()
+    assert not server.ended()(f"{OUTSIDE}1")
+    assert server.asked == []
