@@ -1,16 +1,20 @@
-"""Objects at the API server as they are now: listed, and watched from there."""
+"""Objects at the API server as they are now: listed once, and watched from there."""
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any
 
-from baton.consumer.api_server import ApiConnection, ListWatch
+from baton.consumer.api_server import ApiConnection, ApiRefused, ListWatch
 
 log = logging.getLogger("baton.spark")
 
 _AGAIN = 1.0
 """Seconds until a list is asked for again that could not be had."""
+_SHORTEST = 1.0
+"""Seconds before the next watch is asked for, where one ends at once."""
 
 
 class FollowedObjects:
@@ -51,21 +55,39 @@ class FollowedObjects:
                 self._closed.wait(_AGAIN)
 
     def _follow(self, *, again: bool) -> None:
-        """List, and watch until the API server ends it."""
+        """List, and watch from there on until a watch cannot go on."""
         listed = self._api.list(self._path, **self._only)
         objects = {one["metadata"]["name"]: one for one in listed["items"]}
         self._seen(list(objects.values()))
         if again:
             log.info("%s: in sight again", self._what)
-        with self._api.watch(self._path, resourceVersion=listed["metadata"]["resourceVersion"], **self._only) as watch:
+        version = listed["metadata"]["resourceVersion"]
+        while not self._closed.is_set():
+            asked = time.monotonic()
+            try:
+                version = self._watched(objects, version)
+            except ApiRefused as error:
+                if error.status == HTTPStatus.GONE:  # it lies too far back
+                    return
+                raise
+            self._closed.wait(asked + _SHORTEST - time.monotonic())
+
+    def _watched(self, objects: dict[str, dict[str, Any]], version: str) -> str:
+        """The version that was seen last, when the API server has ended the watch."""
+        query = {**self._only, "resourceVersion": version, "allowWatchBookmarks": "true"}
+        with self._api.watch(self._path, **query) as watch:
             self._watch = watch
             if self._closed.is_set():
-                return
+                return version
             for event in watch:
                 if self._closed.is_set():
-                    return
-                name = event["object"]["metadata"]["name"]
-                objects.pop(name, None)
+                    break
+                seen = event["object"]
+                version = seen["metadata"]["resourceVersion"]
+                if event["type"] == "BOOKMARK":
+                    continue
+                objects.pop(seen["metadata"]["name"], None)
                 if event["type"] != "DELETED":
-                    objects[name] = event["object"]
+                    objects[seen["metadata"]["name"]] = seen
                 self._seen(list(objects.values()))
+        return version

@@ -1,0 +1,83 @@
+"""Objects that are listed once and watched from there, at an API server that the test plays."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from baton.consumer.api_server import ApiRefused
+from baton.spark.followed_objects import FollowedObjects
+from tests.waiting import PATIENCE
+
+
+def an_object(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+def bookmark(version: int) -> dict[str, Any]:
+    return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
+
+
+class Watch:
+    """Events, and perhaps what it ends with."""
+
+    def __init__(self, events: Sequence[Any]) -> None:
+        self._events = events
+
+    def __iter__(self) -> Iterator[Any]:
+        for event in self._events:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    def end(self) -> None:
+        pass
+
+
+class Server:
+    def __init__(self, *watches: Sequence[Any]) -> None:
+        self.watches = list(watches)
+        self.asked: list[str] = []
+        self.over = threading.Event()
+
+    def list(self, path: str) -> Any:
+        self.asked.append("list")
+        return {"metadata": {"resourceVersion": "10"}, "items": [an_object("a", 5)]}
+
+    @contextmanager
+    def watch(self, path: str, **query: str) -> Iterator[Watch]:
+        assert query["allowWatchBookmarks"] == "true"
+        self.asked.append(query["resourceVersion"])
+        if not self.watches:
+            self.over.set()
+        yield Watch(self.watches.pop(0) if self.watches else ())
+
+
+def followed(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What was seen until all watches had ended and one more was asked for."""
+    monkeypatch.setattr("baton.spark.followed_objects._SHORTEST", 0.0)
+    monkeypatch.setattr("baton.spark.followed_objects._AGAIN", 0.0)
+    seen: list[list[str]] = []
+    api: Any = server
+    objects = FollowedObjects(api, "/pods", "pods", lambda them: seen.append([one["metadata"]["name"] for one in them]))
+    objects.start()
+    assert server.over.wait(PATIENCE)
+    objects.close()
+    return seen
+
+
+def test_a_watch_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    added, deleted = {"type": "ADDED", "object": an_object("b", 11)}, {"type": "DELETED", "object": an_object("a", 12)}
+    server = Server([added], [], [deleted, bookmark(40)])
+    seen = followed(server, monkeypatch)
+    assert server.asked[:5] == ["list", "10", "11", "11", "40"]
+    assert seen == [["a"], ["a", "b"], ["b"]]
+
+
+@pytest.mark.parametrize("error", [ApiRefused(410, "too old resource version"), OSError("the connection was lost")])
+def test_where_a_watch_cannot_go_on_all_are_listed_anew(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server([bookmark(20)], [error])
+    followed(server, monkeypatch)
+    assert server.asked[:5] == ["list", "10", "20", "list", "10"]
