@@ -43,15 +43,17 @@ class FleetQueues:
         group: str,
         open_queue: OpenSparkSide = logged_ranges,
         sleep: Callable[[float], None] = time.sleep,
+        patience: float = PATIENCE,
     ) -> None:
-        """Raises QueueUnreachable for an address of no queue that Spark can read."""
+        """`patience`: seconds for a queue to answer where others have. Raises QueueUnreachable for an address of no queue that
+        Spark can read."""
         self._queues: dict[QueueName, LoggedRanges] = {
             name: open_queue(url, f"{namespace}/{name}", f"{namespace}/{group}") for name, url in urls.items()
         }
-        self._sleep = sleep
+        self._sleep, self._patience = sleep, patience
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
-        self._at_once = AskedAtOnce(len(urls))
+        self._at_once = AskedAtOnce(len(urls), patience)
         self._hung: UnderWay = {}
         """Waits that an interrupt has not ended, as where a server takes connections and does not answer."""
         self._outages = QueueOutages()
@@ -86,7 +88,7 @@ class FleetQueues:
 
     def answering(self, those: Iterable[QueueName]) -> frozenset[QueueName]:
         """Those of these that answer now. One that does not holds up no other. For one thread."""
-        return frozenset(self._ask_each(dict.fromkeys(those, methodcaller("positions"))))
+        return frozenset(self._ask_each("positions", dict.fromkeys(those, methodcaller("positions"))))
 
     def trouble(self) -> str:
         """What keeps the driver from its queues, where that is not over in a moment; empty: nothing."""
@@ -107,7 +109,7 @@ class FleetQueues:
 
     def begin(self, only: Collection[QueueName]) -> dict[QueueName, int]:
         """A query number from each of these queues that is not away."""
-        return self._ask_each(dict.fromkeys(only, methodcaller("begin")))
+        return self._ask_each("begin", dict.fromkeys(only, methodcaller("begin")))
 
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
         """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
@@ -137,7 +139,7 @@ class FleetQueues:
                 for grant, start, entries, size in (questions[place] for place in places)
             ]
             asked[name] = methodcaller("ahead", query[name], requests)
-        for name, found in self._ask_each(asked).items():
+        for name, found in self._ask_each("ahead", asked).items():
             for place, answer in zip(places_of[name], found, strict=True):
                 answers[place] = answer
         return answers
@@ -192,7 +194,7 @@ class FleetQueues:
     def woken(self, partitions: Iterable[Partition]) -> set[Partition]:
         """Those of the partitions that may have something new, now. One queue's news keeps no other from being heard."""
         of, _ = self._reachable(partitions)
-        return self._hear(of, _MOMENT, self._at_once.patience(of), ALL_COMPLETED)
+        return self._hear(of, _MOMENT, self._at_once.patience("ahead", of), ALL_COMPLETED)
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
@@ -230,11 +232,11 @@ class FleetQueues:
             if queue not in self._hung
         }
         if not waiting:
-            self._sleep(min(seconds, PATIENCE))
+            self._sleep(min(seconds, self._patience))
         _, others = wait(waiting, timeout=within, return_when=until)
         for one in others:  # not those that have ended: an interrupt would end their next wait
             self._queues[waiting[one]].interrupt()
-        _, hung = wait(others, timeout=PATIENCE)
+        _, hung = wait(others, timeout=self._patience)
         now = time.monotonic()
         self._hung = {**self._hung, **{waiting[one]: (now, one) for one in hung}}
         return {one for future in waiting if future not in hung for one in future.result()}
@@ -246,13 +248,13 @@ class FleetQueues:
             self._outages.begin(name, error)
             return {Partition(name, number) for number in numbers}
 
-    def _ask_each(self, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
+    def _ask_each(self, kind: str, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
         """The answers of those that answer. For one thread."""
 
         def ask(name: QueueName, what: Callable[[LoggedRanges], T]) -> Callable[[], T]:
             return lambda: self._ask(name, what)
 
-        return self._at_once.ask({name: ask(name, what) for name, what in asked.items()})
+        return self._at_once.ask(kind, {name: ask(name, what) for name, what in asked.items()})
 
     def _ask(self, name: QueueName, what: Callable[[LoggedRanges], T]) -> T:
         with self._locks[name], self._outages.noted(name):

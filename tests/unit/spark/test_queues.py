@@ -8,8 +8,9 @@ import pytest
 from baton.model.ids import QueueName
 from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
-from baton.spark import late_answers, queues
+from baton.spark import queues
 from baton.spark.batch_end import Question
+from baton.spark.late_answers import AskedAtOnce
 from baton.spark.queue_outages import QueueAwayError
 from baton.spark.queues import FleetQueues
 from cluster.ports import free_ports
@@ -50,20 +51,36 @@ class SilentQueue(QueueWithoutEntries):
         return super().ahead(query, requests)
 
 
+_SHORT = 0.05
+"""Seconds of patience with a queue, where a test tries it."""
+
+
 class FarQueue(QueueWithoutEntries):
     """It answers, later than others are waited for."""
 
     def ahead(self, query: int, requests: Sequence[AheadRequest]) -> list[AheadAnswer]:
-        threading.Event().wait(3 * late_answers.PATIENCE)
+        threading.Event().wait(3 * _SHORT)
         return super().ahead(query, requests)
 
 
-def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_answers, "PATIENCE", 0.05)
+def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took() -> None:
     made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
-    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
+    both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name], patience=_SHORT)
     questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
     until(lambda: None not in both.ahead({ORDERS: 1, PARCELS: 1}, questions), "both are heard in one batch")
+    both.close()
+
+
+def test_a_question_that_takes_a_queue_long_is_no_reason_to_wait_long_for_another() -> None:
+    both = AskedAtOnce(2, patience=_SHORT)
+
+    def begin() -> int:
+        threading.Event().wait(3 * _SHORT)
+        return 1
+
+    both.ask("begin", {ORDERS: begin, PARCELS: lambda: 1})
+    until(lambda: both.patience("begin", [ORDERS]) > _SHORT, "it has answered")
+    assert both.patience("ahead", [ORDERS]) == _SHORT
     both.close()
 
 
