@@ -26,6 +26,8 @@ from tests.unit.spark.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 _TOO_OFTEN = 100
+_PATIENCE = 3.0
+"""Seconds with a silent queue: the other one's threads may come late on a machine that is busy."""
 
 
 class WatchedRanges(ModelledRanges):
@@ -93,7 +95,12 @@ class StreamScene:
             made[PARCELS] = self.parcels
         addresses = dict.fromkeys(made, "")
         queues = FleetQueues(
-            addresses, "shop", "group", lambda _, name, group: made[QueueName(name.partition("/")[2])], self._sleep
+            addresses,
+            "shop",
+            "group",
+            lambda _, name, group: made[QueueName(name.partition("/")[2])],
+            self._sleep,
+            _PATIENCE,
         )
         grants_in_use = GrantsInUse(self.ledger, self._told)
         self.finishing = Finishing(queues, grants_in_use, self.counts, lambda stream: self.reports)
