@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from baton.consumer.api_server import ApiConnection, segments
 from baton.model.ids import MemberId
@@ -55,22 +55,31 @@ class LedgerView(Protocol):
         """Stop following the ledger."""
 
 
-def parse(data: Mapping[str, str]) -> LedgerSnapshot:
-    """From the data of the ConfigMap. A key that does not read is ignored and logged: its member owns nothing."""
+class ReadLedger(NamedTuple):
+    """What the data of the ConfigMap say. A key that does not read is ignored: its member owns nothing."""
+
+    ledger: LedgerSnapshot
+    ignored: Mapping[str, str]
+    """By key, what is ignored and why."""
+
+
+def parse(data: Mapping[str, str]) -> ReadLedger:
+    """From the data of the ConfigMap."""
     entries: dict[MemberId, MemberEntry] = {}
+    ignored: dict[str, str] = {}
     for name, text in data.items():
         if name == LEDGER_GROUP_KEY:
             continue
         try:
             entries[MemberId(name)] = MemberEntry.from_json(text)
         except LedgerError as error:
-            log.warning("the ledger's key %s is not an entry and is ignored: %s", name, error)
+            ignored[name] = f"the ledger's key {name} is not an entry and is ignored: {error}"
     try:
         scale = parse_scale(data.get(LEDGER_GROUP_KEY))
     except LedgerError as error:
-        log.warning("the size of the fleet in the ledger is ignored: %s", error)
+        ignored[LEDGER_GROUP_KEY] = f"the size of the fleet in the ledger is ignored: {error}"
         scale = None
-    return LedgerSnapshot(entries, scale)
+    return ReadLedger(LedgerSnapshot(entries, scale), ignored)
 
 
 class _View:
@@ -79,6 +88,8 @@ class _View:
     def __init__(self) -> None:
         self._data: Mapping[str, str] = {}
         self._ledger = LedgerSnapshot()
+        self._ignored: Mapping[str, str] = {}
+        """What was told of: once, until the key reads again or is gone."""
         self._told: list[Callable[[], None]] = []
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -97,7 +108,10 @@ class _View:
             if data == self._data:
                 return
             self._data = dict(data)
-            self._ledger = parse(data)
+            self._ledger, ignored = parse(data)
+            for key in sorted(ignored.keys() - self._ignored.keys()):
+                log.warning("%s", ignored[key])
+            self._ignored = ignored
             for told in self._told:
                 told()
 
