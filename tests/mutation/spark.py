@@ -197,7 +197,7 @@ SPARK = (
     Mutation("fleet's queues", "say at once that a queue is away", "spark/queue_outages.py", _QUEUES, "self._away.copy().items()) if begun <= since]", "self._away.copy().items())]"),
 
     Mutation("fleet's queues", "wait for all queues as long as for the last", "spark/late_answers.py", _QUEUES, "timeout=self.patience(kind, answers))", "timeout=None)"),
-    Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/late_answers.py", _QUEUES, "asked.items() if name not in behind}", "asked.items()}"),
+    Mutation("fleet's queues", "ask a queue again that has not answered yet", "spark/late_answers.py", _QUEUES, "asked.items() if name not in behind\n", "asked.items()\n"),
     Mutation("fleet's queues", "never ask a queue again that was left behind", "spark/late_answers.py", _QUEUES, "in those.items() if not one.done()}", "in those.items()}"),
     Mutation("stream", "begin a new query before all its queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if False:"),
     Mutation("stream", "wait with a checkpoint until all queues answer", "spark/query_numbers.py", _STREAM, "        if not start and names != self.known.keys():", "        if names != self.known.keys():"),

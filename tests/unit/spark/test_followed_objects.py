@@ -77,7 +77,7 @@ def test_a_watch_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("error", [ApiRefused(410, "too old resource version"), OSError("the connection was lost")])
-def test_where_a_watch_cannot_go_on_all_are_listed_anew(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_watch_cannot_go_on_all_are_listed_again(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([bookmark(20)], [error])
     followed(server, monkeypatch)
     assert server.asked[:5] == ["list", "10", "20", "list", "10"]
