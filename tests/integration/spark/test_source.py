@@ -374,6 +374,29 @@ def test_queries_of_another_session_are_of_the_same_application(world: Worlds, s
     assert not second.isActive, "it is stopped with its fleet"
 
 
+def test_a_query_that_fails_before_it_has_all_of_its_sources_leaves_no_listener(
+    world: Worlds, spark: SparkSession, tmp_path: Path
+) -> None:
+    orders = at_work(1, world)
+    session: Any = spark.newSession()  # nobody else's queries are here
+
+    def listening() -> int:
+        return len(session._jsparkSession.streams().listListeners())
+
+    def rows() -> DataFrame:
+        found: DataFrame = session.readStream.format("baton").option("group", orders.name).load()
+        return found
+
+    writer = rows().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "first"))
+    first = writer.start()
+    wait_for(lambda: listening() == 1, "its stream listens")
+    first.stop()
+    wait_for(lambda: listening() == 0, "it does no more")
+    twice = rows().union(rows()).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "second"))
+    assert "in two places" in failure(twice.start())
+    wait_for(lambda: listening() == 0, "nor does the one that was there when the other was refused")
+
+
 def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
     class Lease(SilentSession):
         given_up = False

@@ -25,15 +25,13 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   private final String name;
   private final StructType columns;
   private final Plans plans = new Plans();
-  private final DoneBatches doneBatches;
 
   /** @param query null where it is none's */
   BatonStream(Group group, String name, StructType columns, StreamExecution query) {
     this.group = group;
     this.name = name;
     this.columns = columns;
-    this.doneBatches = new DoneBatches(group, name, toString());
-    doneBatches.hear(query);
+    new DoneBatches(group, name, toString()).hear(query);
   }
 
   @Override
@@ -96,7 +94,6 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     } catch (RuntimeException failed) {
       LOG.info("Stream {} ended: {}", name, failed.getMessage());
     } finally {
-      doneBatches.end();
       Receipts.end(name);
     }
   }

@@ -1,5 +1,6 @@
 package dev.baton.spark;
 
+import java.util.UUID;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.streaming.SourceProgress;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
@@ -19,6 +20,7 @@ final class DoneBatches extends StreamingQueryListener {
   private final String stream;
   private final String description;
   private StreamingQueryManager heard;
+  private UUID run;
 
   /** @param description of the stream, as a progress has it */
   DoneBatches(Group group, String stream, String description) {
@@ -27,16 +29,12 @@ final class DoneBatches extends StreamingQueryListener {
     this.description = description;
   }
 
-  /** From now on, where the query is; null: nowhere. */
+  /** From now on until the query ends, where the query is; null: nowhere. */
   void hear(StreamExecution query) {
     if (query == null) return;
+    run = query.runId();
     heard = query.sparkSession().streams();
     heard.addListener(this);
-  }
-
-  /** No more. */
-  void end() {
-    if (heard != null) heard.removeListener(this);
   }
 
   @Override
@@ -55,6 +53,9 @@ final class DoneBatches extends StreamingQueryListener {
   @Override
   public void onQueryStarted(QueryStartedEvent event) {}
 
+  /** Also of a query that failed before it had all of its sources: Spark closes none of them. */
   @Override
-  public void onQueryTerminated(QueryTerminatedEvent event) {}
+  public void onQueryTerminated(QueryTerminatedEvent event) {
+    if (event.runId().equals(run)) heard.removeListener(this);
+  }
 }
