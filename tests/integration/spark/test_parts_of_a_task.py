@@ -36,6 +36,7 @@ def test_what_a_task_remembers_and_reports(tmp_path: Path) -> None:
         "a server that has answered is known when its connections were idle and closed",
         "the latest check counts",
         "an executor keeps 32 consumers at most",
+        "an executor forgets topics that nobody reads",
         "what could not be read is reported as failed, whatever the reason",
         "threads that come and go call Python from few that stay",
     ]

@@ -26,6 +26,7 @@ public final class PartsOfATask {
     answeredOutlivesIdleConnections();
     anEarlierAnswerMakesNoLaterOneOld();
     fewConsumersAreKept();
+    topicsThatNobodyReadsAreForgotten();
     whatEndsReadingIsReported();
     threadsThatComeAndGoCallPythonFromFew();
   }
@@ -94,6 +95,42 @@ public final class PartsOfATask {
     require(topics.get(1).take(taken - 1, taken - 1) == used.get(taken - 1), "the last one that was given back is among them");
     require(topics.get(0).take(0, 0) != used.get(0), "the one that was free longest is not");
     System.out.println("an executor keeps 32 consumers at most");
+  }
+
+  private static void topicsThatNobodyReadsAreForgotten() throws Exception {
+    KafkaConsumers.One used = KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 0);
+    KafkaConsumers topic = KafkaConsumers.to(TOPIC.formatted("rare"));
+    closeIdleConsumers();
+    require(openTopics().isEmpty(), "those that nobody has read for a minute are gone, with their consumers");
+    topic.giveBack(used, 1);
+    require(KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 1) == used, "one that was in use meanwhile is there for the next task");
+    topic.giveBack(used, 2);
+    int before = consumers();
+    closeIdleConsumers();
+    require(openTopics().isEmpty() && consumers() == before - 1, "and is closed when it is idle");
+    System.out.println("an executor forgets topics that nobody reads");
+  }
+
+  /** As if a minute had passed. */
+  private static void closeIdleConsumers() throws Exception {
+    for (Object topic : openTopics().values()) {
+      for (Object one : (List<?>) field(KafkaConsumers.class, "free").get(topic)) {
+        field(KafkaConsumers.One.class, "freeSince").setLong(one, System.nanoTime() - TimeUnit.MINUTES.toNanos(2));
+      }
+    }
+    Method closeIdle = KafkaConsumers.class.getDeclaredMethod("closeIdle");
+    closeIdle.setAccessible(true);
+    closeIdle.invoke(null);
+  }
+
+  private static Map<?, ?> openTopics() throws Exception {
+    return (Map<?, ?>) field(KafkaConsumers.class, "OPEN").get(null);
+  }
+
+  private static Field field(Class<?> of, String name) throws Exception {
+    Field found = of.getDeclaredField(name);
+    found.setAccessible(true);
+    return found;
   }
 
   private static void whatEndsReadingIsReported() throws Exception {

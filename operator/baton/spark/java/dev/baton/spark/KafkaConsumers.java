@@ -49,10 +49,12 @@ final class KafkaConsumers implements Patience.Server {
   private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
   private static Timer timer;
 
+  private final String server;
   private final JsonNode where;
   private final List<One> free = new ArrayList<>();
 
   private KafkaConsumers(String server) {
+    this.server = server;
     try {
       this.where = Group.JSON.readTree(server);
     } catch (JsonProcessingException malformed) {
@@ -88,7 +90,7 @@ final class KafkaConsumers implements Patience.Server {
     one.stopAt(position);
     List<One> tooMany = new ArrayList<>();
     synchronized (OPEN) {
-      free.add(one);
+      OPEN.computeIfAbsent(server, closed -> this).free.add(one); // nobody had read the topic for a minute
       while (OPEN.values().stream().mapToInt(topic -> topic.free.size()).sum() > MOST_FREE) tooMany.add(longestFree());
     }
     close(tooMany);
@@ -160,6 +162,7 @@ final class KafkaConsumers implements Patience.Server {
         topic.free.stream().filter(One::idle).forEach(idle::add);
         topic.free.removeAll(idle);
       }
+      OPEN.values().removeIf(topic -> topic.free.isEmpty());
     }
     close(idle);
   }
