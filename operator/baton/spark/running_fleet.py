@@ -212,8 +212,9 @@ class RunningFleet:
         return bool(query) and query in {stream.query_id for stream in self._decisions.streams()}
 
     def stop(self, grace: float) -> None:
-        """See `Fleet.stop`."""
+        """See `Fleet.stop`. Whoever stops it meanwhile waits for the first."""
         if self._stopping.is_set():
+            self._ended.wait(grace)
             return
         self._stopping.set()
         self._queues.interrupt()

@@ -238,6 +238,35 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     assert orders.committed()
 
 
+def test_whoever_stops_a_fleet_that_is_being_stopped_waits_for_its_batch_too(world: Worlds) -> None:
+    orders = world(1)
+    orders.share_out(1)
+    orders.send(*numbers(40))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def process(rows: DataFrame, batch: int) -> None:
+        inside.set()
+        go_on.wait(PATIENCE)
+        orders.keep(rows, batch)
+
+    query = orders.start(process)
+    assert inside.wait(PATIENCE)
+    assert orders.fleet is not None
+    running = orders.fleet._running
+    assert running is not None
+    first, second = (threading.Thread(target=running.stop, args=(PATIENCE,)) for _ in range(2))
+    first.start()
+    wait_for(running.ending, "it is being stopped")
+    second.start()
+    second.join(0.5)
+    assert second.is_alive(), "the batch runs"
+    go_on.set()
+    second.join(PATIENCE)
+    assert not query.isActive
+    assert orders.values() == numbers(40)
+    first.join(PATIENCE)
+
+
 def test_a_function_may_stop_the_fleet_which_ends_behind_its_batch(world: Worlds) -> None:
     orders = world(1)
     orders.share_out(1)
