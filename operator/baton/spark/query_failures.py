@@ -18,6 +18,8 @@ _OF_LOGS = "[CONCURRENT_STREAM_LOG_UPDATE]"
 _STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 _TASK = re.compile(r"^(?:.*most recent failure: Lost task [^:]*: |Caused by: )")
 """Which task it was, and that it was one: as long as what it says."""
+_QUERY = re.compile(r"^\[STREAM_FAILED\] Query \[id = [^\]]*\] terminated with exception: ")
+"""Of which query it is: its ids are other ones at each start, and longer than what may have gone wrong."""
 _WORDLESS = re.compile(r"Caused by: [\w.$]+")
 """A cause of which there is the class only, as where a Python worker was killed."""
 
@@ -72,4 +74,5 @@ def last_line(error: str, most: int = 300) -> str:
         line for line in lines if line and not line.startswith(("at ", "File ", "...", "===", "Traceback", "^", "Driver stack"))
     ]
     worded = [line for line in told if not _WORDLESS.fullmatch(line)]
-    return _TASK.sub("", (worded or told or [error.strip()])[-1])[:most]
+    last = (worded or told or [error.strip()])[-1]
+    return _QUERY.sub("", _TASK.sub("", last))[:most]

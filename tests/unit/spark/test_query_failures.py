@@ -105,3 +105,10 @@ Driver stacktrace: SQLSTATE: XXKST
     assert last_line(text) == "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."
     assert last_line(text.replace("EOFException", "EOFException: too short")) == "java.io.EOFException: too short"
     assert last_line("Caused by: java.io.EOFException") == "java.io.EOFException", "where there is nothing else"
+
+
+def test_the_ids_of_the_query_are_no_part_of_what_went_wrong() -> None:
+    text = """[STREAM_FAILED] Query [id = 27020a48-d584-48c9-9fb8-b901515f8369, runId = 1b19e9ed-ba31-4349-9307-5cf1cae5d3e5] \
+terminated with exception: [USER_RAISED_EXCEPTION] no such product SQLSTATE: P0001 SQLSTATE: XXKST
+=== Streaming Query ==="""
+    assert last_line(text) == "[USER_RAISED_EXCEPTION] no such product"
