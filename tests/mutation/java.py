@@ -29,4 +29,6 @@ JAVA = (
              "if (failed.getMessage().startsWith(word)) return true;", "if (failed.getMessage().equals(word)) return true;"),
     Mutation("decisions", "call Python from each query's own thread", _JAVA + "Group.java", "integration/spark/test_source.py::test_queries_that_come_and_go_leave_no_threads_in_the_driver",
              "PythonCalls.run(() -> question.apply(decisions))", "question.apply(decisions)"),
+    Mutation("decisions", "take what a query is from the thread that calls Python", _JAVA + "BatonScan.java", "integration/spark/test_source.py::test_a_second_query_on_the_group_is_refused_while_one_reads",
+             "decisions.open(Group.text(given), facts)", "decisions.open(Group.text(given), Group.text(RunningQuery.facts(query)))"),
 )  # fmt: skip
