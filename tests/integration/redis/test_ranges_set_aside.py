@@ -94,6 +94,26 @@ async def test_a_driver_that_is_killed_between_two_portions_loses_and_doubles_no
     assert (await queue.operator.check()).lag[0] == 0
 
 
+async def test_a_redis_from_before_the_set_aside_has_its_entries_until_a_query_that_is_done_with_them_goes_on(
+    queue: Queue, ranges: RedisRanges, raw: redis.Redis
+) -> None:
+    queue.send("a", "b", "c")
+    query, start = ranges.begin(), ranges.positions()[0].committed
+    log(ranges, query, start, start + 2)
+    copy = {key: raw.dump(key) for key in raw.scan_iter(match=f"pq:{{{queue.name}}}:*")}
+    assert set_aside(ranges, query, start, start + 2) == SetAside()
+    raw.delete(*raw.scan_iter(match=f"pq:{{{queue.name}}}:*"))
+    for key, value in copy.items():
+        assert value is not None
+        raw.restore(key, 0, value)
+    later, stream = ranges.begin(), partition_keys(queue.name, 0).stream
+    assert log(ranges, later, start, start + 2) == Logged(start + 2), "to Spark it was not done: it comes again"
+    assert raw.xlen(stream) == 3
+    log(ranges, later, start + 2, start + 3)
+    assert raw.xlen(stream) == 1, "to Spark it was done"
+    assert dead(raw, queue) == []
+
+
 async def test_what_is_large_goes_in_small_portions(queue: Queue, ranges: RedisRanges, raw: redis.Redis) -> None:
     queue.send(*["x" * 700_000] * 5)
     query, start = ranges.begin(), ranges.positions()[0].committed

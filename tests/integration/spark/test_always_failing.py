@@ -1,16 +1,22 @@
 """A batch that always fails, and the ways out of it: dead letters, or a new checkpoint with smaller limits."""
 
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
+import redis
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
+from baton.queues.redis import scripts
 from baton.queues.redis.dead_letters import RedisDeadLetters
+from baton.queues.redis.keys import partition_keys
+from tests.integration.redis.logged import words_of_one
 from tests.integration.spark.world import World, Worlds, wait_for
+from tests.waiting import PATIENCE
 
 
 def letters(orders: World) -> list[tuple[str, str]]:
@@ -157,6 +163,57 @@ def test_a_driver_that_ends_behind_the_set_aside_leaves_the_next_one_an_empty_ba
     orders.fleet_here().run(function.start)  # without the option: what was set aside stays so
     assert orders.values() == ["last"]
     assert function.tries == 2
+
+
+PORTIONS = 2
+"""That a partition of this test is set aside in."""
+
+
+@pytest.mark.parametrize("moved", [[1, 0], [PORTIONS, 0], [PORTIONS, 1]], ids=str)
+def test_a_driver_that_is_killed_while_it_sets_aside_leaves_the_next_one_each_row_once(
+    world: Worlds, tmp_path: Path, moved: list[int]
+) -> None:
+    """`moved`: how many portions of each partition."""
+    orders = world(2)
+    orders.share_out(2)
+    table = tmp_path / "table"
+    sent = {number: [f"{number}-{nth}" for nth in range(1500)] for number in (0, 1)}
+    sent[0][700] = "poison"
+
+    def start(rows: DataFrame) -> StreamingQuery:
+        refused = F.when(F.col("value").cast("string").isin("poison"), F.raise_error(F.lit("no such product")))
+        values = rows.select("partition", "offset", F.coalesce(refused, F.col("value")).cast("string").alias("value"))
+        writer = values.writeStream.format("parquet").option("path", str(table))
+        return writer.option("checkpointLocation", str(orders.checkpoint)).start()
+
+    for number, values in sent.items():
+        orders.send_to(number, *values)
+    with pytest.raises(StreamingQueryException, match="no such product"):
+        orders.fleet_here(repeat_wait=5.0).run(start, failures=1, give_up=True)
+    with redis.Redis.from_url(orders.url) as raw:
+        for number, portions in enumerate(moved):
+            keys = partition_keys(orders.queue, number)
+            query, begin, end = raw.hmget(keys.progress, "query", "logged", "loggedTo")
+            answers = [words_of_one(raw, scripts.ASIDE, keys, query, begin, end, 1, "its batch failed") for _ in range(portions)]
+            assert answers == [["MORE"], ["OK"]][:portions]
+
+    orders.send_to(1, "last")
+    fleet = orders.fleet_here(repeat_wait=5.0)
+
+    def stop_behind_the_last() -> None:
+        try:
+            wait_for(orders.committed, "all is committed")
+        finally:
+            fleet.stop()
+
+    looking = threading.Thread(target=stop_behind_the_last)
+    looking.start()
+    fleet.run(start, failures=1, dead_letters=True)
+    looking.join(PATIENCE)
+    rows = [row.value for row in orders.spark.read.parquet(str(table)).collect()]
+    dead = [value for value, _ in letters(orders)]
+    assert sorted([*rows, *dead]) == sorted([*sent[0], *sent[1], "last"])
+    assert sorted(dead) == sorted(sent[0] if moved[1] == 0 else [*sent[0], *sent[1]])
 
 
 def test_without_the_option_the_batch_comes_again_and_nothing_is_set_aside(world: Worlds) -> None:
