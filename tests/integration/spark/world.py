@@ -61,9 +61,9 @@ class World:
         self._partitions = partitions
         self.queue = f"default/{folder.parent.name}-{folder.name}".replace("_", "-").lower()
         self.name = QueueName(self.queue.rpartition("/")[2])
-        self._ledger, self.checkpoint = folder / "ledger", folder / "checkpoint"
-        self._ledger.mkdir(parents=True, exist_ok=True)
-        for key in self._ledger.iterdir():  # of the driver before
+        self.ledger, self.checkpoint = folder / "ledger", folder / "checkpoint"
+        self.ledger.mkdir(parents=True, exist_ok=True)
+        for key in self.ledger.iterdir():  # of the driver before
             key.unlink()
         self._epoch = epoch
         self._grants: dict[int, tuple[str, int]] = {}
@@ -123,7 +123,7 @@ class World:
                 owned={self.name: {n: e for n, e in mine.items() if n not in self._revoking}},
                 revoking={self.name: {n: e for n, e in mine.items() if n in self._revoking}},
             )
-            _write(self._ledger, entry)
+            _write(self.ledger, entry)
 
     def member(self, executor: str) -> MemberId:
         return MemberId(f"{self.spark.sparkContext.applicationId}-exec-{executor}")
@@ -167,7 +167,7 @@ class World:
             self.spark,
             group=group,
             queues=dict.fromkeys((self.name, *others), self.url),
-            environment=Directory(self._ledger, session=self.session),
+            environment=Directory(self.ledger, session=self.session),
             holdup_timeout=holdup_timeout,
             repeat_wait=repeat_wait,
         )
