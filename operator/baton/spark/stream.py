@@ -159,7 +159,8 @@ class Stream:
             self._planned = PlannedBatch(self.name, self._query.known, ends, grants, batch)
             self._chosen = self._waits = None
         self._search.served(ends)
-        self.last_plan = f"batch {batch or '(number unknown)'} of {counted(len(todo), 'range')} ({_examples(todo)})"
+        rows = f"of {counted(len(todo), 'range')} ({_examples(todo)})" if todo else "without rows"
+        self.last_plan = f"batch {batch or '(number unknown)'} {rows}"
         return self._told_to_read(executors, grants, addresses)
 
     def done(self, position: Positions) -> None:

@@ -46,6 +46,16 @@ def test_a_query_begins_with_positions_and_then_reads_what_is_behind_them(scene:
     assert scene.ranges.begun == 1
 
 
+def test_the_batch_that_was_planned_last_is_named_by_its_ranges_if_it_has_any(scene: StreamScene) -> None:
+    scene.add(count=3)
+    stream = scene.stream()
+    stream.latest_offset("{}")
+    stream.plan("{}", at(p0=0), "0")
+    assert stream.last_plan == "batch 0 without rows"
+    stream.plan(at(p0=0), at(p0=3), "1")
+    assert stream.last_plan == "batch 1 of 1 range (orders/0 1 to 3)"
+
+
 def test_a_reader_is_told_what_may_have_been_handed_out_before(scene: StreamScene) -> None:
     scene.add(count=3)
     scene.partitions[0].seen = 2
