@@ -10,6 +10,9 @@ from tests.integration.spark.world import World, Worlds
 from tests.local_spark import local_spark
 from tests.redis_server import RedisServer
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -35,3 +38,15 @@ def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[
     yield make
     for one in made:
         one.stop()
+
+
+@pytest.fixture
+def in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    """The state of queries, which all end with the test."""
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    for query in spark.streams.active:
+        query.stop()
+    spark.conf.unset(PROVIDER)
+    spark.conf.unset("spark.sql.shuffle.partitions")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from tests.integration.spark.world import Worlds, wait_for
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+pytestmark = pytest.mark.usefixtures("in_rocksdb")
+
 COUNTED = "number string, count long"
 
 
@@ -45,17 +45,6 @@ def by_rows(rows: DataFrame) -> DataFrame:
 
 def by_frames(rows: DataFrame) -> DataFrame:
     return rows.groupBy("number").transformWithStateInPandas(CountsFrames(), COUNTED, "update", "none")
-
-
-@pytest.fixture(autouse=True)
-def in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    for query in spark.streams.active:
-        query.stop()
-    spark.conf.unset(PROVIDER)
-    spark.conf.unset("spark.sql.shuffle.partitions")
 
 
 @pytest.mark.parametrize("counting", [by_rows, by_frames])
