@@ -18,6 +18,8 @@ _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
+_LARGE = "unit/queues/kafka/test_place_setting.py"
+_EACH = "unit/queues/kafka/test_each.py"
 _FENCE = "integration/kafka/test_fence.py"
 _READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
@@ -147,6 +149,11 @@ KAFKA = (
     Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
     Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),
     Mutation("place", "leave the group while a grant is under way", _KAFKA + "place_setting.py", _PLACE, "        self._wanted = wanted and not self._grants", "        self._wanted = wanted"),
+    Mutation("place", "take all owners out in one look, however many there are", _KAFKA + "place_setting.py", _LARGE, "owned, _A_LOOK)", "owned)"),
+    Mutation("place", "leave the group while a partition has an owner", _KAFKA + "place_setting.py", _LARGE, "not any(_has_owner(found.get(number, one)) for number, one in owned.items()):", "found:"),
+    Mutation("each", "begin all at once", _KAFKA + "each.py", _EACH, "for _ in range(AT_ONCE)", "for _ in range(10**4)"),
+    Mutation("each", "leave the others where one fails", _KAFKA + "each.py", _EACH, "                problems.append(problem)", "                raise problem"),
+    Mutation("each", "say nothing of what fails", _KAFKA + "each.py", _EACH, "    if problems:", "    if False:"),
     Mutation("place", "write a record again that has no owner", _KAFKA + "transaction.py", _PLACE, "        if record is None or (record.uid is None and record == seen.record):", "        if record is None:"),
     Mutation("place", "commit for a query where nobody owns the partition", _KAFKA + "query_records.py", _PLACE, " and bool(seen.record.group) and seen.record.uid is not None", " and bool(seen.record.group)"),
 )  # fmt: skip

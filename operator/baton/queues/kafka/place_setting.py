@@ -8,17 +8,20 @@ Only an owner is taken out that the last check has shown. The operator may have 
 granted since. A grant that is too late is refused by its epoch; this has none.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.each import each
 from baton.queues.kafka.guard import GuardMember
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.protocol import Owner
+
+_A_LOOK = 2.0
+"""Seconds of a look after which no further owner is taken out: what takes too long is cut off, and done again."""
 
 
 class PlaceSetting:
@@ -49,14 +52,11 @@ class PlaceSetting:
         self._wanted = wanted and not self._grants
 
     async def begin(self, seen: Mapping[int, Committed]) -> None:
-        """Take the owners out of the records, of which `seen` was read a moment ago, then leave the group. Where a grant or
-        another operator comes between, the next look does it."""
+        """Take the owners out of the records, of which `seen` was read a moment ago, then leave the group. Where there are too
+        many for one look, or a grant or another operator comes between, the next look goes on."""
         owned = {number: one for number, one in seen.items() if _has_owner(one)}
-        found = await asyncio.gather(*(self._taken_out(number, one) for number, one in owned.items()), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
-        if self._wanted and not any(isinstance(one, Committed) and _has_owner(one) for one in found):
+        found = await each(lambda number: self._taken_out(number, owned[number]), owned, _A_LOOK)
+        if self._wanted and not any(_has_owner(found.get(number, one)) for number, one in owned.items()):
             await self._guard.close()
 
     async def _taken_out(self, partition: int, seen: Committed) -> Committed:

@@ -19,6 +19,7 @@ from aiokafka.protocol.transaction import (
 
 from baton.queues.kafka.answers import Code, StaleToken
 from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
+from baton.queues.kafka.each import each
 from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
 from baton.queues.kafka.transaction_outputs import TransactionOutputs
@@ -120,7 +121,7 @@ class PartitionTransactions:
         for _ in range(_TRIES):
             found, pending = await self._settled(partitions, _ENDS_WITHIN)
             try:
-                return found | {partition: await self.renewed(partition) for partition in pending}
+                return found | await each(self.renewed, pending)
             except StaleToken:
                 continue  # somebody else has aborted it
         raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
