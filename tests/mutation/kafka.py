@@ -19,6 +19,7 @@ _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
+_RELEASE = "unit/queues/kafka/test_release.py"
 _EACH = "unit/queues/kafka/test_each.py"
 _FENCE = "integration/kafka/test_fence.py"
 _READING = "integration/kafka/test_reading.py"
@@ -136,7 +137,7 @@ KAFKA = (
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
     Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
     Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
-    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                    await self._give_up(PartitionTransactions(self._client, topic), partition)", "                    pass"),
+    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "                await each(partial(self._give_up, transactions), (number for name, number in places if name == topic))", "                pass"),
     Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
     Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
@@ -154,6 +155,8 @@ KAFKA = (
     Mutation("each", "begin all at once", _KAFKA + "each.py", _EACH, "for _ in range(AT_ONCE)", "for _ in range(10**4)"),
     Mutation("each", "leave the others where one fails", _KAFKA + "each.py", _EACH, "                problems.append(problem)", "                raise problem"),
     Mutation("each", "say nothing of what fails", _KAFKA + "each.py", _EACH, "    if problems:", "    if False:"),
+    Mutation("release", "give a topic up in one answer, however large it is", _KAFKA + "adapter.py", _RELEASE, "ours, _A_RELEASE))", "ours))"),
+    Mutation("release", "say that a topic is given up of which a part is", _KAFKA + "adapter.py", _RELEASE, "_A_RELEASE)) == len(ours)", "_A_RELEASE)) >= 0"),
     Mutation("place", "write a record again that has no owner", _KAFKA + "transaction.py", _PLACE, "        if record is None or (record.uid is None and record == seen.record):", "        if record is None:"),
     Mutation("place", "commit for a query where nobody owns the partition", _KAFKA + "query_records.py", _PLACE, " and bool(seen.record.group) and seen.record.uid is not None", " and bool(seen.record.group)"),
 )  # fmt: skip

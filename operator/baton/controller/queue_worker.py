@@ -151,10 +151,12 @@ class QueueWorker:
         raise _Turned
 
     async def _release(self) -> None:
-        """Another group may have the queue now."""
+        """Another group may have the queue, once all of it is given up."""
         adapter = await self._opened()
-        await answer(self.queue, adapter.release(), adapter.answers_within)
-        self._end()
+        if await answer(self.queue, adapter.release(), adapter.answers_within):
+            self._end()
+        else:
+            self.troubled_since = None
 
     def _end(self) -> None:
         self.ended = True

@@ -127,8 +127,9 @@ class QueueAdapter(Protocol):
         Returns the record that then stands there, durable as far as the server can make it.
         """
 
-    async def release(self) -> None:
-        """The group gives the queue up: another may take it. Entries stay. Does nothing where the queue is another group's."""
+    async def release(self) -> bool:
+        """The group gives the queue up: another may take it. Entries stay. Does nothing where the queue is another group's.
+        False: a part of it is done; ask again, at once."""
 
     async def close(self) -> None:
         """Close connections. The adapter is not used after that."""

@@ -52,8 +52,9 @@ class SeedQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         return await self._ask(lambda: _owner(*self._queue.grant(partition, uid, epoch)), write=True)
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         await self._ask(lambda: self._queue.release(self._claimant.uid), write=True)
+        return True
 
     async def close(self) -> None:
         pass

@@ -72,9 +72,10 @@ class MemoryQueue:
             self.records[partition] = record = Owner(uid, epoch)
         return record
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         await self._called("release")
         self.released = True
+        return True
 
     async def close(self) -> None:
         self.calls.append("close")

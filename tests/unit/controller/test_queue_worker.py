@@ -12,7 +12,7 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, Resizing
+from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, QueueUnreachable, Resizing
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import PATIENCE, eventually
 
@@ -332,8 +332,9 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
         finally:
             done.append("claimed" if goes_on.is_set() else "given up")
 
-    async def release() -> None:
+    async def release() -> bool:
         done.append("released")
+        return True
 
     await until(lambda: kept.worker.facts.partitions is not None)
     kept.queue.ensure = ensure  # type: ignore[method-assign]
@@ -344,6 +345,24 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     asyncio.get_running_loop().call_later(0.1, goes_on.set)
     await until(lambda: kept.worker.ended)
     assert done == ["claimed", "released"]
+
+
+async def test_a_queue_that_is_given_up_part_by_part_answers_as_long_as_it_goes_on(kept: Kept) -> None:
+    """It is not given up for lost meanwhile."""
+    parts, troubled, worker = [False, None, False, False, True], [], kept.worker
+
+    async def release() -> bool:
+        troubled.append(worker.troubled_since is not None)
+        if (part := parts.pop(0)) is None:
+            raise QueueUnreachable("it is away")
+        return part
+
+    await until(lambda: worker.facts.partitions is not None)
+    kept.queue.release = release  # type: ignore[method-assign]
+    worker.leave(patient=True)
+    await until(lambda: worker.ended)
+    assert troubled == [False, False, True, False, False]
+    assert not parts
 
 
 async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_is_somewhere_else(kept: Kept) -> None:

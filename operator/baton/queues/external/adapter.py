@@ -29,8 +29,9 @@ class ExternalQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         return Owner(uid, epoch)
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         self._partitions = None
+        return True
 
     async def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -13,6 +14,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.asked_together import AskedTogether
 from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.each import each
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
@@ -32,6 +34,8 @@ _PAUSE = 0.02
 """and seconds between the first two of them."""
 _ELECTS_WITHIN = 2.0
 """Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
+_A_RELEASE = 2.0
+"""Seconds after which one answer to `release` gives up no further partition."""
 _NOBODY = Owner(None, Epoch(0))
 
 
@@ -120,11 +124,11 @@ class KafkaQueue:
         with self._place_setting.over():
             return await self._granted_in_time(partition, uid, epoch)
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         topic = await describe(self._client, self._spec.topic)
-        for partition, seen in (await self._committed(topic)).items():
-            if seen.record is not None and (seen.record.group, seen.record.queue) == (self._claimant.uid, self._spec.queue):
-                await self._give_up(self._transactions, partition)
+        records = {number: one.record for number, one in (await self._committed(topic)).items() if one.record is not None}
+        ours = [n for n, one in records.items() if (one.group, one.queue) == (self._claimant.uid, self._spec.queue)]
+        return len(await each(partial(self._give_up, self._transactions), ours, _A_RELEASE)) == len(ours)
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
@@ -273,16 +277,17 @@ class KafkaQueue:
     async def _leave(self, others: Mapping[tuple[str, int], Record]) -> None:
         """Give up what the queue has in another topic: its PartitionedQueue was another one."""
         ours = {self._claimant.uid, *self._claimant.takes_over}
-        for (topic, partition), record in others.items():
-            if record.queue == self._spec.queue and record.group in ours:
-                try:
-                    await self._give_up(PartitionTransactions(self._client, topic), partition)
-                except QueueUnreachable as problem:
-                    raise QueueUnreachable(
-                        f"Queue {record.queue} was read from the topic {topic} before, and its records there cannot be given up, "
-                        "by which pods would read on there. Let the operator READ that topic, or take them out by "
-                        f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
-                    ) from None
+        places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
+        for topic in {topic for topic, _ in places}:
+            transactions = PartitionTransactions(self._client, topic)
+            try:
+                await each(partial(self._give_up, transactions), (number for name, number in places if name == topic))
+            except QueueUnreachable as problem:
+                raise QueueUnreachable(
+                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
+                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                    f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
+                ) from None
 
     async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
         try:

@@ -156,8 +156,9 @@ class RedisQueue:
         self._announcing.owned(partition, owner.uid)
         return owner
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
+        return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         return await self._offsets.told(await self._count() or 0)

@@ -50,9 +50,10 @@ class ToyAdapter:
         record: Owner = self._queue.owner(partition)
         return record
 
-    async def release(self) -> None:
+    async def release(self) -> bool:
         if self._queue.group == self._claimant.uid:
             self._queue.group = None
+        return True
 
     async def close(self) -> None:
         pass
