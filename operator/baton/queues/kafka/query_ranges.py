@@ -48,18 +48,23 @@ class QueryRanges:
         self._log = log
         self._records = records
         self._queue = queue
+        self._beginning = 0
+        """The number of a query whose `begin` has not come to its end. 0: there is none."""
         self._ends: dict[int, int] = {}
         """The last position of each partition that was seen."""
         self.waits_from: dict[int, int] = {}
         """By partition that was read to its end: the last position that was there; _NEVER: only a grant helps."""
 
     async def begin(self) -> int:
+        """Where it does not come to its end, the next one goes on with its number: over a very large topic it takes several."""
         self._records.topic_id = (await self._log.topic(fresh=True)).topic_id
         partitions = await self._partitions()
         found = await self._records.seen(partitions)
         known = max((one.record.query for one in found.values() if one.record is not None), default=0)
-        number = max(time.time_ns() // 1000, known + 1)
-        await self.fence(number, partitions)
+        if known > self._beginning or not self._beginning:  # another query has begun since
+            self._beginning = max(time.time_ns() // 1000, known + 1)
+        await self.fence(self._beginning, partitions)
+        number, self._beginning = self._beginning, 0
         return number
 
     @property
