@@ -21,6 +21,7 @@ _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
 _RELEASE = "unit/queues/kafka/test_release.py"
 _QUERY = "unit/queues/kafka/test_query_ranges.py"
+_CLOSED = "unit/queues/kafka/test_closed_connections.py"
 _EACH = "unit/queues/kafka/test_each.py"
 _FENCE = "integration/kafka/test_fence.py"
 _READING = "integration/kafka/test_reading.py"
@@ -160,6 +161,7 @@ KAFKA = (
     Mutation("release", "say that a topic is given up of which a part is", _KAFKA + "adapter.py", _RELEASE, "_A_RELEASE)) == len(ours)", "_A_RELEASE)) >= 0"),
     Mutation("query", "begin once more where a beginning took too long", _KAFKA + "query_ranges.py", _QUERY, "if known > self._beginning or not self._beginning:", "if True:"),
     Mutation("query", "go on with a number that another query has passed", _KAFKA + "query_ranges.py", _QUERY, "if known > self._beginning or not self._beginning:", "if not self._beginning:"),
+    Mutation("close", "leave connections to whoever collects them", _KAFKA + "event_loop.py", _CLOSED, "        await one()", "        pass"),
     Mutation("place", "write a record again that has no owner", _KAFKA + "transaction.py", _PLACE, "        if record is None or (record.uid is None and record == seen.record):", "        if record is None:"),
     Mutation("place", "commit for a query where nobody owns the partition", _KAFKA + "query_records.py", _PLACE, " and bool(seen.record.group) and seen.record.uid is not None", " and bool(seen.record.group)"),
 )  # fmt: skip

@@ -80,7 +80,7 @@ class KafkaAnnouncements:
         self._interrupted.set()
 
     def close(self) -> None:
-        self._loop.close()
+        self._loop.close(self._announced.close, self._records.close)
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of

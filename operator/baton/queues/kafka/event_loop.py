@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -10,6 +10,11 @@ from typing import Any, TypeVar
 from baton.queues.protocol import QueueUnreachable
 
 T = TypeVar("T")
+
+_ENDS_WITHIN = 1.0
+"""Seconds for what runs to end, and"""
+_GOES_OUT_WITHIN = 0.05
+"""for the last words of connections that are closed."""
 
 
 class EventLoopThread:
@@ -42,18 +47,24 @@ class EventLoopThread:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(what)
 
-    def close(self) -> None:
-        """What runs is cancelled."""
+    def close(self, *last: Callable[[], Awaitable[None]]) -> None:
+        """What runs is cancelled; then these are awaited, which close connections."""
         if self._thread.ident is None or self._loop.is_closed():
             self._loop.close()
             return
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
-        self._loop.call_soon_threadsafe(self._loop.call_later, 0.05, self._loop.stop)
-        self._thread.join(1.0)
+        ended = asyncio.run_coroutine_threadsafe(_end(last), self._loop)
+        with suppress(TimeoutError, CancelledError):
+            ended.result(_ENDS_WITHIN)
+        self._loop.call_soon_threadsafe(self._loop.call_later, _GOES_OUT_WITHIN, self._loop.stop)
+        self._thread.join(_ENDS_WITHIN)
         if not self._thread.is_alive():
             self._loop.close()
 
 
-async def _cancel_all() -> None:
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+async def _end(last: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
         task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for one in last:
+        await one()

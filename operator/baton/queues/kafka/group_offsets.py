@@ -38,8 +38,8 @@ class GroupOffsets:
     def __init__(self, address: KafkaAddress, group: str, queue: str) -> None:
         """`group`: the id in Kafka."""
         self._address = address
-        self._group = group
         self._queue = queue
+        self._client = KafkaClient(address, group, "baton")
         self._loop = EventLoopThread("baton-kafka-commits")
         self._transactions: PartitionTransactions | None = None
 
@@ -101,7 +101,7 @@ class GroupOffsets:
         return self._loop.run(self._lag(self._transactions, partitions), ASKED_WITHIN)
 
     def close(self) -> None:
-        self._loop.close()
+        self._loop.close(self._client.close)
 
     async def _lag(self, transactions: PartitionTransactions, partitions: tuple[int, ...]) -> int:
         client = transactions.client
@@ -149,8 +149,7 @@ class GroupOffsets:
         return self._transactions
 
     async def _find(self) -> PartitionTransactions:
-        client = KafkaClient(self._address, self._group, "baton")
-        return PartitionTransactions(client, await topic_of(client, self._queue))
+        return PartitionTransactions(self._client, await topic_of(self._client, self._queue))
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:

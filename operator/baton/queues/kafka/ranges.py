@@ -113,7 +113,7 @@ class KafkaRanges:
 
     def close(self) -> None:
         """Close the connections."""
-        self._loop.close()
+        self._loop.close(self._client.close)
 
     # -- the topic
 

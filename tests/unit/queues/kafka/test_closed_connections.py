@@ -1,0 +1,71 @@
+"""Whoever is closed closes its connections, and does not leave them to whoever collects them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import pytest
+
+from baton.model.ids import Partition, QueueName, Uid
+from baton.queues.kafka import client
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.kafka.group_offsets import GroupOffsets
+from baton.queues.kafka.ranges import KafkaRanges
+from tests.unit.queues.kafka.slow_coordinator import OWNED
+
+ADDRESS = KafkaAddress(("127.0.0.1:1",))
+ORDERS = QueueName("orders")
+
+
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+class Connection:
+    """To a broker that has a group with one partition of the queue."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=1)], broker_metadata=lambda node: node)
+
+    async def send(self, *_: object, **__: object) -> Any:
+        record = replace(OWNED, queue="orders").to_text()
+        return SimpleNamespace(error_code=0, coordinator_id=1, topics=[("orders", [(0, 5, 0, record, 0, {})], {})])
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def offsets() -> Closes:
+    made = GroupOffsets(ADDRESS, "shop.orders", "orders")
+    assert made.topic == "orders"
+    return made
+
+
+def ranges() -> Closes:
+    made = KafkaRanges("kafka://127.0.0.1:1", "shop/orders", "shop/orders")
+    made._open()
+    return made
+
+
+def announcements() -> Closes:
+    made = KafkaAnnouncements(ADDRESS, "shop.orders", Uid("a"))
+    made.wait(0.0)
+    made._topics[ORDERS] = "orders"
+    assert made.look([Partition(ORDERS, 0)])
+    return made
+
+
+@pytest.mark.parametrize(("connected", "many"), [(offsets, 1), (ranges, 1), (announcements, 2)])
+def test_its_connections_are_closed_with_it(connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Connection] = []
+
+    async def connect(*_: object) -> Connection:
+        made.append(Connection())
+        return made[-1]
+
+    monkeypatch.setattr(client, "connected", connect)
+    connected().close()
+    assert [one.closed for one in made] == [True] * many
