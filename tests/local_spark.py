@@ -31,6 +31,7 @@ def local_spark(
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": options,
         "spark.executorEnv.PYTHONPATH": str(_ROOT),
+        "spark.sql.shuffle.partitions": str(EXECUTORS),  # each has stores and logs of its own, and Spark has 200 by default
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(more or {}),

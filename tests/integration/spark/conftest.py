@@ -44,9 +44,7 @@ def world(spark: SparkSession, server: RedisServer, tmp_path: Path) -> Iterator[
 def in_rocksdb(spark: SparkSession) -> Iterator[None]:
     """The state of queries, which all end with the test."""
     spark.conf.set(PROVIDER, ROCKSDB)
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     yield
     for query in spark.streams.active:
         query.stop()
     spark.conf.unset(PROVIDER)
-    spark.conf.unset("spark.sql.shuffle.partitions")
