@@ -49,13 +49,14 @@ class KafkaFleet:
         folder: Path,
         group_id: str = "",
         pods_url: str | None = None,
+        every: float = 0.02,
     ) -> None:
         """`topics`: how many partitions each has. Their queues have the same names. `pods_url`: by which pods come to the
-        broker."""
+        broker. `every`: seconds after which eight more are sent."""
         self._world, self._kubeconfig, self._broker = world, kubeconfig, broker
         self.topics, self.group = dict(topics), group
         self._url = (pods_url or f"kafka://{broker.servers}") + (f"/?group={group_id}" if group_id else "")
-        self._folder = folder
+        self._folder, self._every = folder, every
         self._mount = folder / "assignments"
         self._mount.mkdir()
         self.output = folder / "handled"
@@ -157,7 +158,7 @@ class KafkaFleet:
             {**ORDERED, "bootstrap.servers": self._broker.servers, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 500}
         )
         number = 0
-        while not self._quiet.wait(0.02):
+        while not self._quiet.wait(self._every):
             all_of_them = [Partition(QueueName(topic), n) for topic, count in self.topics.items() for n in range(count)]
             for _ in range(8):
                 partition = all_of_them[number % len(all_of_them)]

@@ -30,7 +30,7 @@ async def test_a_slow_broker_is_not_called_away_and_what_is_handed_off_is_neithe
         await world.queue("slow", {"type": "Kafka", "kafka": source}, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 3})
         await world.group("slow", membership={"session": None})
         url = f"kafka://pod:{quote(USERS['pod'])}@127.0.0.1:{link.port}"
-        with KafkaFleet(world, kubeconfig, broker, {"slow": 4}, "slow", tmp_path, pods_url=url) as fleet:
+        with KafkaFleet(world, kubeconfig, broker, {"slow": 4}, "slow", tmp_path, pods_url=url, every=0.2) as fleet:
             await fleet.join("slow-a")
             await world.spread("slow", 4, seconds=PATIENCE)
             await fleet.handles(20)
