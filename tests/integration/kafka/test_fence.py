@@ -229,6 +229,7 @@ async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
     copy = queue.of_topic(queue.topic, queue="copy")
     await copy.ensure(None)
     await queue.granted("a", 1)
+    await queue.operator.check()  # the grant's commit is under way no more, and seen by everybody
     with pytest.raises(QueueConflict, match=f"reads the topic {queue.topic} for the queue orders: take one of the two out"):
         await copy.ensure(None)
     with pytest.raises(QueueConflict, match="for the queue orders"):

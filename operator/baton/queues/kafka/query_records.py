@@ -6,10 +6,11 @@ that was begun before a grant, or before a later query, is refused by the broker
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.each import each
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd
 from baton.queues.kafka.topic_log import TopicLog
@@ -17,8 +18,6 @@ from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions
 from baton.queues.protocol import QueueUnreachable
 
 _TRIES = 5
-_AT_ONCE = 64
-"""Partitions that are committed at a time."""
 
 Change = Callable[[Committed], tuple[int, Record] | None]
 """What is to be committed where this is; None: nothing."""
@@ -30,7 +29,6 @@ class QueryRecords:
     def __init__(self, transactions: PartitionTransactions, log: TopicLog) -> None:
         self._transactions = transactions
         self._log = log
-        self._some = asyncio.Semaphore(_AT_ONCE)
         self.topic_id = ""
         """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
 
@@ -49,10 +47,9 @@ class QueryRecords:
 
             async def take(number: int) -> Committed:
                 end = ends.get(number, 0)
-                async with self._some:
-                    return await self._renewed(number, lambda seen: _taken(seen, query, end))
+                return await self._renewed(number, lambda seen: _taken(seen, query, end))
 
-            found |= zip(behind, await self._each(take, behind), strict=True)
+            found |= await each(take, behind)
         return found
 
     async def changed(self, query: int, changes: Mapping[int, Change], found: Mapping[int, Committed]) -> dict[int, Committed]:
@@ -60,22 +57,13 @@ class QueryRecords:
         them a moment ago."""
 
         async def change(number: int) -> Committed:
-            async with self._some:
-                return await self._change(query, number, changes[number], found[number])
+            return await self._change(query, number, changes[number], found[number])
 
-        return dict(zip(changes, await self._each(change, changes), strict=True))
+        return await each(change, changes)
 
     def remade(self, seen: Committed) -> bool:
         """The record is of another topic with this name: the query's was deleted."""
         return bool(self.topic_id) and seen.record is not None and seen.record.topic_id != self.topic_id
-
-    async def _each(self, what: Callable[[int], Awaitable[Committed]], partitions: Iterable[int]) -> list[Committed]:
-        """All are tried, also where one fails."""
-        done = await asyncio.gather(*map(what, partitions), return_exceptions=True)
-        for one in done:
-            if isinstance(one, BaseException):
-                raise one
-        return [one for one in done if not isinstance(one, BaseException)]
 
     async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
         for _ in range(_TRIES):
