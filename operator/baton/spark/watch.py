@@ -19,13 +19,13 @@ from baton.spark.stuck_executors import StuckExecutors, stuck_executors, to_kill
 
 log = logging.getLogger("baton.spark")
 
-_EVERY, _SOON = 0.5, 0.1
+EVERY, SOON = 0.5, 0.1
 _REPORT = 60.0
 """Seconds."""
 
 
 class Watch:
-    """Looks twice a second, and ends with the fleet."""
+    """Looks twice a second, more often while it waits for an executor, and ends with the fleet."""
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class Watch:
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
         self._session, self._counts, self._executor_warm_up, self._troubles = session, counts, executor_warm_up, troubles
         self._dismissals = dismissals
-        self._again = _EVERY
         self._fleet: frozenset[str] = frozenset()
         self._usable: tuple[str, ...] = ()
         self._total: int | None = None
@@ -68,19 +67,20 @@ class Watch:
         problem = False
         try:
             while self._alive():
+                again = EVERY
                 try:
-                    self.look()
+                    again = self.look()
                     problem = False
                 except Exception:  # a hiccup of py4j or of Spark: look again
                     if not problem:
                         log.exception("looking after the executors failed, and is tried again")
                     problem = True
-                time.sleep(self._again)
+                time.sleep(again)
         finally:
             self._ended()
 
-    def look(self) -> None:
-        """Look once at the executors, the size of the fleet and the session."""
+    def look(self) -> float:
+        """Look once at the executors, the size of the fleet and the session. Seconds until the next look."""
         # Before Spark is asked: it may be Spark that does not answer.
         self._session.say(statistics=self._counts.statistics().to_json(), **self._troubles())
         fleet = self._executors.registered()
@@ -89,7 +89,7 @@ class Watch:
             log.info("executors: %s", ", ".join(executor.pod for executor in fleet) or "none")
             self._fleet = ids
         self._end_hold_ups(fleet)
-        self._resize(fleet)
+        none_is_leaving = self._resize(fleet)
         warm = self._executor_warm_up.ready(fleet)
         usable = self._dismissals.staying(warm)
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
@@ -99,6 +99,7 @@ class Watch:
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())
+        return EVERY if none_is_leaving and len(warm) == len(fleet) else SOON
 
     def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
         members = self._grants_in_use.missed()
@@ -115,10 +116,11 @@ class Watch:
             self._counts.add("executors_ended", len(kill))
             self._held = None
 
-    def _resize(self, fleet: tuple[Executor, ...]) -> None:
+    def _resize(self, fleet: tuple[Executor, ...]) -> bool:
+        """Whether nobody is left who is to be ended as soon as it is idle."""
         ledger, left = self._ledger.read(), self._dismissals.left()
         wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
-        self._again = _EVERY if self._dismissals.end(wanted.dismiss, fleet) else _SOON
+        none_is_leaving = self._dismissals.end(wanted.dismiss, fleet)
         if wanted.target is not None and wanted.target != self._total:
             log.info("the fleet is to have %s", counted(wanted.target, "executor"))
             self._executors.resize(wanted.target)
@@ -126,3 +128,4 @@ class Watch:
         if wanted.kill:
             log.info("executors %s have handed off and go", ", ".join(wanted.kill))
             self._executors.end(wanted.kill)
+        return none_is_leaving

@@ -1,5 +1,6 @@
 """The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
 
+import threading
 from collections.abc import Iterable
 
 import pytest
@@ -12,9 +13,10 @@ from baton.spark.locality import Executor
 from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
-from baton.spark.watch import Watch
+from baton.spark.watch import EVERY, SOON, Watch
 from tests.unit.spark.builders import entry, executor
 from tests.unit.spark.written_ledger import WrittenLedger
+from tests.waiting import PATIENCE, until
 
 
 class Scheduler:
@@ -50,7 +52,11 @@ class PlayedPods:
 
 
 class Scene:
-    def __init__(self) -> None:
+    def __init__(self, warm_up_patience: float = 0.0) -> None:
+        self.go_on, self.warm_up_patience = threading.Event(), warm_up_patience
+        """Set it, and executors are warm."""
+        if not warm_up_patience:
+            self.go_on.set()
         self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
@@ -66,7 +72,7 @@ class Scene:
             executors=self.scheduler,
             session=self.session,
             counts=Counts(),
-            executor_warm_up=ExecutorWarmUp(lambda executor: None, patience=0),
+            executor_warm_up=ExecutorWarmUp(lambda executor: self.go_on.wait(PATIENCE), patience=self.warm_up_patience),
             dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
             troubles=lambda: {"trouble": self.trouble},
             patience=0,
@@ -89,6 +95,15 @@ def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -
     scene.scheduler.fleet = (executor(2),)
     scene.watch.look()
     assert scene.speaks_for() == ("2",)
+
+
+def test_while_an_executor_is_not_warm_yet_the_next_look_comes_sooner() -> None:
+    scene = Scene(warm_up_patience=PATIENCE)
+    scene.scheduler.fleet = (executor(1),)
+    assert (scene.watch.look(), scene.speaks_for()) == (SOON, ())
+    scene.go_on.set()
+    until(lambda: scene.watch.look() == EVERY, "it is warm")
+    assert scene.speaks_for() == ("1",)
 
 
 def test_who_is_ready_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
