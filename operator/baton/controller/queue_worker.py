@@ -189,9 +189,8 @@ class QueueWorker:
         resizing = await self._ensure(adapter)
         self.records.look()
         asked = self._clock.ticks()
-        seen = await answer(
-            self.queue, adapter.check(), adapter.answers_within
-        )  # after the queue was made, for before it had no incarnation
+        # After the queue was made, for before it had no incarnation.
+        seen = await answer(self.queue, adapter.check(), adapter.answers_within)
         self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation

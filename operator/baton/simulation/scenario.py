@@ -93,11 +93,11 @@ class _Part(Shape):
 
 
 class _SpecPart(_Part):
-    """The spec of a custom resource, whose parts of all depths are as strict as the API server is."""
+    """The spec of a custom resource: fields of all depths are known, as to the API server."""
 
     @model_validator(mode="before")
     @classmethod
-    def _known_at_all_depths(cls, value: Any) -> Any:
+    def _known_fields(cls, value: Any) -> Any:
         if (unknown := unknown_field(_schema(cls), value)) is not None:
             raise PydanticCustomError("unknown_field", "", unknown._asdict())
         return value

@@ -5,10 +5,9 @@ else the pod itself does: the namespace of its service account, its hostname, an
 """
 
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from urllib3.exceptions import HTTPError
@@ -122,7 +121,9 @@ class EndedDrivers:
         if holder.startswith(OUTSIDE):
             return False
         if self._found is None or self._found[0] != holder:
-            name = next((pod["metadata"]["name"] for pod in self._listed() if pod["metadata"]["uid"] == holder), None)
+            name = next(
+                (pod["metadata"]["name"] for pod in self._api.list(self._pods)["items"] if pod["metadata"]["uid"] == holder), None
+            )
             if name is None:
                 return True
             self._found = holder, name
@@ -133,7 +134,3 @@ class EndedDrivers:
                 return True
             raise
         return pod["metadata"]["uid"] != holder or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-    def _listed(self) -> Iterable[Mapping[str, Any]]:
-        found: Iterable[Mapping[str, Any]] = self._api.list(self._pods)["items"]
-        return found

@@ -73,7 +73,7 @@ class RunningFleet:
         self._queries, self._life = running_in(spark), SparkLife(partial(stopped, spark))
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.lost = ""
-        """Why it has ended and nobody has stopped it: a sentence; empty: it has not."""
+        """Why it has ended without a `stop`: a sentence; empty: it has not."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
         self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]

@@ -219,6 +219,10 @@ class Kept:
         return sorted(row.value.decode() for rows in self.batches.values() for row in rows)
 
 
+def values(rows: DataFrame) -> list[str]:
+    return sorted(row.value.decode() for row in rows.select("value").collect())
+
+
 def started(
     rows: DataFrame, each: Callable[[DataFrame, int], None], checkpoint: Path, *, available_now: bool = False
 ) -> StreamingQuery:

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import Row as DataFrameRow
 
-from tests.integration.spark.world import Row, Worlds, wait_for
+from tests.integration.spark.world import Row, World, Worlds, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
 
@@ -28,6 +28,19 @@ def in_order(rows: list[Row]) -> bool:
     partitions = {row.partition for row in rows}
     sequences = [[row.number for row in rows if row.partition == partition] for partition in partitions]
     return all(sequence == sorted(set(sequence)) for sequence in sequences)
+
+
+class Held:
+    """A batch that goes on, and keeps its rows, when it is told to."""
+
+    def __init__(self, world: World) -> None:
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self._world = world
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        self.inside.set()
+        self.go_on.wait(PATIENCE)
+        self._world.keep(rows, batch)
 
 
 def test_everything_is_read_once_in_order_on_its_owner_and_committed(world: Worlds) -> None:
@@ -144,18 +157,12 @@ def test_what_was_granted_on_past_its_deadline_is_read_to_its_end_and_then_by_th
     orders = world(2)
     orders.share_out(2)
     second = orders.owner(1)
-    inside, go_on = threading.Event(), threading.Event()
-
-    def process(rows: DataFrame, batch: int) -> None:
-        inside.set()
-        go_on.wait(PATIENCE)
-        orders.keep(rows, batch)
-
-    orders.start(process)
+    held = Held(orders)
+    orders.start(held)
     orders.send(*numbers(40))
-    assert inside.wait(PATIENCE)
+    assert held.inside.wait(PATIENCE)
     orders.give({0: second})
-    go_on.set()
+    held.go_on.set()
     wait_for(orders.committed, "all is committed")
     orders.send(*numbers(40, 40))
     wait_for(lambda: len(orders.rows) == 80 and orders.committed(), "the new owner reads on")
@@ -220,18 +227,12 @@ def test_a_fleet_that_is_stopped_finishes_its_batch(world: Worlds) -> None:
     orders = world(1)
     orders.share_out(1)
     orders.send(*numbers(40))
-    inside, go_on = threading.Event(), threading.Event()
-
-    def process(rows: DataFrame, batch: int) -> None:
-        inside.set()
-        go_on.wait(PATIENCE)
-        orders.keep(rows, batch)
-
-    query = orders.start(process)
-    assert inside.wait(PATIENCE)
+    held = Held(orders)
+    query = orders.start(held)
+    assert held.inside.wait(PATIENCE)
     stopping = threading.Thread(target=orders.stop)
     stopping.start()
-    go_on.set()
+    held.go_on.set()
     stopping.join(PATIENCE)
     assert not query.isActive
     assert orders.values() == numbers(40)
@@ -242,15 +243,9 @@ def test_whoever_stops_a_fleet_that_is_being_stopped_waits_for_its_batch_too(wor
     orders = world(1)
     orders.share_out(1)
     orders.send(*numbers(40))
-    inside, go_on = threading.Event(), threading.Event()
-
-    def process(rows: DataFrame, batch: int) -> None:
-        inside.set()
-        go_on.wait(PATIENCE)
-        orders.keep(rows, batch)
-
-    query = orders.start(process)
-    assert inside.wait(PATIENCE)
+    held = Held(orders)
+    query = orders.start(held)
+    assert held.inside.wait(PATIENCE)
     assert orders.fleet is not None
     running = orders.fleet._running
     assert running is not None
@@ -260,7 +255,7 @@ def test_whoever_stops_a_fleet_that_is_being_stopped_waits_for_its_batch_too(wor
     second.start()
     second.join(0.5)
     assert second.is_alive(), "the batch runs"
-    go_on.set()
+    held.go_on.set()
     second.join(PATIENCE)
     assert not query.isActive
     assert orders.values() == numbers(40)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.logged import Task
-from tests.integration.spark.stand_in import StandIn, started
-from tests.integration.spark.test_source_troubles import ROWS_IN_PAGES, slowly, values
+from tests.integration.spark.slow_rows import NUMBERS, both_wait, numbers, send_pages, slowly
+from tests.integration.spark.stand_in import StandIn, started, values
 from tests.integration.spark.world import executor_pids
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -50,7 +50,7 @@ def test_owner_and_borrowers_die_one_after_the_other_in_the_middle_and_the_rows_
     query = started(
         source.stream(), lambda rows, _: read.append(values(slowly(rows, tmp_path))), tmp_path / "checkpoint", available_now=True
     )
-    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    both_wait(tmp_path, query)
     readers = [loan(source, 1).executor]
     for _ in range(2):
         (tmp_path / "waits-1").unlink()
@@ -66,15 +66,13 @@ def test_owner_and_borrowers_die_one_after_the_other_in_the_middle_and_the_rows_
 
 
 def test_who_wakes_up_behind_a_loan_is_refused_and_the_next_attempt_has_the_rows(source: StandIn, tmp_path: Path) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
+    send_pages(source)
     read: list[list[str]] = []
 
-    def numbers(rows: DataFrame, _: int) -> None:
-        found = slowly(rows, tmp_path).selectExpr("substring(cast(value AS string), 1, 5) AS number")
-        read.append(sorted(row.number for row in found.collect()))
-
-    query = started(source.stream(), numbers, tmp_path / "checkpoint", available_now=True)
-    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    query = started(
+        source.stream(), lambda rows, _: read.append(numbers(slowly(rows, tmp_path))), tmp_path / "checkpoint", available_now=True
+    )
+    both_wait(tmp_path, query)
     later = time.monotonic()
     first = min((0, 1), key=lambda partition: loan(source, partition).attempt)
     evaluation, attempt, _ = loan(source, first)
@@ -88,5 +86,5 @@ def test_who_wakes_up_behind_a_loan_is_refused_and_the_next_attempt_has_the_rows
     until(lambda: time.monotonic() - later > 1, "what was checked before is old")
     (tmp_path / "go").touch()
     query.awaitTermination()
-    assert read == [[f"{n:05}" for n in range(ROWS_IN_PAGES)]]
+    assert read == [NUMBERS]
     assert sorted(one["how"] for one in source.reports()) == ["owner", "owner", "refused"]

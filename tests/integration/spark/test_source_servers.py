@@ -14,11 +14,10 @@ from pyspark.sql import SparkSession
 
 from cluster.ports import free_ports
 from tests.clustered_redis import clustered_redis
-from tests.integration.spark.stand_in import Kept, StandIn, drained, started
-from tests.integration.spark.test_source_troubles import slowly, values
+from tests.integration.spark.slow_rows import both_wait, slowly
+from tests.integration.spark.stand_in import Kept, StandIn, drained, started, values
 from tests.redis_server import RedisServer
 from tests.self_signed import self_signed
-from tests.waiting import until
 from tests.watched_redis import watched_redis
 
 
@@ -90,7 +89,7 @@ def reads_on(spark: SparkSession, url: str, folder: Path, trouble: Callable[[Sta
             folder / "checkpoint",
             available_now=True,
         )
-        until(lambda: len(list(folder.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+        both_wait(folder, query)
         trouble(source)
         (folder / "go").touch()
         query.awaitTermination()

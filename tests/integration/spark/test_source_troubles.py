@@ -13,42 +13,19 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from baton.queues.redis.keys import partition_keys
-from tests.integration.spark.stand_in import Owner, StandIn, drained, started
+from tests.integration.spark.slow_rows import NUMBERS, ROWS_IN_PAGES, both_wait, numbers, send_pages, slowly
+from tests.integration.spark.stand_in import Owner, StandIn, drained, started, values
 from tests.integration.spark.world import executor_pids
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
 NOBODY = Owner("", "")
-ROWS_IN_PAGES = 10_000
-"""Of 4,000 bytes: more than fits on the way to a Python worker."""
 
 
 @pytest.fixture
 def source(spark: SparkSession, server: RedisServer) -> Iterator[StandIn]:
     with StandIn(spark, server.url) as made:
         yield made
-
-
-def values(rows: DataFrame) -> list[str]:
-    return sorted(row.value.decode() for row in rows.select("value").collect())
-
-
-def slowly(rows: DataFrame, marks: Path) -> DataFrame:
-    """The rows again, which wait at the 500th of each partition until the folder has a file `go`."""
-    folder = str(marks)
-
-    def wait(parts):  # type: ignore[no-untyped-def]
-        import time
-        from pathlib import Path
-
-        for nth, row in enumerate(parts):
-            if nth == 500:
-                (Path(folder) / f"waits-{row.partition}").touch()
-                while not (Path(folder) / "go").exists():
-                    time.sleep(0.02)
-            yield row
-
-    return rows.rdd.mapPartitions(wait).toDF(rows.schema)
 
 
 def refusing(port: int, attempts: int) -> None:
@@ -64,7 +41,7 @@ def test_what_a_killed_executor_was_reading_is_lent_on(source: StandIn, tmp_path
     query = started(
         source.stream(), lambda rows, _: read.append(values(slowly(rows, tmp_path))), tmp_path / "checkpoint", available_now=True
     )
-    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    both_wait(tmp_path, query)
     [pid] = executor_pids(source.owners[1].executor)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not executor_pids(source.owners[1].executor), "it is gone")
@@ -144,21 +121,22 @@ def test_a_python_function_is_given_large_entries_in_parts_that_fit(source: Stan
 
 def test_a_redis_that_restarts_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     with RedisServer(fsync="always") as own, StandIn(spark, own.url) as source:
-        source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
+        send_pages(source)
         read: list[list[str]] = []
 
-        def numbers(rows: DataFrame, _: int) -> None:
-            found = slowly(rows, tmp_path).selectExpr("substring(cast(value AS string), 1, 5) AS number")
-            read.append(sorted(row.number for row in found.collect()))
-
-        query = started(source.stream(), numbers, tmp_path / "checkpoint", available_now=True)
-        until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+        query = started(
+            source.stream(),
+            lambda rows, _: read.append(numbers(slowly(rows, tmp_path))),
+            tmp_path / "checkpoint",
+            available_now=True,
+        )
+        both_wait(tmp_path, query)
         own.kill()
         (tmp_path / "go").touch()
         refusing(own.port, 16)
         own.start()
         query.awaitTermination()
-        assert read == [[f"{n:05}" for n in range(ROWS_IN_PAGES)]]
+        assert read == [NUMBERS]
 
 
 def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path: Path) -> None:
@@ -176,7 +154,7 @@ def test_a_later_query_ends_this_one_with_a_clear_word(source: StandIn, tmp_path
 
 def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(source: StandIn, tmp_path: Path) -> None:
     """As in an executor that was stopped, and wakes up: its next page is there already."""
-    source.producer.send_many([(f"key-{n}", f"{n:05}" + "." * 4000) for n in range(ROWS_IN_PAGES)])
+    send_pages(source)
     counted: list[int] = []
     query = started(
         source.stream(),
@@ -184,7 +162,7 @@ def test_a_task_that_was_held_up_gets_nothing_more_of_the_pages_that_it_has(sour
         tmp_path / "checkpoint",
         available_now=True,
     )
-    until(lambda: len(list(tmp_path.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
+    both_wait(tmp_path, query)
     later = time.monotonic()
     source.ranges.begin()
     until(lambda: time.monotonic() - later > 1, "what was checked before is old")

@@ -136,8 +136,8 @@ class KafkaRanges:
             self._opened = QueryRanges(log, records, self._queue)
         return self._opened
 
-    def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float | None = None) -> T:
+    def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float = ASKED_WITHIN) -> T:
         async def asked() -> T:
             return await what(await self._find())
 
-        return self._loop.run(asked(), ASKED_WITHIN if within is None else within)
+        return self._loop.run(asked(), within)

@@ -101,7 +101,7 @@ public final class PartsOfATask {
     KafkaConsumers.One used = KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 0);
     KafkaConsumers topic = KafkaConsumers.to(TOPIC.formatted("rare"));
     closeIdleConsumers();
-    require(openTopics().isEmpty(), "those that nobody has read for a minute are gone, with their consumers");
+    require(openTopics().isEmpty(), "those that were not read for a minute are gone, with their consumers");
     topic.giveBack(used, 1);
     require(KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 1) == used, "one that was in use meanwhile is there for the next task");
     topic.giveBack(used, 2);

@@ -1,0 +1,47 @@
+"""Batches that stop in the middle, so that something may happen to who reads them."""
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.integration.spark.stand_in import StandIn
+from tests.waiting import until
+
+ROWS_IN_PAGES = 10_000
+"""Of 4,000 bytes: more than fits on the way to a Python worker."""
+NUMBERS = [f"{n:05}" for n in range(ROWS_IN_PAGES)]
+
+
+def send_pages(source: StandIn) -> None:
+    """Rows that begin with these numbers."""
+    source.producer.send_many([(f"key-{n}", number + "." * 4000) for n, number in enumerate(NUMBERS)])
+
+
+def numbers(rows: DataFrame) -> list[str]:
+    """Those with which the rows begin."""
+    found = rows.selectExpr("substring(cast(value AS string), 1, 5) AS number")
+    return sorted(row.number for row in found.collect())
+
+
+def slowly(rows: DataFrame, marks: Path) -> DataFrame:
+    """The rows again, which wait at the 500th of each partition until the folder has a file `go`."""
+    folder = str(marks)
+
+    def wait(parts):  # type: ignore[no-untyped-def]
+        import time
+        from pathlib import Path
+
+        for nth, row in enumerate(parts):
+            if nth == 500:
+                (Path(folder) / f"waits-{row.partition}").touch()
+                while not (Path(folder) / "go").exists():
+                    time.sleep(0.02)
+            yield row
+
+    return rows.rdd.mapPartitions(wait).toDF(rows.schema)
+
+
+def both_wait(marks: Path, query: StreamingQuery) -> None:
+    """Until both executors are in the middle, or the query has failed."""
+    until(lambda: len(list(marks.glob("waits-*"))) == 2 or query.exception(), "both executors are in the middle")
