@@ -276,15 +276,15 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
 async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written_until_it_goes(
     shop: World, redis_server: RedisServer
 ) -> None:
-    await shop.redis("held", redis_server.url)
-    await shop.group("held")
-    await shop.pod("held-a", "held")
-    await shop.spread("held", 6)
-    path = ledger_path(shop, "held")
+    await shop.redis("finalized", redis_server.url)
+    await shop.group("finalized")
+    await shop.pod("finalized-a", "finalized")
+    await shop.spread("finalized", 6)
+    path = ledger_path(shop, "finalized")
     await shop.api.merge(path, {"metadata": {"finalizers": ["example.com/backup"]}})
     await shop.api.delete(path)
-    await shop.pod("held-b", "held")
-    await shop.spread("held", 3, 3)
+    await shop.pod("finalized-b", "finalized")
+    await shop.spread("finalized", 3, 3)
     found = await shop.api.get(path)
     assert found["metadata"]["finalizers"] == ["example.com/backup"] and "deletionTimestamp" in found["metadata"]
     await shop.api.merge(path, {"metadata": {"finalizers": None}})
@@ -294,8 +294,8 @@ async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written
         return found is not None and "deletionTimestamp" not in found["metadata"]
 
     await eventually(made_again, "there is another ledger", 30)
-    await shop.spread("held", 3, 3)
-    await shop.told("held", "Ready")
+    await shop.spread("finalized", 3, 3)
+    await shop.told("finalized", "Ready")
 
 
 async def test_a_group_whose_finalizer_is_refused_says_so(empty: World, start: Start) -> None:
