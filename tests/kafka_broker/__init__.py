@@ -61,6 +61,13 @@ ORDERED: Mapping[str, Any] = {"enable.idempotence": True}
 """For a producer whose messages keep their order when one is sent once more: the leader of a new topic is not there at once."""
 
 
+def _remove_what_killed_runs_left() -> None:
+    for left in Path(tempfile.gettempdir()).glob("baton-kafka-*-*"):
+        pid = left.name.split("-")[2]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
 class KafkaBroker(Freezable):
     """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
     `start`."""
@@ -68,6 +75,7 @@ class KafkaBroker(Freezable):
     def __init__(self, settings: Mapping[str, str] = {}, *, node: int = 1, joins: "KafkaBroker | None" = None) -> None:
         """`settings`: further ones of the broker. `node`: its id. `joins`: the broker that is its controller, too; None: it is
         its own, and its id is 1."""
+        _remove_what_killed_runs_left()
         made = jars.place()
         self._lib = made / "lib"
         self.node = node

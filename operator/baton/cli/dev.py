@@ -4,21 +4,23 @@ import os
 import shlex
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.names import DEV_QUEUE, REDIS_URL
-from baton.cli.printing import need_redis, refuse, say
+from baton.cli.names import DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
+from baton.cli.printing import need_kafka, need_redis, refuse, say
 from baton.cli.queue_server import VARIABLE
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
     from baton.dev.end_signals import EndSignals
     from baton.dev.folder import DevFolder
+    from baton.dev.queues import DevQueue
 
+_PARTITIONS = 6
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache") / "baton" / "dev"
 
 _folder = click.option(
@@ -35,6 +37,14 @@ _folder = click.option(
     "--redis-url", type=REDIS_URL, envvar=VARIABLE, show_envvar=True, help="A running Redis. Default: the command starts one."
 )
 @click.option(
+    "--kafka-url",
+    type=KAFKA_URL,
+    envvar="BATON_KAFKA_URL",
+    show_envvar=True,
+    help="A running Kafka, a topic of which is the queue, such as kafka://127.0.0.1:9092.",
+)
+@click.option("--topic", type=TOPIC, help="The topic, with --kafka-url. Default: the queue's name.")
+@click.option(
     "--queue",
     "name",
     type=DEV_QUEUE,
@@ -42,35 +52,59 @@ _folder = click.option(
     show_default=True,
     help="The name of the queue and of the group, in the namespace dev.",
 )
-@click.option("--partitions", type=click.IntRange(1, 1024), default=6, show_default=True)
+@click.option("--partitions", type=click.IntRange(1, 1024), help="Default: 6. A topic has what it has.")
 @click.option("--delay", type=click.FloatRange(0, 3600), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
 @_folder
 @click.pass_context
-def dev(context: click.Context, redis_url: str | None, name: str, partitions: int, delay: float, folder: Path) -> None:
+def dev(
+    context: click.Context,
+    redis_url: str | None,
+    kafka_url: str | None,
+    topic: str | None,
+    name: str,
+    partitions: int | None,
+    delay: float,
+    folder: Path,
+) -> None:
     """Hand partitions over between processes of this machine, as the operator does in a cluster.
 
     It runs until Ctrl-C and says who owns what. In other terminals: baton dev run -- python consumer.py
     """
     if context.invoked_subcommand is not None:
         return
-    need_redis()
+    if redis_url is not None and kafka_url is not None:
+        raise click.UsageError("a queue has one server: give --redis-url or --kafka-url, of which the environment may have one")
+    if kafka_url is None and topic is not None:
+        raise click.UsageError("--topic is one of Kafka's: give --kafka-url, too")
+    if kafka_url is not None and partitions is not None:
+        raise click.UsageError("a topic has the partitions that it has: leave --partitions out, or change the topic")
+    if kafka_url is None:
+        need_redis()
+    else:
+        need_kafka()
     from baton.dev.end_signals import EndSignals
-
-    signals = EndSignals()
-    with signals.handled():
-        _run(signals, redis_url, name, partitions, delay, folder)
-
-
-def _run(signals: "EndSignals", redis_url: str | None, name: str, partitions: int, delay: float, folder: Path) -> None:
     from baton.dev.folder import DevError, DevFolder
+    from baton.dev.queues import on_kafka, on_redis
+    from baton.queues.protocol import QueueUnreachable
+
+    signals, here = EndSignals(), DevFolder(folder)
+
+    def queue(server: str) -> "DevQueue":
+        return on_redis(server, name, partitions or _PARTITIONS) if kafka_url is None else on_kafka(server, name, topic or name)
+
+    with signals.handled():
+        try:
+            with here.held(), _server(kafka_url or redis_url, signals) as url:
+                signals.run(lambda: _serve(queue(url), delay, here, started=url not in (kafka_url, redis_url)))
+        except (DevError, QueueUnreachable) as problem:
+            refuse(str(problem))
+
+
+def _server(url: str | None, signals: "EndSignals") -> AbstractContextManager[str]:
+    """The one that is told, or a Redis that is started. Raises DevError."""
     from baton.dev.local_redis import local_redis
 
-    here = DevFolder(folder)
-    try:
-        with here.held(), nullcontext(redis_url) if redis_url else local_redis(signals.asked) as url:
-            signals.run(lambda: _serve(url, name, partitions, delay, here, redis_url is None))
-    except DevError as error:
-        refuse(str(error))
+    return nullcontext(url) if url else local_redis(signals.asked)
 
 
 @dev.command(context_settings={"ignore_unknown_options": True})
@@ -100,27 +134,23 @@ def _quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-async def _serve(url: str, name: str, partitions: int, delay: float, folder: "DevFolder", started: bool) -> None:
+async def _serve(queue: "DevQueue", delay: float, folder: "DevFolder", *, started: bool) -> None:
     from baton.dev.folder import Address
-    from baton.dev.group import NAMESPACE, DevGroup
+    from baton.dev.group import DevGroup
+    from baton.dev.queues import NAMESPACE
     from baton.model.names import DEV_QUEUE_VARIABLE
-    from baton.queues.protocol import QueueUnreachable
-    from baton.queues.redis.url import read
 
     _quiet()
-    os.environ[DEV_QUEUE_VARIABLE] = f"{NAMESPACE}/{name}"
-    try:
-        place = read(url, stands_in="--redis-url").place
-    except QueueUnreachable as problem:
-        refuse(str(problem))
+    os.environ[DEV_QUEUE_VARIABLE] = queue.full_name
 
-    def begun() -> None:
+    def begun(partitions: int) -> None:
         ends = " (which ends with this)" if started else ""
-        say(f"Queue {NAMESPACE}/{name} with {counted(partitions, 'partition')}, {place}{ends}. In other terminals:")
+        say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
         say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands over")
-        say(f"  baton dev run {where}-- python producer.py     sends to {NAMESPACE}/{name}")
+        say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
 
-    group = DevGroup(url, name, partitions, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
-    folder.announce(Address(group.server.url, group.server.token, url, NAMESPACE, name))
+    group = DevGroup(queue, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
+    assert queue.kind.variable is not None
+    folder.announce(Address(group.server.url, group.server.token, NAMESPACE, queue.name, queue.kind.variable, queue.url))
     await group.run()

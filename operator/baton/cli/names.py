@@ -77,8 +77,33 @@ class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
         return value
 
 
+class _KafkaUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+    """Nor is this one."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > _LONGEST_URL or not fullmatch("kafkas?://[!-~]+", value, ASCII):
+            self.fail("this is no URL of a Kafka: give one such as kafka://127.0.0.1:9092.", param, ctx)
+        return value
+
+
 _LONGEST_URL = 2048
-REDIS_URL = _RedisUrl()
+REDIS_URL, KAFKA_URL = _RedisUrl(), _KafkaUrl()
+
+
+class _Topic(click.ParamType):  # type: ignore[type-arg] # likewise
+    """A topic's name, as Kafka has them."""
+
+    name = "topic"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not fullmatch("[a-zA-Z0-9._-]{1,249}", value, ASCII):
+            self.fail(f"{shown(value)} is no name of a topic.", param, ctx)
+        return value
+
+
+TOPIC = _Topic()
 
 
 class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise

@@ -51,6 +51,12 @@ def need_redis() -> None:
         refuse("it needs redis-py: pip install 'baton-operator[redis]'")
 
 
+def need_kafka() -> None:
+    """Likewise, for the libraries of Kafka."""
+    if find_spec("aiokafka") is None or find_spec("confluent_kafka") is None:
+        refuse("it needs aiokafka and confluent-kafka: pip install 'baton-operator[kafka]'")
+
+
 def say_json(value: Any, **options: Any) -> None:
     """One line for programs; `options` of json.dumps."""
     _tolerant(sys.stdout)

@@ -21,9 +21,12 @@ class Address:
 
     api: str
     token: str
-    redis_url: str
     namespace: str
     group: str
+    variable: str
+    """In which its processes look for the address of the queue,"""
+    url: str
+    """and the address."""
 
 
 class DevFolder:

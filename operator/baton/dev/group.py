@@ -11,6 +11,7 @@ from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
 from baton.dev.executors import executors
 from baton.dev.folder import DevFolder
+from baton.dev.queues import NAMESPACE, DevQueue
 from baton.dev.server import DevServer, Process
 from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
@@ -23,34 +24,30 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.names import driver_lease_name
 from baton.model.ranges import format_numbers
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
-from baton.queues.redis import RedisQueue
 
-NAMESPACE = "dev"
 _LOOK_EVERY = 1.0
 """Seconds, for sessions that lapse."""
-_LAST_WORD = 1.0
+_LAST_WORD = 3.0
 """Seconds, at the end."""
 
 
 class DevGroup:
-    """One group with one Redis queue. `told` is called whenever somebody owns something else, and with problems."""
+    """One group with one queue. `told` is called whenever somebody owns something else, and with problems."""
 
     def __init__(
         self,
-        url: str,
-        name: str,
-        partitions: int,
+        queue: DevQueue,
         delay: float,
         folder: DevFolder,
         told: Callable[[str], None],
-        begun: Callable[[], None],
+        begun: Callable[[int], None],
     ) -> None:
-        """`begun` is called when the queue has answered for the first time."""
-        self._name, self._queue = name, QueueName(name)
+        """`begun` is called when the queue has answered for the first time, with its number of partitions."""
+        self._asked_for, self._name, self._queue = queue, queue.name, QueueName(queue.name)
         self._spec = GroupSpec(delay=delay)
         self._folder = folder
         self._told = told
-        self._begun: Callable[[], None] | None = begun
+        self._begun: Callable[[int], None] | None = begun
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._clock = ApiServerClock()
@@ -61,16 +58,16 @@ class DevGroup:
         self._surprises = 0
         """So often the records were others than what was known, when they were last compared with the ledger."""
         self._last = ""
-        self.server = DevServer(NAMESPACE, name, self._changed, self._clock.now)
-        claimant = Claimant(f"{NAMESPACE}/{name}", folder.uid)
+        self.server = DevServer(NAMESPACE, queue.name, self._changed, self._clock.now)
+        claimant = Claimant(queue.full_name, folder.uid)
 
         async def connect() -> QueueAdapter:
-            return RedisQueue(url, f"{NAMESPACE}/{name}", claimant, stands_in="--redis-url")
+            return queue.open(claimant)
 
         self._connect = connect
         self._worker = QueueWorker(self._queue, connect, self._clock, self._news.set)
-        self._worker.ask_for(partitions)
-        state = GroupState.new(f"{NAMESPACE}/{name}")
+        self._worker.ask_for(queue.partitions)
+        state = GroupState.new(queue.full_name)
         self._runtime = GroupRuntime(state, self._clock, self, self, LargeWork().of(NAMESPACE))
 
     async def run(self) -> None:
@@ -89,7 +86,8 @@ class DevGroup:
         adapter = await self._connect()
         with suppress(TimeoutError, QueueUnreachable):
             async with asyncio.timeout(_LAST_WORD):
-                await adapter.release()
+                while not await adapter.release():
+                    continue
                 await adapter.close()
 
     async def _work(self) -> None:
@@ -173,10 +171,10 @@ class DevGroup:
         if problem is None:
             text = _owners(self._runtime.state)
             if self._begun is not None and self._worker.facts.partitions is not None:
-                self._begun()
+                self._begun(self._worker.facts.partitions)
                 self._begun = None
         elif problem.reason is Reason.CONFLICT:
-            text = _taken(f"{NAMESPACE}/{self._name}")
+            text = self._asked_for.taken
         else:
             text = problem.message
         if text != self._last:
@@ -202,13 +200,6 @@ class DevGroup:
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
         self._worker.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
-
-
-def _taken(queue: str) -> str:
-    return (
-        f"{queue} at this Redis is another `baton dev`'s, or an operator's: choose another name with --queue, or a database of "
-        f"your own in --redis-url. If nothing runs there any more: redis-cli HDEL 'pq:{{{queue}}}:queue' group uid"
-    )
 
 
 def _owners(state: GroupState) -> str:

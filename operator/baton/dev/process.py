@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -15,6 +15,7 @@ from baton.dev.companion import Companion
 from baton.dev.end_signals import TOGETHER
 from baton.dev.folder import DevError, DevFolder
 from baton.model.names import DEV_QUEUE_VARIABLE
+from baton.queues.kinds import KINDS
 
 GRACE = 30.0
 """Seconds, as a pod's terminationGracePeriodSeconds are by default."""
@@ -60,7 +61,7 @@ class LocalProcess:
 
     def _started(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
         try:
-            return subprocess.Popen(command, env=os.environ | self.environment())
+            return subprocess.Popen(command, env=_without_queues(os.environ) | self.environment())
         except OSError as error:
             raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
 
@@ -69,7 +70,7 @@ class LocalProcess:
         address = self._address
         return {
             "BATON_GROUP": address.group,
-            "BATON_REDIS_URL": address.redis_url,
+            address.variable: address.url,
             "BATON_LEDGER": str(self._folder.ledger.resolve()),
             "BATON_GRACE_SECONDS": str(GRACE),
             "BATON_API_SERVER": address.api,
@@ -96,6 +97,12 @@ class LocalProcess:
         if answer.status != 200:
             raise DevError(f"`baton dev` refused: {answer.status}: start it again")
         return answer.json()
+
+
+def _without_queues(environment: Mapping[str, str]) -> dict[str, str]:
+    """A process has one address of queues: another kind's may stand in this shell."""
+    ours = {kind.variable for kind in KINDS}
+    return {name: value for name, value in environment.items() if name not in ours}
 
 
 def _together(events: "SimpleQueue[int | None]") -> set[int] | None:

@@ -41,7 +41,8 @@ class Dev:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder, self._stack = folder, stack
         self.environment = {**os.environ, "BATON_DEV_FOLDER": str(folder / "dev"), "TMPDIR": str(folder)}
-        self.environment.pop("BATON_REDIS_URL", None)
+        for variable in ("BATON_REDIS_URL", "BATON_KAFKA_URL"):
+            self.environment.pop(variable, None)
         self.said = folder / "said"
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -92,7 +93,7 @@ def says(dev: Dev, *words: str) -> Callable[[], bool]:
 def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[int, int], None], number: signal.Signals) -> None:
     dev.start("--partitions", "4", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists, "it says where it is")
-    url = json.loads((dev.folder / "dev" / "address.json").read_text())["redis_url"]
+    url = json.loads((dev.folder / "dev" / "address.json").read_text())["url"]
     records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
     sent = dev.folder / "sent.jsonl"
 
@@ -176,7 +177,7 @@ def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
     address = dev.folder / "dev" / "address.json"
     process = dev.start()
     until(address.exists)
-    with redis.Redis.from_url(json.loads(address.read_text())["redis_url"]) as client:
+    with redis.Redis.from_url(json.loads(address.read_text())["url"]) as client:
         assert client.ping()
         ended(process)
 

@@ -53,7 +53,7 @@ class Served:
         dev.start("--partitions", "4", "--delay", "0")
         address = dev.folder / "dev" / "address.json"
         until(address.exists, "it says where it is")
-        url = json.loads(address.read_text())["redis_url"]
+        url = json.loads(address.read_text())["url"]
         self.producer = stack.enter_context(RedisProducer(url, "dev/orders", patience=60))
         self.start()
 

@@ -45,7 +45,7 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     dev.start("--partitions", "4", "--delay", "0")
     address = dev.folder / "dev" / "address.json"
     until(address.exists, "it says where it is")
-    with RedisProducer(json.loads(address.read_text())["redis_url"], "dev/orders", patience=60) as producer:
+    with RedisProducer(json.loads(address.read_text())["url"], "dev/orders", patience=60) as producer:
         producer.send_many((f"customer-{number % KEYS}", str(number)) for number in range(ROWS))
     output, app = tmp_path / "rows", tmp_path / "app.py"
     app.write_text(program(output))

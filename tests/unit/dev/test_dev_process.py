@@ -52,7 +52,9 @@ class Dev:
 
     def start(self) -> None:
         self.server.start()
-        self._folder.announce(Address(self.server.url, self.server.token, "redis://127.0.0.1:1/0", "dev", "orders"))
+        self._folder.announce(
+            Address(self.server.url, self.server.token, "dev", "orders", "BATON_REDIS_URL", "redis://127.0.0.1:1/0")
+        )
 
 
 @pytest.fixture
@@ -139,3 +141,11 @@ def test_what_ends_by_a_signal_has_the_exit_code_of_a_shell(dev: Dev) -> None:
     command = [*COMMAND[:-3], "sh", "-c", "kill -KILL $$"]
     assert subprocess.run(command, env=dev.environment, check=False).returncode == 128 + signal.SIGKILL
     assert dev.server.processes() == []
+
+
+def test_a_process_has_the_address_of_its_own_queue_alone(dev: Dev) -> None:
+    show = "import os; print(*(os.environ.get(name) for name in ('BATON_REDIS_URL', 'BATON_KAFKA_URL')))"
+    environment = dev.environment | {"BATON_REDIS_URL": "redis://elsewhere", "BATON_KAFKA_URL": "kafka://elsewhere:9092"}
+    command = [str(BATON), "dev", "run", "--", sys.executable, "-c", show]
+    shown = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert shown.split() == ["redis://127.0.0.1:1/0", "None"]

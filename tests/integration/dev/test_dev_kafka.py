@@ -1,0 +1,108 @@
+"""`baton dev` with a topic of Kafka."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from baton.cli.main import main
+from tests.integration.dev.test_dev import BATON, Dev, says, stopped
+from tests.kafka_broker import ORDERED, KafkaBroker
+from tests.waiting import PATIENCE, until
+
+KEYS = 20
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaBroker]:
+    with KafkaBroker() as running:
+        running.make_topic("orders", 4)
+        running.make_topic("payments", 2)
+        yield running
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Iterator[Dev]:
+    with ExitStack() as stack:
+        yield Dev(tmp_path, stack)
+
+
+def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: KafkaBroker) -> None:
+    process = dev.start("--kafka-url", f"kafka://{broker.servers}", "--delay", "0")
+    records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
+    producer = Producer({"bootstrap.servers": broker.servers, **ORDERED})
+
+    def handled() -> int:
+        return sum(len(file.read_text().splitlines()) for file in records if file.exists())
+
+    def send(begin: int, end: int) -> None:
+        for sequence in range(begin, end):
+            for key in range(KEYS):
+                producer.produce("orders", str(sequence), f"key-{key}")
+        assert producer.flush(PATIENCE) == 0
+        until(lambda: handled() >= KEYS * (end - 1), "all are handled")
+
+    until(says(dev, "nobody: 0-3"), "it says who owns what")
+    assert f"with 4 partitions, topic orders and group dev.orders of Kafka at {broker.servers}" in dev.said.read_text()
+    first = dev.consumer("a")
+    until(says(dev, "orders-1: 0-3"), "the first has all", 60)
+    send(1, 20)
+    second = dev.consumer("b")
+    until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+    send(20, 40)
+    stopped(first)
+    until(says(dev, "orders-2: 0-3"), "the second has all", 60)
+    send(40, 60)
+    stopped(second)
+    stopped(process)
+    sent = dev.folder / "sent.jsonl"
+    sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
+    checked = CliRunner().invoke(main, ["check-order", "-o", "json", *map(str, records), "--produced", str(sent)])
+    assert checked.exit_code == 0, checked.output
+    assert "Traceback" not in dev.said.read_text()
+
+
+def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
+    dev: Dev, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        arguments = ("--kafka-url", f"kafka://{broker.servers}", "--topic", "payments", "--queue", "bills", "--delay", "0")
+        first = dev.start(*arguments)
+        until((dev.folder / "dev" / "address.json").exists, "it says where it is")
+        dev.consumer("a")
+        until(says(dev, "bills-1: 0-1"), "it has all", 60)
+        (tmp_path / "other").mkdir()
+        other = Dev(tmp_path / "other", stack)
+        other.start(*arguments)
+        until(says(other, "another `baton dev`'s", "--group dev.bills"), "the second says whose it is", 60)
+        stopped(first)
+        until(says(other, "nobody: 0-1"), "it has what the first gave up", 60)
+
+
+def test_a_topic_that_is_not_there_is_said_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
+    dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "later", "--queue", "later")
+    until(says(dev, "later"), "it says so", 60)
+    broker.make_topic("later", 3)
+    until(says(dev, "nobody: 0-2"), "it goes on", 60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kafka-url", "127.0.0.1:9092"], "no URL of a Kafka"),
+        (["--kafka-url", "kafka://127.0.0.1"], "no host:port"),
+        (["--kafka-url", "kafka://127.0.0.1:9092", "--partitions", "3"], "leave --partitions out"),
+        (["--kafka-url", "kafka://127.0.0.1:9092", "--redis-url", "redis://127.0.0.1:6379/0"], "one server"),
+        (["--kafka-url", "kafka://127.0.0.1:9092", "--topic", "a b"], "no name of a topic"),
+        (["--topic", "orders"], "give --kafka-url, too"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(dev: Dev, arguments: list[str], said: str) -> None:
+    done = subprocess.run([BATON, "dev", *arguments], env=dev.environment, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2) and said in done.stderr.splitlines()[-1], done.stderr
+    assert "Traceback" not in done.stderr
