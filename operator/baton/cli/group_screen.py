@@ -18,7 +18,7 @@ from baton.engine.partition_text import write_numbers
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds
-from baton.model.wording import counted
+from baton.model.wording import counted, first_of
 
 T = TypeVar("T")
 
@@ -51,12 +51,17 @@ def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
     rows = []
     head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN")
     for look in looks:
-        ready, looked, status = look.condition("Ready"), look.looked_at, look.status
-        shown = [getattr(status, name) if name in status.model_fields_set else None for name in _NUMBERS]
+        ready, looked = look.condition("Ready"), look.looked_at
+        shown = counts(look, _NUMBERS)
         seen = "" if looked is None else f"{ago(looked, look.now)} ago"
         more = _more(look) if wide else ()
         rows.append((look.group.namespace, look.group.name, look.shown_state, *shown, ready and ready.reason, seen, *more))
     return table((*head, *(_WIDE if wide else ())), rows)
+
+
+def counts(look: GroupLook, names: Iterable[str]) -> list[object]:
+    """Cells with these numbers of a group; `?`: not known, though an operator has looked."""
+    return [look.count(name) if look.looked_at is None or look.count(name) is not None else "?" for name in names]
 
 
 _NUMBERS = ("partitions", "unowned", "members", "moving")
@@ -77,9 +82,12 @@ def _head(look: GroupLook) -> Iterator[Text]:
     why = f": {look.why}" if look.why else ""
     yield _line((look.group.full_name, "bold"), ": ", (look.shown_state or "-", "bold"), until, why)
     approval = ", approval Manual" if look.approval is Approval.MANUAL else ""
+    there = look.count("partitions")
+    partitions = "? partitions" if there is None else counted(there, "partition")
     unowned = f" ({status.unowned:,} without an owner)" if status.unowned else ""
+    others = f" and those of {first_of(look.uncounted, MOST_QUEUES)}" if there and look.uncounted else ""
     yield _line(
-        f"{counted(status.partitions, 'partition')}{unowned}, {counted(status.members, 'member')} "
+        f"{partitions}{unowned}{others}, {counted(status.members, 'member')} "
         f"({status.standbys:,} standing by), {status.moving:,} moving; assignor {status.assignor or '-'}{approval}"
     )
     yield _line(
@@ -103,13 +111,17 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: ""
 def _queues(queues: Mapping[str, QueueLook], most: int | None) -> Table:
     shown, rest = _cut(queues.items(), most)
     rows: list[list[object]] = [
-        [name, one.partitions, *(one.states.get(state, 0) for state in PartitionState), one.status.partition_scale_status or "-"]
+        [name, "?" if one.partitions is None else one.partitions, *_states(one), one.status.partition_scale_status or "-"]
         for name, one in shown
     ]
     if rest:
         sums = [sum(queue.states.get(state, 0) for _, queue in rest) for state in PartitionState]
-        rows.append([f"{len(rest)} more", sum(queue.partitions for _, queue in rest), *sums, None])
+        rows.append([f"{len(rest)} more", sum(queue.partitions or 0 for _, queue in rest), *sums, None])
     return table(("QUEUE", "PARTITIONS", *(state.upper() for state in PartitionState), "SCALE"), rows)
+
+
+def _states(queue: QueueLook) -> list[object]:
+    return [queue.states.get(state, 0) if queue.states else "?" for state in PartitionState]
 
 
 def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | None) -> Iterator[RenderableType]:

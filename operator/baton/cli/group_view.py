@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from baton.api import Condition, ConsumerGroupStatus, PartitionedQueueStatus
+from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueStatus
 from baton.api.enums import Approval
 from baton.cli.leader import Leader
 from baton.engine import GroupState, LedgerError, load
@@ -32,23 +32,22 @@ UNSEEN_AFTER = 300.0
 
 _OF_ONE = ("owners", "queues", "vacantSlots", "drained", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
+OF_QUEUES = ("partitions", "unowned")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLook:
     """One of its queues."""
 
+    partitions: int | None
+    """As the ledger or the status last knew; None: it has not answered yet."""
     states: Mapping[PartitionState, int]
-    """How many partitions are in each state; those in which none is have no entry."""
+    """How many partitions are in each state; those in which none is have no entry. Empty: whose they are is not known."""
     view: QueueView | None
     """None: there is no such PartitionedQueue."""
     status: PartitionedQueueStatus
     unread: str | None
     """What of the status could not be read."""
-
-    @property
-    def partitions(self) -> int:
-        return sum(self.states.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,20 @@ class GroupLook:
         """Slots that wait for somebody."""
         return [slot for slot in self.state.member_slots if slot.vacated] if self.state is not None else []
 
+    @property
+    def uncounted(self) -> list[str]:
+        """Queues whose number of partitions is not known."""
+        return [name for name, queue in self.queues.items() if queue.partitions is None]
+
+    def count(self, name: str) -> int | None:
+        """A number of the status; None: it is not known. No partition is counted as long as no queue has answered."""
+        if name not in self.status.model_fields_set:
+            return None
+        if name in OF_QUEUES and not self.status.partitions:
+            known = sum(queue.partitions or 0 for queue in self.queues.values())
+            return known or None if name == "partitions" else None
+        return int(getattr(self.status, name))
+
     def condition(self, kind: str) -> Condition | None:
         return next((one for one in self.status.conditions if one.type == kind), None)
 
@@ -125,6 +138,7 @@ class GroupLook:
             "why": self.why,
             "holdUntil": status.hold_until,
             **{name: written.get(name) for name in COUNTS},
+            **{name: self.count(name) for name in OF_QUEUES},
             "approval": self.approval,
             "proposal": written.get("proposal"),
             "conditions": _conditions(status.conditions),
@@ -177,7 +191,7 @@ def look(
         counted = {"members": max(len(members), status.members), "standbys": sum(map(is_idle, members.values()))}
         status = status.model_copy(update=counted)
     named = {one.name for one in view.spec.queues} if view.spec is not None else set()
-    seen = _queues(state, named, {one.name: one for one in map(queue_view, queues)})
+    seen = _queues(state, named, {one.name: one for one in map(queue_view, queues)}, lost=ledger_problem is not None)
     mistakes = [view.problem, mistake, *(f"queue {name}: {queue.unread}" for name, queue in seen.items() if queue.unread)]
     return GroupLook(
         group=view,
@@ -261,7 +275,8 @@ def _member(entry: MemberEntry | LedgerError) -> Json:
     }
 
 
-def _queues(state: GroupState | None, named: set[str], views: Mapping[str, QueueView]) -> dict[str, QueueLook]:
+def _queues(state: GroupState | None, named: set[str], views: Mapping[str, QueueView], *, lost: bool) -> dict[str, QueueLook]:
+    """`lost`: the ledger does not say what it has."""
     counts = Counter((p.queue, one) for p, one in partition_states(state).items()) if state is not None else Counter()
     known = {str(queue) for queue in state.queues} if state is not None else set()
     seen: dict[str, QueueLook] = {}
@@ -269,11 +284,16 @@ def _queues(state: GroupState | None, named: set[str], views: Mapping[str, Queue
         view = views.get(name)
         status, unread = (PartitionedQueueStatus(), None) if view is None else view.read_status()
         of = {one: count for one in PartitionState if (count := counts[name, one])}  # type: ignore[index]
-        new = (status.partitions or 0) - sum(of.values()) if name in named and name not in known else 0
-        if new > 0:  # a pause, or a ledger without room, keeps them for later
-            of[PartitionState.UNASSIGNED] = new
-        seen[name] = QueueLook(of, view, status, unread)
+        partitions = sum(of.values()) if name in known else status.partitions
+        if name not in known and partitions and not lost and not _away(status):
+            of[PartitionState.UNASSIGNED] = partitions  # a pause, or a ledger without room, keeps them for later
+        seen[name] = QueueLook(partitions, of, view, status, unread)
     return seen
+
+
+def _away(status: PartitionedQueueStatus) -> bool:
+    """It does not say now who owns its partitions."""
+    return any(one.type == "Ready" and one.status is not ConditionStatus.TRUE for one in status.conditions)
 
 
 def _conditions(those: Iterable[Condition]) -> Json:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from baton.cli.group_screen import counts
 from baton.cli.group_view import GroupLook
 from baton.cli.printing import table
 from baton.engine import GroupState
@@ -115,7 +116,7 @@ def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
     """The further cells of a wide line; EACH is the lag for each member that works."""
     status = look.status
     at_work = status.members - status.standbys
-    yield from (look.shown_state, status.partitions, status.members, status.standbys)
+    yield from (look.shown_state, *counts(look, ("partitions", "members", "standbys")))
     yield None if one.lag is None or at_work < 1 else f"{one.lag / at_work:,.0f}"
 
 

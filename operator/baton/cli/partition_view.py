@@ -154,9 +154,13 @@ def find(look: GroupLook, partition: Partition) -> tuple[PartitionRecord, Partit
     if queue is None:
         raise NoSuchPartitionError(f"{full} has no queue {partition.queue}: it has {', '.join(look.queues) or 'none'}")
     if look.state is None or partition not in look.state.records:
-        if partition.number >= queue.partitions:
+        if queue.partitions is None or partition.number >= queue.partitions:
             there = f"it has 0 to {queue.partitions - 1}" if queue.partitions else "none of it is known yet"
             raise NoSuchPartitionError(f"{full} has no partition {partition.number} of {partition.queue}: {there}")
+        if not queue.states:
+            raise NoSuchPartitionError(
+                f"{full} does not know whose {partition.queue}/{partition.number} is: its queue has to answer first"
+            )
         return PartitionRecord(Epoch(0)), PartitionState.UNASSIGNED, None
     return look.state.records[partition], partition_state(look.state, partition), _handoff(look, look.state, partition)
 

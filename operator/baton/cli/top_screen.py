@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from baton.api import ConditionStatus
+from baton.cli.group_screen import counts
 from baton.cli.group_view import UNKNOWN, GroupLook
 from baton.cli.lag_view import GroupLag, shown_lag
 from baton.cli.printing import printable, table
@@ -63,9 +64,9 @@ def _rank(look: GroupLook, lag: GroupLag) -> tuple[int, int, str, str]:
 
 
 def _row(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
-    status, ready = look.status, look.condition("Ready")
-    counts = [getattr(status, name) if name in status.model_fields_set else None for name in _COUNTED]
-    return (look.group.namespace, look.group.name, look.shown_state, *counts, shown_lag(lag.lag), ready and ready.reason)
+    ready = look.condition("Ready")
+    shown = counts(look, _COUNTED)
+    return (look.group.namespace, look.group.name, look.shown_state, *shown, shown_lag(lag.lag), ready and ready.reason)
 
 
 def _more(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:

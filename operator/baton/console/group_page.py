@@ -27,7 +27,6 @@ LONGEST_RANGES = 400
 def group_row(look: GroupLook) -> Json:
     """A line of the list of groups."""
     ready = look.condition("Ready")
-    written = look.status.model_dump(mode="json", exclude_unset=True, by_alias=True)
     return {
         "namespace": look.group.namespace,
         "name": look.group.name,
@@ -36,7 +35,7 @@ def group_row(look: GroupLook) -> Json:
         "holdUntil": read_seconds(look.status.hold_until, None),
         "proposal": look.status.proposal is not None,
         "lookedAt": look.looked_at,
-        **{name: written.get(name) for name in ("partitions", "unowned", "members", "standbys", "moving")},
+        **{name: look.count(name) for name in ("partitions", "unowned", "members", "standbys", "moving")},
     }
 
 
@@ -59,7 +58,8 @@ def group_page(
         "approval": look.approval,
         **{name: written.get(name) for name in COUNTS if name != "members"},
         "memberCount": written.get("members"),
-        "unowned": sum(row.owner is None for row in every) if look.state is not None else written.get("unowned"),
+        "partitions": look.count("partitions"),
+        "unowned": sum(row.owner is None for row in every) if every else look.count("unowned"),
         "problems": [{"what": one.what, "rest": one.rest, "severity": one.severity} for one in problems_of(look)],
         "conditions": [
             {

@@ -54,7 +54,7 @@ function summary(page) {
   const lag = page.lag ?? "not asked yet";
   const facts = [
     ["State", [state(page.state), page.holdUntil ? [" ", clock(page.holdUntil, "over")] : null, page.why ? ` ${page.why}` : null]],
-    ["Partitions", `${page.partitions ?? 0}, ${page.unowned ?? 0} without an owner, ${page.moving ?? 0} moving`],
+    ["Partitions", `${page.partitions ?? "?"}, ${page.unowned ?? "?"} without an owner, ${page.moving ?? 0} moving`],
     ["Members", `${page.memberCount ?? 0} (${page.standbys ?? 0} standing by)`],
     ["Moves so far", `${page.moves ?? 0} (the least possible: ${page.lowerBound ?? 0}), ${page.deadlineMisses ?? 0} deadlines missed`],
     ["Lag", lag],
@@ -73,7 +73,7 @@ const legend = () => el("ul", { id: "legend", class: "legend" },
     .map(([kind, text]) => el("li", { class: kind }, text)));
 
 const queueTable = (queues) => table("Queues", ["Queue", "Partitions", "States", "Scale"], queues.map((one) => [
-  one.name, one.partitions, Object.entries(one.states).map(([word, count]) => `${count} ${word}`).join(", "), one.scale ?? "–"]), { class: "stacked" });
+  one.name, one.partitions ?? "?", Object.entries(one.states).map(([word, count]) => `${count} ${word}`).join(", "), one.scale ?? "–"]), { class: "stacked" });
 
 function handoffList([handoffs, slots]) {
   if (!handoffs.count && !slots.length) return null;
