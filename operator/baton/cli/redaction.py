@@ -8,28 +8,53 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-HIDDEN = "***"
+from baton.cli.spoken_secrets import HIDDEN, NO_OBJECT, SECRET_WORDS, without_spoken_secrets
 
-_WORDS = r"(?:passw(?:or)?[dt]|passphrase|pass(?![a-z])|pwd|secret|token|credential|(?:api|access|private)[-_. ]?key)"
-_NAME = re.compile(_WORDS, re.IGNORECASE)
+_NAME = re.compile(SECRET_WORDS, re.IGNORECASE)
 _REFERENCE = re.compile(r"(?:ref|refs|name)$", re.IGNORECASE)
 """A field that only names a Secret."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
 _SCHEME = r"(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,40}"
-_QUOTED = r"(?:[\w.]{0,40}[\[({]{1,9}|[a-z]{1,2})?(?P<quote>\\{0,9}[\"'])(?:.*?(?<!\\)(?P=quote)|[^\n]*)"
+_NO_PORT = r"[^\s/@:\"\[]*:(?!\d+(?:[^\w@]|\Z))"
+_QUOTED = r"(?:[\w.]{0,40}[\[({]{1,9}|[a-z]{1,2})?(?P<quote>\\{0,9}[\"'`])(?:.*?(?<!\\)(?P=quote)|[^\n]*)"
 """Also within another text, where quotes have backslashes; as Python prints bytes and calls; and cut off before its end."""
 _VALUE = rf"(?:\*\*\*(?!\w)|{_QUOTED}|(?:[^\s\"]|\"(?![\s,}}\]:]|\Z))+)"
-_IS = r"\\{0,9}[\"']?\s*(?:[:=]+>?|->|%3D|\\u003d|,(?=\s*[\"'])|\b(?:is|was)\b:?)\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
+_BLANK = r"[^\S\n]{1,9}"
+_HELPERS = rf"(?:,?{_BLANK}(?:which|has|been|now|will|should|must|set|changed|is|was|are|be)){{0,5}}"
+_VERBS = rf"{_HELPERS},?{_BLANK}(?:is|was|are|be|to|equals|being)\b:?"
+_OF = rf"{_BLANK}(?:for|of)(?:{_BLANK}[\w./'-]{{1,40}}){{1,4}}?{_BLANK}(?:is|was)\b:?"
+_SIGNS = r"\s*(?:[:=]+>?|->|[~|–—]|%3D|\\u003d|,(?=\s*[\"'])|\[|(?=\())"
+_IS = rf"\\{{0,9}}[\"'`]?(?:{_SIGNS}|{_VERBS}|{_OF}|{_BLANK}(?=\\{{0,9}}[\"'`]))\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
+"""What stands between the name of a secret and the secret."""
+_COMMANDS = r"(?:\bAUTH\b['\"]?|\b(?:requirepass|masterauth)\b|\bredis-cli\b[^\n]{0,200}? -a)"
+_KEYS = (
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|hv[sbr]\.[\w-]{20,}|ya29\.[\w-]{10,}|(?:glpat|xox[a-z]|sk)-[\w-]{10,}"
+    r"|(?:gh[opusr]|npm|dckr_pat|github_pat|[srp]k_live|[srp]k_test)_\w{16,}"
+)
+"""Of AWS, Google, Vault, GitLab, Slack, OpenAI, GitHub, npm, Docker and Stripe, whose form is known."""
+_MIXED = r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{40}(?![\w+/=])"
+"""As AWS's secret keys are."""
+
 _RULES = (
-    (re.compile(r"-----BEGIN [^-]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL), HIDDEN),
+    (re.compile(r"-{4,5} ?BEGIN [^-]*-{4,5}.*?(?:-{4,5} ?END [^-]*-{4,5}|\Z)", re.DOTALL), HIDDEN),
     (re.compile(rf"({_SCHEME}://)[^\s\"]{{0,4000}}@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(rf"({_SCHEME}://[^\s/@:\"\[]*:)(?!\d+(?:[^\w@]|\Z))[^\s\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({_SCHEME}://){_NO_PORT}[^\n@]{{0,200}}@", re.IGNORECASE), rf"\1{HIDDEN}@"),
+    (re.compile(rf"({_SCHEME}://{_NO_PORT})[^\s\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"({_SCHEME}%3A%2F%2F)[^\s\"]{{0,4000}}%40", re.IGNORECASE), rf"\1{HIDDEN}%40"),
     (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
+    (re.compile(r"(?<![^\s\"'`=(,;/])[^\s\"'`=(,;/@:]{0,100}:[^\s\"'`/@]{1,400}@(?=[\w\[])"), rf"{HIDDEN}@"),
     (re.compile(rf"(\b(?:authorization|cookie)\\{{0,9}}[\"']?\s*[:=]\s*)(?:{_QUOTED}|[^\n\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)[\s:=]+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"(?<![\w-])(?=[\w-]*eyJ[\w-]{5})[\w-]++\.[\w-]{5,}+(?:\.[\w-]*+)?"), HIDDEN),
-    (re.compile(rf"({_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
-    (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(?<![\w-])(?=[\w-]*eyJ[\w-]{5})[\w-]++\.[\w-]*+(?:\.[\w-]*+){0,3}"), HIDDEN),
+    (re.compile(rf"(?<![A-Za-z0-9+/])(?:{_KEYS})"), HIDDEN),
+    (re.compile(rf"(?<![\w+/]){_MIXED}"), HIDDEN),
+    (re.compile(rf"(<[\w:.-]{{0,60}}?{SECRET_WORDS}[^<>\n]{{0,200}}>)[^<]+", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(r"(\bSETUSER\b|\buser \S{1,100} (?:on|off)\b)[^\n\"]+"), rf"\1 {HIDDEN}"),
+    (re.compile(rf"({_COMMANDS}{_BLANK}){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(r"((?<!\S)-u\s+)[^\s:]{0,100}:\S+"), rf"\1{HIDDEN}"),
+    (re.compile(rf"({NO_OBJECT}{SECRET_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
+    (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{SECRET_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )
 """In this order. Of a URL go the user, the password, also where it is cut off before its host, and the query."""
 
@@ -39,7 +64,7 @@ def hidden(text: str) -> str:
     text = _COLOUR.sub("", text)
     for pattern, instead in _RULES:
         text = pattern.sub(instead, text)
-    return text
+    return without_spoken_secrets(text)
 
 
 def without_secrets(value: Any) -> Any:

@@ -5,11 +5,34 @@ import time
 import pytest
 
 from baton.cli.bundle_parts import ledger, pod
-from baton.cli.redaction import HIDDEN, hidden, own_metadata, without_secrets
+from baton.cli.redaction import hidden, own_metadata, without_secrets
+from baton.cli.spoken_secrets import HIDDEN
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 
 S = "hunter2-Zq9"
+SAID = (
+    *(
+        "password",
+        "the password",
+        "PASSWORD\t",
+        "wrong token",
+        "passphrase",
+        "pwd",
+        "secret key",
+        "api key",
+        "credentials me",
+        "PGPASSWORD",
+    ),
+    *("password is", "the password of user me is", "the password for redis is", "password was set to", "password will be"),
+    *("password, which is", "changed the password to", "password equals", "our token as of now being", "secret: my dog and"),
+)
+"""What people and programs write before a secret."""
+KEYS = (
+    *("AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "glpat-ABCDEFGHIJ1234567890", "xoxb-123456789012-abcdefghijkl"),
+    *("sk_live_abcdefghijklmnopqrstuvwx", "AIzaSyA1234567890abcdefghijklmnopqrstuv", "hvs.CAESIabcdefghijklmnopqrstuv"),
+)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +77,45 @@ S = "hunter2-Zq9"
         f"redis://:it's{S}@redis.shop:6379",
         f"cut off: redis://me:{S}",
         f"https://host/path#access_token={S}",
+        *(f"{words} {S}" for words in SAID),
+        *(f"refused: {words} '{S}' for user me" for words in SAID),
+        *(f"{words} {S}, he said" for words in SAID),
+        f"{S} is the password",
+        f"they gave {S} as our token",
+        f"my secret, {S}, was refused",
+        f"the password of me, which nobody changed, is one of {S} and {S}-2",
+        f"password\n{S}",
+        f"password ({S})",
+        f"password[{S}]",
+        f"password | {S}",
+        f"password — {S}",
+        f"password 'one two {S}' refused",
+        f"password `one two {S}`",
+        f"<password>{S}</password>",
+        f"<password value='{S}'/>",
+        f"credentials me:{S}",
+        f"AccountKey={S};EndpointSuffix=x",
+        f"sig={S}&se=2026",
+        f"AUTH me {S}",
+        f"ERR unknown command 'AUTH', with args beginning with: '{S}'",
+        f"requirepass {S}",
+        f"redis-cli -h redis -a {S} ping",
+        f"curl -u me:{S} http://host",
+        f"ACL SETUSER me on >{S} ~* +@all",
+        f"user me on >{S} ~* +@all",
+        f"connect to me:{S}@redis.shop:6379",
+        f"//me:{S}@redis.shop",
+        f":{S}@redis.shop:6379",
+        f"redis:/me:{S}@redis",
+        f"redis:\\/\\/me:{S}@redis",
+        f"redis%3A%2F%2Fme%3A{S}%40redis",
+        f"redis://me:with blanks {S}@redis",
+        f'redis://me:a"{S}@redis',
+        f"redis://me:{S}%40redis",
+        f"X-Api-Key: {S}",
+        f"eyJhbGciOiJkaXIifQ..iv.{S}.tag",
+        f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{S}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----",
+        f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{S}\\n-----END OPENSSH PRIVATE KEY-----",
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
@@ -62,9 +124,26 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     assert hidden(found) == found, "nothing changes the second time"
 
 
+@pytest.mark.parametrize("word", ["swordfish", "open sesame"])
+def test_a_secret_that_is_a_word_is_hidden_where_it_is_said_to_be_one(word: str) -> None:
+    for said in (f"the password of me is '{word}'", f"password `{word}` refused", f"password={word.split()[0]}"):
+        assert word not in hidden(said)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_known_by_its_form(key: str) -> None:
+    assert hidden(f"refused ({key}): no") == f"refused ({HIDDEN}): no"
+    assert hidden(f"key:{key} was refused") == f"key:{HIDDEN} was refused"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        'secrets "orders-redis-2" is forbidden: User "system:serviceaccount:shop:baton" cannot get resource "secrets"',
+        "wrong password for 10.244.77.1:6379, 3 times since 2026-11-26T12:00:00Z; redis://redis-0.shop:6379/0, partition=3",
+        "kubectl auth can-i list leases.coordination.k8s.io -n shop",
+        "it takes the token of the queue away, and nobody reads a secret here",
+        "0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f sha256:0123456789abcdef0123456789abcdef01234567",
         "partition 3 of orders goes from exec-1 to exec-2: exec-2 joined",
         "redis.shop:6379 does not answer: start it, or correct spec.source.redis.url",
         "redis://redis.shop:6379/0",
@@ -121,6 +200,31 @@ FRAGMENTS = (
     ),
     *("eyJ-", "eyJabcde", "eyJabcde.", "eyJabcde.abcde", "authorization=", "authorization: '", "bearer ", "basic=", "\x1b[3"),
     *("-----BEGIN ", "-----BEGIN -----", "-----", "password=***", "password=b'", "password: |\n", "('password', '", "%3D", "\\"),
+    *(
+        "password ",
+        "password a1b2 ",
+        "password is to be ",
+        "password of a ",
+        "is password",
+        "<pass",
+        "<pass>",
+        "a:",
+        "a:b@",
+        ",a:b",
+    ),
+    *(
+        "AUTH ",
+        "SETUSER",
+        "user a on",
+        "redis-cli ",
+        "-u a:",
+        "a%3A%2F%2F",
+        "Aa1/",
+        "AKIA",
+        "a://:b ",
+        "---- BEGIN ",
+        "passwords ",
+    ),
 )
 """The beginnings of what the rules look for."""
 
