@@ -1,8 +1,5 @@
 """`baton bundle`: what a report of a bug needs, in one archive without secrets."""
 
-import io
-import os
-import tarfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,16 +39,14 @@ def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: C
     name = None
     if group is not None:
         name, target = target.within(group)
-    made = ask(_read(name, target, everywhere=all_namespaces))
     file = file or Path(time.strftime("baton-bundle-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
     try:
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as written:  # for its owner alone
-            written.write(_packed(made, file.name.removesuffix(".tar.gz")))
+        made = ask(_collect(name, target, file, everywhere=all_namespaces))
     except FileExistsError:
         raise _already(file) from None
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
-    say(f"{file}: {counted(len(made.files), 'file')}. Read it before you send it: messages and logs are free text.")
+    say(f"{file}: {counted(made.written, 'file')}. Read it before you send it: messages and logs are free text.")
     for what, why in made.unread.items():
         say(f"not in it: {what}: {why}", error=True)
 
@@ -60,22 +55,16 @@ def _already(file: Path) -> click.UsageError:
     return click.UsageError(f"{file} is there already: give another --file")
 
 
-async def _read(group: str | None, target: ClusterTarget, *, everywhere: bool) -> "Bundle":
-    from baton.cli.bundle_reading import read_bundle
+async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> "Bundle":
+    from baton.cli.bundle_archive import archive
+    from baton.cli.bundle_reading import Bundle, groups_of, read_bundle
 
     async with cluster(target) as (api, where):
-        made = await read_bundle(api, None if everywhere else where, group)
-    if not any(path.endswith("/group.json") for path in made.files):
-        raise NoAnswerError(f"there is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}")
+        namespace = None if everywhere else where
+        groups = await groups_of(api, namespace, group)
+        if not groups:
+            raise NoAnswerError(f"there is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}")
+        with archive(file) as write:
+            made = Bundle(write)
+            await read_bundle(made, api, namespace, groups, everything=group is None)
     return made
-
-
-def _packed(made: "Bundle", folder: str) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(None, "w:gz", packed) as archive:
-        for path, text in sorted(made.files.items()):
-            content = text.encode(errors="replace")
-            entry = tarfile.TarInfo(f"{folder}/{path}")
-            entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
-            archive.addfile(entry, io.BytesIO(content))
-    return packed.getvalue()

@@ -37,14 +37,21 @@ SILENCE = 10.0
 
 @dataclass(slots=True)
 class Bundle:
-    """Texts by their path in the archive."""
+    """What is read of a cluster. Nothing of it is held: `write` gets each text, with its path, as soon as it was read."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    write: Callable[[str, str], object]
+    written: int = 0
     unread: dict[str, str] = field(default_factory=dict)
     """What could not be read, and why."""
+    releases: set[str] = field(default_factory=set)
+    """Whose Leases were read: many groups have the same."""
 
     def add(self, path: str, value: object) -> None:
-        self.files[path] = json.dumps(value, indent=2, default=str) + "\n"
+        self.add_text(path, json.dumps(value, indent=2, default=str) + "\n")
+
+    def add_text(self, path: str, text: str) -> None:
+        self.write(path, text)
+        self.written += 1
 
     async def read(self, what: str, asked: Awaitable[T]) -> T | None:
         """What comes of it, or None; why is written down."""
@@ -55,10 +62,13 @@ class Bundle:
             return None
 
 
-async def read_bundle(api: Api, namespace: str | None, group: str | None) -> Bundle:
-    """Of one group; or of all in a namespace, or (None) in all. Raises what `Api` raises where groups cannot be read."""
-    found = [await api.get(groups_path(namespace, group))] if group else (await api.get(groups_path(namespace)))["items"]
-    made = Bundle()
+async def groups_of(api: Api, namespace: str | None, group: str | None) -> list[Json]:
+    """One group; or all of a namespace, or (None) of all. Raises what `Api` raises."""
+    return [await api.get(groups_path(namespace, group))] if group else list((await api.get(groups_path(namespace)))["items"])
+
+
+async def read_bundle(made: Bundle, api: Api, namespace: str | None, groups: Sequence[Json], *, everything: bool) -> None:
+    """All that belongs to these groups, one after the other. `everything`: also queues that none of them names."""
     version = await made.read("Kubernetes' version", api.get("/version"))
     made.add(
         "versions.json",
@@ -74,11 +84,10 @@ async def read_bundle(api: Api, namespace: str | None, group: str | None) -> Bun
         made.unread |= {f"doctor: {what}": hidden(why) for what, why in facts.unread.items()}
         made.add("doctor.json", without_secrets([dict(one.to_json()) for one in findings(facts)]))
         await _operators(made, api, facts.operators)
-    for where in sorted({one["metadata"]["namespace"] for one in found}):
-        here = [one for one in found if one["metadata"]["namespace"] == where]
-        await _namespace(made, api, where, here, everything=group is None)
+    for where in sorted({one["metadata"]["namespace"] for one in groups}):
+        here = [one for one in groups if one["metadata"]["namespace"] == where]
+        await _namespace(made, api, where, here, everything=everything)
     made.add("unread.json", made.unread)
-    return made
 
 
 async def _namespace(made: Bundle, api: Api, namespace: str, groups: Sequence[Json], *, everything: bool) -> None:
@@ -111,7 +120,9 @@ async def _ledger(made: Bundle, api: Api, namespace: str, name: str, folder: str
         made.unread.setdefault(what, "there is none")
         return
     made.add(f"{folder}/ledger.json", bundle_parts.ledger(ledger))
-    if release := release_of(ledger):
+    release = release_of(ledger)
+    if release and release not in made.releases:
+        made.releases.add(release)
         where, _, lease = release.partition("/")
         found = await made.read(f"lease {release}", api.get(leases_path(where, lease)))
         if found is not None:
@@ -132,7 +143,7 @@ async def _operators(made: Bundle, api: Api, deployments: Sequence[Mapping[str, 
             made.add(f"operators/{where}/{name}.json", bundle_parts.pod(pod))
             text = await made.read(f"log of {where}/{name}", _log(api, where, name))
             if text is not None:
-                made.files[f"operators/{where}/{name}.log"] = hidden(text)
+                made.add_text(f"operators/{where}/{name}.log", hidden(text))
 
 
 async def _log(api: Api, namespace: str, pod: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from baton.api.crd import crds
 from baton.cli.cluster_facts import AccountRight, ClusterFacts, Json
@@ -62,7 +63,7 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
     deployments = await _deployments(api, unread)
     labelled = await _list(api, core_path(namespace, "pods"), "pods", unread, labelSelector=GROUP_LABEL)
     queues = seen["items"]
-    looked = await asyncio.gather(*(_look(api, one, queues) for one in found["items"]))
+    looked = [await _look(api, one, queues) for one in found["items"]]  # one by one: of a ledger is kept what checks look at
     where = sorted({one["metadata"]["namespace"] for one in found["items"]} or ({namespace} if namespace else set()))
     where = where[:MOST_NAMESPACES]
     own = await _rights(api, OWN, where, None, "own rights", unread)
@@ -111,7 +112,7 @@ async def _list(api: Api, path: str, key: str, unread: dict[str, str], **query: 
 
 
 async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLook, int]:
-    """And the bytes of its ledger."""
+    """And the bytes of its ledger; without what the ledger says of each partition and member."""
     namespace, name = group["metadata"]["namespace"], group["metadata"]["name"]
     ledger: Json | None = None
     leader: Leader | None = None
@@ -123,7 +124,7 @@ async def _look(api: Api, group: Json, queues: Sequence[Json]) -> tuple[GroupLoo
     data = (ledger or {}).get("data") or {}
     here = [one for one in queues if one["metadata"]["namespace"] == namespace]
     size = sum(len(key.encode()) + len(text.encode()) for key, text in data.items())
-    return look(group, data, here, leader, now=time.time()), size
+    return replace(look(group, data, here, leader, now=time.time()), state=None, members={}), size
 
 
 async def _rights(

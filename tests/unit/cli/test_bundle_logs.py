@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from baton.cli.bundle_reading import LOG_BYTES, LOG_LINES, read_bundle
+from baton.cli.bundle_reading import LOG_BYTES, LOG_LINES, Bundle, groups_of, read_bundle
 from baton.kube.api import Api, Json, NotFoundError, UnavailableError
 from baton.kube.objects import groups_path
 
@@ -48,8 +48,10 @@ async def _each(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes]:
 
 async def test_a_log_is_read_to_its_bounds_and_what_is_secret_in_it_is_hidden_also_across_pieces() -> None:
     cluster = Cluster()
-    made = await read_bundle(cluster, "shop", "orders")
-    logs = {path: text for path, text in made.files.items() if path.endswith(".log")}
+    files: dict[str, str] = {}
+    made = Bundle(files.__setitem__)
+    await read_bundle(made, cluster, "shop", await groups_of(cluster, "shop", "orders"), everything=False)
+    logs = {path: text for path, text in files.items() if path.endswith(".log")}
     shown = "granted 3 to exec-1\nrefused: redis://***@redis.shop:6379 does not answer\n�\n"
     assert logs == {"operators/baton-system/told.log": shown}
     assert made.unread["log of baton-system/silent"] == "GET log: password=***"

@@ -1,0 +1,116 @@
+"""`baton doctor -A` and `baton bundle -A` go from group to group: of a large cluster no two ledgers are held at once."""
+
+import tarfile
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.cli.bundle_archive import archive
+from baton.cli.bundle_reading import Bundle, groups_of, read_bundle
+from baton.cli.checks import findings
+from baton.cli.facts import read_facts
+from baton.engine import dump
+from baton.kube.api import Api, Json
+from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL
+from baton.kube.objects import GROUP_VERSION, groups_path
+from baton.kube.releases import RELEASE_ANNOTATION
+from baton.model.names import GROUP_LABEL, ledger_name
+from tests.unit.cli.test_status_screen import MANIFEST
+from tests.unit.engine.group import Group
+
+GROUPS = [f"orders-{number}" for number in range(5)]
+
+
+class Held(dict[str, Any]):
+    """A ledger of which one can see whether anybody still has it."""
+
+
+def manifest(group: str, data: Held) -> Json:
+    owner = {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "name": group, "uid": "u"}
+    metadata = {
+        "name": ledger_name(group),
+        "uid": group,
+        "resourceVersion": "1",
+        "labels": {GROUP_LABEL: group, MANAGED_BY_LABEL: MANAGED_BY},
+        "annotations": {RELEASE_ANNOTATION: "baton-system/baton"},
+        "ownerReferences": [owner],
+    }
+    return {"metadata": metadata, "data": data}
+
+
+class Cluster(Api):
+    """Many groups, each with a ledger."""
+
+    def __init__(self, ledger: Mapping[str, str], asked: Callable[[str], object]) -> None:
+        super().__init__(None)
+        self._ledger, self._asked = ledger, asked
+        self._made: list[weakref.ref[Held]] = []
+        self.most_held = 0
+
+    async def get(self, path: str, **query: str) -> Json:
+        if path == groups_path(None):
+            return {"items": [{**MANIFEST, "metadata": {**MANIFEST["metadata"], "name": name}} for name in GROUPS]}
+        return {"items": []} if path.endswith("s") else {"metadata": {}, "spec": {}}
+
+    async def find(self, path: str) -> Json | None:
+        for name in GROUPS:
+            if path.endswith(f"/configmaps/{ledger_name(name)}"):
+                self._asked(name)
+                held = Held(self._ledger)
+                self._made.append(weakref.ref(held))
+                self.most_held = max(self.most_held, sum(one() is not None for one in self._made))
+                return manifest(name, held)
+        return None
+
+    async def create(self, path: str, body: Json) -> Json:
+        return {}
+
+
+async def test_the_doctor_holds_one_ledger_at_a_time() -> None:
+    cluster = Cluster(dump(Group(1000).start("a", "b").state), lambda name: None)
+    facts = await read_facts(cluster, None)
+    assert [look.group.name for look in facts.groups] == GROUPS and cluster.most_held == 1
+    assert all(look.state is None and not look.members for look in facts.groups)
+    assert min(facts.sizes.values()) > 100 and len(facts.sizes) == len(GROUPS)
+    assert findings(facts)
+
+
+async def test_a_bundle_has_each_group_before_the_next_is_asked_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    cluster = Cluster(dump(Group(1000).start("a", "b").state), lambda name: told.append(f"asked for {name}"))
+    with archive(tmp_path / "all.tar.gz") as write:
+
+        def heard(path: str, text: str) -> None:
+            told.append(path)
+            write(path, text)
+
+        made = Bundle(heard)
+        await read_bundle(made, cluster, None, await groups_of(cluster, None, None), everything=True)
+    assert cluster.most_held == 1
+    of_ledgers = [one for one in told if one.endswith("ledger.json") or one.startswith("asked for")]
+    read = of_ledgers[-2 * len(GROUPS) :]  # the doctor has asked before
+    assert read == [said for name in GROUPS for said in (f"asked for {name}", f"shop/groups/{name}/ledger.json")]
+    with tarfile.open(tmp_path / "all.tar.gz") as packed:
+        names = packed.getnames()
+    assert names == [f"all/{path}" for path in told if not path.startswith("asked for")] and len(names) == made.written
+    assert len(set(names)) == len(names), "the Lease that all of them name is in it once"
+
+
+def test_an_archive_that_does_not_come_to_its_end_is_not_left_behind(tmp_path: Path) -> None:
+    file = tmp_path / "half.tar.gz"
+
+    def fails() -> None:
+        with archive(file) as write:
+            write("first.json", "{}")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert not file.exists()
+    file.write_text("mine")
+    with pytest.raises(FileExistsError), archive(file):
+        pass
+    assert file.read_text() == "mine"
