@@ -5,7 +5,7 @@ from collections.abc import Callable
 from math import inf
 
 _LAST_ENTRIES = 3.0
-"""Seconds that handlers have for the entries in their hands when time is up;"""
+"""Seconds that handlers have for what is in hand when time is up;"""
 _LAST_ANSWERS = 0.7
 """that queues have, after that, to hear what was handled;"""
 _LAST_WORD = 1.0
@@ -24,6 +24,8 @@ class GracePeriod:
         self._serve_for = max(0.0, seconds - _LAST_SECONDS)
         self._stop_at: float | None = None
         self._leave_by: float | None = None
+        self._begin_by = inf
+        self._at_once = False
         self.aborted = False
         """Nothing more is done at all."""
 
@@ -34,6 +36,7 @@ class GracePeriod:
 
     def stop_now(self) -> None:
         """Without what would be left of it."""
+        self._at_once = True
         self._stop_at = min(self._clock(), self._stop_at or inf)
 
     def abort(self) -> None:
@@ -41,9 +44,11 @@ class GracePeriod:
         self._stop_at = self._clock()
         self.aborted = True
 
-    def leave(self) -> None:
-        """The last entries are handled from now on, and no others."""
+    def leave(self, per_entry: float) -> None:
+        """Nothing more is read. What is in hand is still begun, as long as an entry takes less than half of what is left, by the
+        seconds that one took lately: the next owner would get it marked as redelivered."""
         self._leave_by = self._clock() + _LAST_ENTRIES
+        self._begin_by = self._leave_by - 2 * per_entry
 
     @property
     def stopping(self) -> bool:
@@ -52,6 +57,16 @@ class GracePeriod:
     @property
     def leaving(self) -> bool:
         return self._leave_by is not None
+
+    @property
+    def begins_nothing(self) -> bool:
+        """What is in hand and was not begun is the next owner's."""
+        return self._at_once or self._clock() >= self._begin_by
+
+    @property
+    def next(self) -> float:
+        """When something of this is to be looked at."""
+        return min(self.due, inf if self.begins_nothing else self._begin_by)
 
     @property
     def due(self) -> float:

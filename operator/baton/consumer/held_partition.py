@@ -138,10 +138,14 @@ class HeldPartition:
             for sequence in self.sequences.values():
                 sequence.try_at_once()
 
-    def leave(self) -> None:
-        """Begin no entry any more."""
+    def finish(self) -> None:
+        """Read nothing any more, also of what was read before; what is in hand is tried at once."""
         self.let_go()
         self.read_before = True
+
+    def leave(self) -> None:
+        """Begin no entry any more."""
+        self.finish()
         for sequence in self.sequences.values():
             sequence.drop()
 

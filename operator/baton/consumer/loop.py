@@ -293,7 +293,7 @@ class ConsumerLoop:
 
     def _rest(self, begun: float) -> None:
         """Until somebody has a word for us, or something is to be done by the clock."""
-        until = min(self._wake_times.next(begun), self._grace.due)
+        until = min(self._wake_times.next(begun), self._grace.next)
         self._heard_within(max(0.0, until - time.monotonic()))
 
     def _heard_within(self, seconds: float) -> bool:
@@ -313,7 +313,7 @@ class ConsumerLoop:
         """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""
         self._dispatcher.recall()
         if not self._grace.aborted:
-            self._grace.leave()
+            self._grace.leave(self._requests.per_entry)
             while not self._finished():
                 self._turn()
         self._hear()

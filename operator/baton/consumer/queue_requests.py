@@ -51,7 +51,7 @@ class QueueRequests:
 
     def __init__(self) -> None:
         self._outages: dict[QueueName, _Outage] = {}
-        self._per_entry = _SLICE
+        self.per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
         self._size: float | None = None
         """Bytes of an entry, a running average; None: there was none yet."""
@@ -61,7 +61,7 @@ class QueueRequests:
     def took(self, seconds: float, count: int) -> None:
         """So long were handlers at so many entries."""
         if count:
-            self._per_entry += (1 - 0.8**count) * (seconds / count - self._per_entry)
+            self.per_entry += (1 - 0.8**count) * (seconds / count - self.per_entry)
 
     def read(self, holding: HeldPartition, reader: Reader, most: int, most_bytes: float = _SLICE_BYTES) -> bool:
         """Read a little more of what there is: no more bytes than these, unless one entry has more. False: there was nothing."""
@@ -129,7 +129,7 @@ class QueueRequests:
 
     def slice(self, workers: int = 1) -> int:
         """How many entries are read at a time, for so many workers."""
-        return max(1, workers, min(_MOST, self.within(_SLICE_BYTES), int(workers * _SLICE / max(self._per_entry, 1e-6))))
+        return max(1, workers, min(_MOST, self.within(_SLICE_BYTES), int(workers * _SLICE / max(self.per_entry, 1e-6))))
 
     def within(self, size: float) -> int:
         """How many entries are so many bytes, as entries go: one at least."""

@@ -140,7 +140,7 @@ class Settlement:
     def _look_after(self, holding: HeldPartition) -> bool:
         """Pass on what became of its entries. True: it is to be let go of, for it is called back and nothing of it is in hand."""
         if self._grace.leaving:
-            holding.leave()
+            (holding.leave if self._grace.begins_nothing else holding.finish)()
         now = time.monotonic()
         if holding.over or now < self._requests.not_before(holding):
             return False

@@ -244,6 +244,39 @@ async def test_asked_to_stop_it_lets_go_when_its_grace_is_nearly_over(operator: 
     assert await lag(queue) == 0
 
 
+async def test_what_it_has_in_hand_at_the_end_of_its_grace_is_finished_and_nobody_gets_it_marked(
+    operator: Operator, queue: Queue
+) -> None:
+    pod, other = operator.pod("a", grace=5), operator.pod("b")
+    entered, go_on = threading.Event(), threading.Event()
+    await operator.grant(pod, (0, 1), (1, 1))
+    quick = [str(number) for number in range(400)]
+    queue.send(*quick)
+    queue.send(*quick, partition=1)
+    until(lambda: len(pod.log) == 800)  # quick enough to have many in hand
+
+    def block(entry: Entry) -> None:
+        entered.set()
+        go_on.wait(PATIENCE)
+
+    pod.before = block
+    for partition in (0, 1):
+        queue.producer.send_many((queue.key(partition), f"{number}") for number in range(50))
+    assert entered.wait(PATIENCE)
+    outstanding = await queue.operator.outstanding(0) + await queue.operator.outstanding(1)
+    assert outstanding > 2, "there is more in hand than is worked on"
+    pod.stop()
+    until(lambda: pod.consumer.interrupted)
+    pod.before = lambda entry: None
+    go_on.set()
+    until(pod.gone)
+    assert len(pod.log) == 800 + outstanding, "that was finished, and nothing else was read"
+    assert pod.released() == {(0, 1), (1, 1)}
+    await operator.grant(other, (0, 2), (1, 2))
+    until(lambda: len(pod.log) + len(other.log) == 900)
+    assert not any(redelivered for _, _, redelivered in other.log)
+
+
 async def test_asked_to_stop_without_partitions_it_stops_at_once(operator: Operator) -> None:
     pod = operator.pod("a", grace=HOUR)
     pod.stop()

@@ -14,9 +14,31 @@ def test_at_the_end_queues_have_all_the_time_that_handlers_have_left_them() -> N
     grace = GracePeriod(30, lambda: clock[0])
     grace.stop()
     clock[0] = grace.due
-    grace.leave()
+    grace.leave(0.01)
     assert grace.for_answers == pytest.approx(3.0), "nobody was at work"
     clock[0] = grace.due
     assert grace.for_answers == pytest.approx(0.7), "the handlers have used theirs"
     clock[0] = grace.over_at
     assert grace.for_answers == 0.0
+
+
+def test_what_is_in_hand_is_begun_as_long_as_it_is_likely_to_be_done_in_time() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    clock[0] = grace.due
+    grace.leave(0.5)
+    assert (grace.begins_nothing, grace.next) == (False, 1027.0)
+    clock[0] = 1027.0
+    assert (grace.begins_nothing, grace.next) == (True, 1028.0)
+
+
+def test_nothing_is_begun_that_takes_too_long_or_where_it_is_to_end_at_once() -> None:
+    grace = GracePeriod(30, lambda: 1000.0)
+    grace.leave(2.0)
+    assert grace.begins_nothing
+    grace = GracePeriod(30, lambda: 1000.0)
+    grace.stop()
+    grace.stop_now()
+    grace.leave(0.001)
+    assert grace.begins_nothing
