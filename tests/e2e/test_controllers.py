@@ -1,5 +1,5 @@
 """What Kubernetes' own controllers do to a fleet under load: a StatefulSet's, a ReplicaSet's, evictions that a budget bounds, a
-rolling update with surge. And a fleet whose operator is uninstalled."""
+rolling update with surge, two that change the assignor. And a fleet whose operator is uninstalled."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from baton.kube.objects import GROUP_VERSION
-from baton.model.names import DRAIN_ANNOTATION, GROUP_LABEL
+from baton.model.names import ASSIGNORS_ANNOTATION, DRAIN_ANNOTATION, GROUP_LABEL
 from baton.model.ranges import parse_grants
 from charts.render import ROOT
 from cluster import Cluster, ClusterError
@@ -132,6 +132,34 @@ def each_partition_moves_once(fleet: Fleet) -> Iterator[None]:
     yield
     after = fleet.group()["status"]
     assert after["moves"] - before["moves"] == after["lowerBound"] - before["lowerBound"] == PARTITIONS
+
+
+def test_a_deployment_changes_over_to_another_assignor_by_two_rolling_restarts(operator: Cluster) -> None:
+    """As docs/guides/change-assignor.md has it: no pod works under an assignor that it does not announce."""
+    with under_load(operator, "assignor", rate=RATE, graceful=True) as fleet:
+        fleet.change("partitionedqueue", {"rebalance": {"maxHandoffSeconds": LONG}})
+        fleet.change("consumergroup", {"assignors": ["range"]})
+        announces(fleet, "range", meanwhile="range")
+        fleet.change("consumergroup", {"assignors": ["solace", "range"]})
+        announces(fleet, "range,solace", meanwhile="range")
+        until(lambda: fleet.group()["status"]["assignor"] == "solace", "all pods know the new one")
+        announces(fleet, "solace", meanwhile="solace")
+        fleet.change("consumergroup", {"assignors": ["solace"]})
+        fleet.settled(members=3)
+        assert fleet.group()["status"]["assignor"] == "solace"
+
+
+def announces(fleet: Fleet, assignors: str, *, meanwhile: str) -> None:
+    """A rolling restart to pods that announce these; while one of the former is there, that one is in use."""
+    former = set(fleet.pods())
+    fleet.change("deployment", {"template": {"metadata": {"annotations": {ASSIGNORS_ANNOTATION: assignors}}}})
+    while True:
+        in_use = fleet.group()["status"]["assignor"]
+        if not former & set(fleet.pods()):
+            break
+        assert in_use == meanwhile
+    fleet.rolled()
+    fleet.settled(members=3)
 
 
 def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(operator: Cluster, values: Path) -> None:
