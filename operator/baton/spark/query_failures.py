@@ -8,7 +8,8 @@ from baton.spark.range_placement import Range
 _FIRST = 1.0
 _LONGEST = 60.0
 _SIX = 6
-_REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:)", re.MULTILINE)
+_REST = re.compile(r"^(?:=== Streaming Query ===|JVM stacktrace:|The API gave the following container statuses:)", re.MULTILINE)
+"""Begins what comes with an error and does not say what went wrong: a plan, a trace, all that is known of a pod that ended."""
 _OF_ROWS = re.compile(
     r"py4j\.Py4JException|org\.apache\.spark\.(Spark\w*Exception|api\.python\.\w+|.*\.ForeachBatchUserFuncException)"
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -48,3 +49,15 @@ def in_rocksdb(spark: SparkSession) -> Iterator[None]:
     for query in spark.streams.active:
         query.stop()
     spark.conf.unset(PROVIDER)
+
+
+@pytest.fixture
+def two_tries(spark: SparkSession) -> Iterator[None]:
+    """Of each task. A fleet's has eight (`spark.task.maxFailures`), and Spark, which is all tests', reads that once."""
+    scheduler: Any = spark.sparkContext._jsc.sc().taskScheduler()
+    field = scheduler.getClass().getDeclaredField("maxTaskFailures")
+    field.setAccessible(True)
+    before = field.getInt(scheduler)
+    field.setInt(scheduler, 2)
+    yield
+    field.setInt(scheduler, before)

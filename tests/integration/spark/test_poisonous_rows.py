@@ -1,20 +1,25 @@
-"""A row that a stateful operator raises for, and one that ends its Python worker: the words for it, and that it is set aside."""
+"""A row that a stateful operator raises for, and one that ends its Python worker: the words for it, and that it is set aside. A
+timer that raises, which no row is to blame for."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from tests.integration.spark.test_always_failing import letters
 from tests.integration.spark.test_source_state import COUNTED, CountsRows
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_rocksdb")
+pytestmark = pytest.mark.usefixtures("in_rocksdb", "two_tries")
 
 
 class CountsGoodRows(CountsRows):
@@ -26,6 +31,18 @@ class CountsGoodRows(CountsRows):
 
 def by_state(numbers: DataFrame) -> DataFrame:
     return numbers.groupBy("number").transformWithState(CountsGoodRows(), COUNTED, "update", "none")
+
+
+def by_frames(numbers: DataFrame) -> DataFrame:
+    def count(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        if key[0] == "poison":
+            raise ValueError("no such product")
+        before = state.get[0] if state.exists else 0
+        state.update((before + sum(map(len, frames)),))
+        yield pd.DataFrame({"number": [key[0]], "count": [state.get[0]]})
+
+    groups = numbers.groupBy("number")
+    return groups.applyInPandasWithState(count, COUNTED, "count long", "update", GroupStateTimeout.NoTimeout)
 
 
 def by_worker(numbers: DataFrame) -> DataFrame:
@@ -57,30 +74,37 @@ class Counted:
         if "last" in self.latest:
             self.orders.stop()
 
-    def run(self) -> None:
-        """A good row, a batch with the poisonous one, a good one."""
+    def run(self, sending: Callable[["Counted"], None], **options: int) -> None:
+        """Until `sending` has sent the last row, and that is counted."""
         fleet = self.orders.fleet_here(repeat_wait=5.0)
-        looking = threading.Thread(target=self._look_on)
+        looking = threading.Thread(target=self._look_on, args=(sending,))
         looking.start()
-        fleet.run(self.start, failures=1, dead_letters=True)
+        fleet.run(self.start, options=options, failures=1, dead_letters=True)
         looking.join(PATIENCE)
 
-    def _look_on(self) -> None:
+    def _look_on(self, sending: Callable[["Counted"], None]) -> None:
         try:
-            self.orders.send_to(0, "one")
-            wait_for(lambda: self.latest == {"one": 1}, "the first is counted")
-            self.orders.send_to(0, "one", "poison")
-            wait_for(lambda: len(letters(self.orders)) == 2, "the batch is set aside")
-            self.orders.send_to(0, "one", "last")
+            sending(self)
+            self.orders.send_to(0, "last")
         except BaseException:
             self.orders.stop()
             raise
+
+
+def a_batch_with_poison(counted: Counted) -> None:
+    counted.orders.send_to(0, "one")
+    wait_for(lambda: counted.latest == {"one": 1}, "the first is counted")
+    counted.orders.send_to(0, "one", "poison")
+    wait_for(lambda: len(letters(counted.orders)) == 2, "the batch is set aside")
+    counted.orders.send_to(0, "one")
+    wait_for(lambda: counted.latest["one"] == (1 if counted.counting is by_worker else 2), "the query goes on")
 
 
 @pytest.mark.parametrize(
     ("counting", "why"),
     [
         (by_state, "ValueError: no such product"),
+        (by_frames, "ValueError: no such product"),
         (by_worker, "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)."),
     ],
 )
@@ -90,8 +114,50 @@ def test_the_batch_is_set_aside_with_what_went_wrong_and_what_was_counted_before
     orders = world(1)
     orders.share_out(1)
     counted = Counted(orders, counting)
-    counted.run()
-    assert counted.latest == {"one": 2 if counting is by_state else 1, "last": 1}, "what a failed try has counted does not count"
+    counted.run(a_batch_with_poison)
+    assert counted.latest == {"one": 1 if counting is by_worker else 2, "last": 1}, "what a failed try has counted does not count"
     found = letters(orders)
     assert [value for value, _ in found] == ["one", "poison"]
     assert all(told.startswith(f"its batch failed 1 times in a row: {why}") for _, told in found), found
+
+
+class Reminds(CountsRows):
+    """A timer behind the first row, which raises until the folder has a file `mended`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        super().init(handle)
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's
+        if key[0] == "one":
+            self._handle.registerTimer(timerValues.getCurrentProcessingTimeInMs() + 1)
+        yield from super().handleInputRows(key, rows, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's
+        if not Path(self._folder, "mended").exists():
+            raise ValueError("nobody to remind")
+        return iter(())
+
+
+def test_of_a_timer_that_raises_one_batch_is_set_aside_at_most_and_the_query_goes_on_when_it_is_mended(
+    world: Worlds, tmp_path: Path
+) -> None:
+    orders = world(1)
+    orders.share_out(1)
+
+    def by_timer(numbers: DataFrame) -> DataFrame:
+        return numbers.groupBy("number").transformWithState(Reminds(tmp_path), COUNTED, "update", "processingTime")
+
+    def until_mended(counted: Counted) -> None:
+        orders.send_to(0, "one", "two", "three")  # each is a batch, and the timer's is the second
+        wait_for(lambda: letters(orders), "the row that is in the timer's batch is set aside")
+        wait_for(lambda: orders.statistics.query_failures >= 3, "it goes on failing")
+        (tmp_path / "mended").touch()
+
+    counted = Counted(orders, by_timer)
+    counted.run(until_mended, maxRowsPerTrigger=1)
+    assert counted.latest == {"one": 1, "three": 1, "last": 1}
+    assert letters(orders) == [("two", "its batch failed 1 times in a row: ValueError: nobody to remind")]

@@ -107,6 +107,33 @@ Driver stacktrace: SQLSTATE: XXKST
     assert last_line("Caused by: java.io.EOFException") == "java.io.EOFException", "where there is nothing else"
 
 
+def test_of_an_executor_whose_pod_has_ended_the_error_says_how_and_not_what_else_spark_knows_of_the_pod() -> None:
+    text = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: \
+Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 (TID 11) (10.0.0.7 executor 7): \
+ExecutorLostFailure (executor 7 exited caused by one of the running tasks) Reason:
+The executor with id 7 exited with exit code 137(SIGKILL, possible container OOM).
+
+
+
+The API gave the following container statuses:
+
+
+\t container name: spark-kubernetes-executor
+\t container image: orders-spark:1
+\t container state: terminated
+\t container started at: 2026-11-26T10:00:00Z
+\t container finished at: 2026-11-26T10:01:00Z
+\t exit code: 137
+\t termination reason: Error
+
+Driver stacktrace: SQLSTATE: XXKST
+=== Streaming Query ==="""
+    ended = "The executor with id 7 exited with exit code 137(SIGKILL, possible container OOM)."
+    assert last_line(text) == ended
+    message = "The API gave the following message: The node was low on resource: memory."
+    assert last_line(text.replace("OOM).\n", f"OOM).\n{message}\n")) == message
+
+
 def test_the_ids_of_the_query_are_no_part_of_what_went_wrong() -> None:
     text = """[STREAM_FAILED] Query [id = 27020a48-d584-48c9-9fb8-b901515f8369, runId = 1b19e9ed-ba31-4349-9307-5cf1cae5d3e5] \
 terminated with exception: [USER_RAISED_EXCEPTION] no such product SQLSTATE: P0001 SQLSTATE: XXKST
