@@ -1,9 +1,14 @@
 """A driver that dies, a second one, and a query that fails: on a real Spark and a real Redis."""
 
+import json
 import os
+import shutil
 import signal
+import sqlite3
 import threading
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,6 +66,81 @@ def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(wor
         assert second.isActive
         second.stop()
     assert orders.values() == numbers(120), "each has its own, and no row twice"
+
+
+class Table:
+    """A sink that goes by the number of a batch, as the guide says: rows and number in one transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._database() as database:
+            database.execute("CREATE TABLE batches (number INTEGER PRIMARY KEY)")
+            database.execute("CREATE TABLE rows (value TEXT)")
+
+    def write(self, values: Sequence[str], batch: int) -> bool:
+        """False: it has the batch already."""
+        with self._database() as database:
+            fresh = database.execute("INSERT OR IGNORE INTO batches VALUES (?)", (batch,)).rowcount
+            if fresh:
+                database.executemany("INSERT INTO rows VALUES (?)", [(value,) for value in values])
+        return bool(fresh)
+
+    def values(self) -> list[str]:
+        with self._database() as database:
+            return [value for (value,) in database.execute("SELECT value FROM rows ORDER BY value")]
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._path, timeout=PATIENCE)) as database, database:
+            yield database
+
+
+def values_of(rows: DataFrame) -> list[str]:
+    return [row.value.decode() for row in rows.collect()]
+
+
+def another_s_copy(checkpoint: Path) -> Path:
+    """As another program sees it: in one application Spark refuses a second query of the same id."""
+    copy = shutil.copytree(checkpoint, checkpoint.with_name("of-another"))
+    (copy / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (copy / ".metadata.crc").unlink()
+    return copy
+
+
+def test_a_driver_that_knows_of_no_other_and_begins_in_the_middle_of_its_batch_adds_no_row_twice_to_a_table(
+    world: Worlds, tmp_path: Path
+) -> None:
+    """Nothing keeps them apart here but the queue: there is no Lease."""
+    orders, table = at_work(2, world), Table(tmp_path / "table")
+    read, may_write = threading.Event(), threading.Event()
+    written: list[bool] = []
+
+    def slowly(rows: DataFrame, batch: int) -> None:
+        values = values_of(rows)
+        read.set()
+        assert may_write.wait(PATIENCE)
+        written.append(table.write(values, batch))
+
+    first = orders.start(slowly)
+    orders.send(*numbers(40))
+    wait_for(read.is_set, "the first has rows in hand")
+    checkpoint = another_s_copy(orders.checkpoint)
+
+    def at_once(rows: DataFrame, batch: int) -> None:
+        table.write(values_of(rows), batch)
+
+    with orders.another_fleet("others"):
+        rows = orders.spark.readStream.format("baton").option("group", "others").load()
+        second = rows.writeStream.foreachBatch(at_once).option("checkpointLocation", str(checkpoint)).start()
+        wait_for(table.values, "the second has repeated the batch")
+        may_write.set()
+        with pytest.raises(StreamingQueryException, match=r"a later query .* reads this group's queues"):
+            first.awaitTermination(int(PATIENCE))
+        orders.send(*numbers(40, 40))
+        wait_for(orders.committed, "the second goes on")
+        second.stop()
+    assert written == [False], "the first came with a batch that was there"
+    assert table.values() == numbers(80)
 
 
 def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Worlds, signals: None) -> None:
