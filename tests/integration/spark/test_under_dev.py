@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,11 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from baton.dev.server import DevServer
+from baton.model.lease import holder_of
 from baton.queues.redis import RedisProducer
+from baton.spark.development import Development
+from baton.spark.session import FleetSession
 from tests.integration.dev.test_dev import BATON, Dev, ended, stopped
 from tests.local_spark import JAVA, SOON
 from tests.processes import ChildProcess
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
 ROWS, KEYS = 600, 20
@@ -63,6 +68,35 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     finally:
         ended(driver)
         log.close()
+
+
+def test_a_second_driver_under_dev_waits_until_the_first_has_given_the_group_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = DevServer("dev", "orders", lambda: None)
+    server.start()
+
+    def session(uid: str) -> FleetSession:
+        at_server = {"BATON_API_SERVER": server.url, "BATON_API_TOKEN": server.token, "POD_NAMESPACE": "dev"}
+        return Development(at_server | {"POD_UID": uid, "BATON_LEDGER": str(tmp_path)}).session("orders")
+
+    def holders() -> list[str]:
+        return [holder_of(lease) for lease in server.leases()]
+
+    first, second = session("uid-1"), session("uid-2")
+    first.acquire()
+    waiting = threading.Thread(target=second.acquire)
+    waiting.start()
+    try:
+        until(lambda: "uid-1 has the group orders; waiting until its Lease is free" in caplog.text, "the second says so")
+        assert holders() == ["uid-1"]
+    finally:
+        first.close()
+        waiting.join(PATIENCE)
+        taken = holders()
+        second.close()
+        server.close()
+    assert taken == ["uid-2"]
 
 
 def values(output: Path) -> list[int]:
