@@ -54,6 +54,7 @@ SPARK = (
     Mutation("failing", "skip rows whose batches the files have", "spark/running_query.py", "unit/spark/test_running_query.py", "if batch_of_files > batch:", "if False:"),
     Mutation("failing", "set aside beside another source", "spark/stream.py", _STREAM, "            if self._alone and not any(", "            if not any("),
     Mutation("failing", "count failures that are over", "spark/query_failures.py", _FAILURES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
+    Mutation("failing", "tell of a pod that has ended what comes last", "spark/query_failures.py", _FAILURES, "|The API gave the following container statuses:", ""),
     Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "True:\n"),
 
     # The search for a batch's end
@@ -81,6 +82,7 @@ SPARK = (
     # A query's stream
     Mutation("stream", "take a number when another has the group", "spark/stream.py", _STREAM, "        self._check()  # before a number is taken: it would end the query of whoever has the group now\n", ""),
     Mutation("stream", "go on waiting when the group is lost", "spark/stream.py", _STREAM, "        while True:\n            self._check()\n", "        while True:\n"),
+    Mutation("stream", "wait for more when all is read that was there", "spark/stream.py", _STREAM, " or self._search.at_end(start)", ""),
     Mutation("stream", "plan when the group is lost", "spark/stream.py", _STREAM, "        start, end = self._parsed(start_text), self._parsed(end_text)\n        self._check()\n", "        start, end = self._parsed(start_text), self._parsed(end_text)\n"),
     Mutation("stream", "finish nothing with the next question", "spark/stream.py", _STREAM, "        self.done(start)  # Spark asks", "        # Spark asks"),
     Mutation("stream", "keep the grants of a batch that Spark never planned", "spark/stream.py", _STREAM, "        self._leave_chosen()\n        self._hold()  # before", "        self._hold()  # before"),
@@ -190,6 +192,7 @@ SPARK = (
     # A fleet's queues
     Mutation("fleet's queues", "let one queue that is away stop the questions to others", "spark/late_answers.py", _QUEUES, "                with suppress(QueueAwayError):\n                    found[name] = answer.result()", "                found[name] = answer.result()"),
     Mutation("fleet's queues", "take a queue that was away for idle", "spark/queues.py", _QUEUES, "                away.add(partition)", "                pass"),
+    Mutation("fleet's queues", "let an interrupt end every later pause", "spark/queues.py", _QUEUES, "        self._interrupted.clear()\n", ""),
     Mutation("fleet's queues", "wait for each queue in its turn", "spark/queues.py", _QUEUES, "            self._queues[waiting[one]].interrupt()", "            pass"),
     Mutation("fleet's queues", "end the next wait of a queue that has answered", "spark/queues.py", _QUEUES, "        for one in others:  #", "        for one in waiting:  #"),
     Mutation("fleet's queues", "forget who waits at a queue that has gone away", "spark/queues.py", _QUEUES, "            return {Partition(name, number) for number in numbers}", "            return set()"),

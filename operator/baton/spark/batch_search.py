@@ -82,6 +82,10 @@ class BatchSearch:
         self._batches += 1
         self._served |= dict.fromkeys(partitions, self._batches)
 
+    def at_end(self, start: Positions) -> bool:
+        """AvailableNow: all are, and nothing more is to come."""
+        return self.target is not None and not self.short(start)
+
     def short(self, start: Positions) -> list[Partition]:
         """AvailableNow: those that are not read to their end."""
         return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)

@@ -42,15 +42,17 @@ class FleetQueues:
         namespace: str,
         group: str,
         open_queue: OpenSparkSide = logged_ranges,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         patience: float = PATIENCE,
     ) -> None:
-        """`patience`: seconds for a queue to answer where others have. Raises QueueUnreachable for an address of no queue that
-        Spark can read."""
+        """`sleep`: instead of a pause that an interrupt ends. `patience`: seconds for a queue to answer where others have. Raises
+        QueueUnreachable for an address of no queue that Spark can read."""
         self._queues: dict[QueueName, LoggedRanges] = {
             name: open_queue(url, f"{namespace}/{name}", f"{namespace}/{group}") for name, url in urls.items()
         }
-        self._sleep, self._patience = sleep, patience
+        self._interrupted = threading.Event()
+        """Since the last pause."""
+        self._sleep, self._patience = sleep or self._interrupted.wait, patience
         self._locks = {name: threading.Lock() for name in urls}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(urls)), thread_name_prefix="baton-wait")
         self._at_once = AskedAtOnce(len(urls), patience)
@@ -187,7 +189,7 @@ class FleetQueues:
         a queue that has gone away: it may have forgotten who waits."""
         of, away = self._reachable(partitions)
         if not of:
-            self._sleep(seconds)
+            self._pause(seconds)
             return away
         return away | self._hear(of, seconds, seconds, FIRST_COMPLETED)
 
@@ -198,6 +200,7 @@ class FleetQueues:
 
     def interrupt(self) -> None:
         """End the wait that is going on, or the next one."""
+        self._interrupted.set()
         for queue in self._queues.values():
             queue.interrupt()
 
@@ -207,6 +210,11 @@ class FleetQueues:
         self._at_once.close()
         for queue in self._queues.values():
             queue.close()
+
+    def _pause(self, seconds: float) -> None:
+        """Where there is no queue to wait at."""
+        self._sleep(seconds)
+        self._interrupted.clear()
 
     def _reachable(self, partitions: Iterable[Partition]) -> tuple[dict[QueueName, list[int]], set[Partition]]:
         """By queue; and those of queues that are away."""
@@ -232,7 +240,7 @@ class FleetQueues:
             if queue not in self._hung
         }
         if not waiting:
-            self._sleep(min(seconds, self._patience))
+            self._pause(min(seconds, self._patience))
         _, others = wait(waiting, timeout=within, return_when=until)
         for one in others:  # not those that have ended: an interrupt would end their next wait
             self._queues[waiting[one]].interrupt()

@@ -34,7 +34,7 @@ _SHARE_BESIDE_OTHERS = 0.05
 """Of the time is spent in such a query at most on looking for what is new."""
 _OWNERS_AGAIN = 200
 _QUEUE_AGAIN = 500
-_FINISHING_AGAIN = 20
+_SOON_AGAIN = 20
 _STOPPING_AGAIN = 100
 """Milliseconds until Spark asks again, where something is waited for."""
 _TOLD_EVERY = 30.0
@@ -114,7 +114,7 @@ class Stream:
             if deadline is None:  # it hears at least once what was woken
                 deadline = now + (IDLE if self._alone else IDLE_BESIDE_OTHERS)
                 took = now - began
-            if now >= deadline:
+            if now >= deadline or self._search.at_end(start):
                 break
             self._search.wait(found.idle, deadline - now)
         self._query.settle(start)
@@ -141,7 +141,7 @@ class Stream:
             if not queues <= self._query.known.keys():
                 raise AskAgain(_QUEUE_AGAIN)
             if not self._around.finishing.settled(queues):
-                raise AskAgain(_FINISHING_AGAIN)  # it ends the ranges that these begin behind
+                raise AskAgain(_SOON_AGAIN)  # it ends the ranges that these begin behind
             self._query.settle(start)
             addresses = {queue: self._around.queues.address(queue) for queue in queues}
             if known is None:
@@ -228,7 +228,7 @@ class Stream:
         short = self._search.short(start)
         if short and not self._around.stopping():
             self._tell("%s: waiting for the owners of %s", self.name, _named(short))
-            raise AskAgain(_OWNERS_AGAIN)
+            raise AskAgain(_SOON_AGAIN)  # they have been waited for already
 
     # -- the ranges of a batch
 

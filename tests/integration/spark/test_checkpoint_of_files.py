@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.file_sink import written
-from tests.integration.spark.world import Worlds
+from tests.integration.spark.world import Worlds, wait_for
 
 
 def test_a_query_whose_files_would_skip_its_rows_is_refused_and_no_row_is_lost(world: Worlds, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_a_query_whose_files_would_skip_its_rows_is_refused_and_no_row_is_lost(w
         orders.checkpoint = checkpoint
         with pytest.raises(StreamingQueryException, match=r"rows would be lost\. Give the query another path"):
             orders.to_files(table, now=True).awaitTermination()
-    assert orders.lag() == {0: 1}
+    wait_for(lambda: orders.lag() == {0: 1}, "what was read is done with, and the rest is there")
     orders.checkpoint = known
     orders.to_files(table, now=True).awaitTermination()
     assert sum(written(table).values()) == 3

@@ -1,6 +1,7 @@
 """The driver's side of queues that do not answer."""
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -17,9 +18,11 @@ from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.waiting import HOUR, until
+from tests.waiting import HOUR, PATIENCE, until
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
+_SHORT = 0.05
+"""Seconds of patience with a queue, where a test tries it."""
 
 
 def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +40,25 @@ def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest
     both.close()
 
 
+def test_a_wait_without_a_partition_to_wait_for_ends_with_an_interrupt_and_the_next_one_does_not() -> None:
+    """As before there is an owner: the ledger's next state is an interrupt."""
+    one = FleetQueues({ORDERS: ""}, "shop", "group", lambda _, name, group: QueueWithoutEntries())
+    ended = threading.Event()
+
+    def wait() -> None:
+        one.wait([], HOUR)
+        ended.set()
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    one.interrupt()
+    assert ended.wait(PATIENCE)
+    began = time.monotonic()
+    one.wait([], _SHORT)
+    assert time.monotonic() - began > _SHORT / 2
+    one.close()
+
+
 class SilentQueue(QueueWithoutEntries):
     """It answers when it is let."""
 
@@ -49,10 +71,6 @@ class SilentQueue(QueueWithoutEntries):
         self.asked += 1
         assert self.answers.wait(HOUR)
         return super().ahead(query, requests)
-
-
-_SHORT = 0.05
-"""Seconds of patience with a queue, where a test tries it."""
 
 
 class FarQueue(QueueWithoutEntries):

@@ -593,6 +593,7 @@ def test_a_query_that_ends_reads_what_was_there_when_it_began(scene: StreamScene
     scene.ranges.questions.clear()
     assert numbers(stream.latest_offset(at(p0=2))) == {0: 2}
     assert scene.ranges.questions == [], "it is done with that one"
+    assert scene.now == 0, "nothing is waited for that is not read"
 
 
 def test_a_query_that_ends_waits_for_owners_of_what_it_is_to_read() -> None:
@@ -601,8 +602,9 @@ def test_a_query_that_ends_waits_for_owners_of_what_it_is_to_read() -> None:
     stream = scene.stream()
     stream.prepare_available_now()
     assert numbers(stream.latest_offset(at(p0=0))) == {0: 0, 1: 0}, "nobody owns it yet"
-    with pytest.raises(AskAgain):
+    with pytest.raises(AskAgain) as again:
         stream.latest_offset(at(p0=0, p1=0))
+    assert again.value.milliseconds < 1000 * scene.now, "most of the time an owner is heard of at once"
     scene.own({0: 1, 1: 1})
     assert numbers(stream.latest_offset(at(p0=0, p1=0))) == {0: 0, 1: 1}
 
