@@ -1,9 +1,12 @@
 """What a queue's trouble does to the group that uses it, and what it does not: the real controller, in virtual time."""
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
+
+import pytest
 
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.operator_replica import Replica
@@ -17,7 +20,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import to_text
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import Claimant, Owner, QueueAdapter
+from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
 from tests.unit.controller.memory_queue import MemoryQueue
@@ -214,6 +217,43 @@ async def test_a_group_with_twenty_hung_queues_is_deleted_in_time_and_says_what_
     await asyncio.sleep(1)
     notes = await shop.events("NotReleased")
     assert notes and "stays as it is" in notes[0] and "baton.dev/take-over" in notes[0]
+
+
+@pytest.mark.parametrize("refused", [("pause", "grant"), ("release",), ("grant", "release")])
+def test_a_group_is_deleted_in_time_whose_queue_answers_to_looks_alone(refused: tuple[str, ...]) -> None:
+    """As a server that has no room, or whose user may no more write."""
+
+    @in_virtual_time
+    async def lives(shop: Shop) -> None:
+        await shop.group("orders")
+        await shop.pod("a")
+        await shop.spread("orders", 4)
+        shop.queues["orders"].refuses = frozenset(refused)
+        await shop.api.delete(groups_path("shop", "orders"))
+        assert await shop.gone(QUEUES_WITHIN + 4 * ANSWERS_WITHIN) >= QUEUES_WITHIN
+        assert "stays as it is" in (await shop.events("NotReleased"))[0]
+
+    lives()
+
+
+@in_virtual_time
+async def test_a_group_that_is_deleted_waits_as_long_as_its_queue_lets_something_be_done(shop: Shop) -> None:
+    await shop.group("orders", partitions=20)
+    await shop.pod("a")
+    await shop.spread("orders", 20)
+    queue = shop.queues["orders"]
+    grant, tries = queue.grant, itertools.count()
+
+    async def every_eighth(partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        if next(tries) % 8:
+            raise QueueUnreachable("the queue has too much to do")
+        return await grant(partition, uid, epoch)
+
+    queue.grant = every_eighth  # type: ignore[method-assign]
+    await shop.api.delete(groups_path("shop", "orders"))
+    assert await shop.gone(10 * QUEUES_WITHIN) > QUEUES_WITHIN + 4 * ANSWERS_WITHIN
+    assert queue.released
+    assert await shop.events("NotReleased") == []
 
 
 @in_virtual_time

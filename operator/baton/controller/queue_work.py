@@ -58,6 +58,11 @@ class QueueWork:
         """The pauses that the worker asks the queue about from time to time."""
         return self._draining.values()
 
+    @property
+    def answered(self) -> bool:
+        """The queue has answered to every effect that is wanted."""
+        return all(one in self._outcomes or one in self._drained or one in self._draining for one in self._wanted)
+
     def take(self) -> Effect | None:
         """The next effect; None: nothing is due."""
         while self._line:

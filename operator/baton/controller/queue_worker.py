@@ -48,9 +48,10 @@ class QueueWorker:
         self.facts = QueueFacts()
         self.backlog = Backlog()
         self.records = OwnerRecords()
-        self.effects = QueueEffects(self.records, clock, changed)
+        self.effects = QueueEffects(self.records, clock, self._done)
         self.troubled_since: float | None = None
-        """Since when nothing can be done at the queue (monotonic seconds); None: it can."""
+        """Since when nothing is done at the queue of what is to be done (monotonic seconds); None: it is, or there is nothing. A
+        queue may answer to looks alone: a server that is full, or whose user may no more write."""
         self.ended = False
         """The queue was given up, or could not be and nobody waits for it: there is nothing left to do."""
         self.begun_with: str | None = None
@@ -181,6 +182,11 @@ class QueueWorker:
         await _until(self._turn, self._backoff)  # news would not make it answer
         self._backoff = min(LONGEST_BACKOFF, self._backoff * 2)
 
+    def _done(self) -> None:
+        """Something came of an effect."""
+        self.troubled_since = None
+        self._changed()
+
     # -- looking
 
     async def _look(self, adapter: QueueAdapter) -> None:
@@ -194,9 +200,10 @@ class QueueWorker:
         self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation
+        if self.effects.work.answered:
+            self.troubled_since = None
         surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh)
         owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in self.records.known.items()} if surprised else None
-        self.troubled_since = None
         self.facts = replace(
             self.facts,
             partitions=seen.partitions if seen.partitions is not None else self._asked_for,

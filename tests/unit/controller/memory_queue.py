@@ -27,6 +27,8 @@ class MemoryQueue:
         self.hangs = False
         self.takes: dict[str, float] = {}
         """Seconds, by method."""
+        self.refuses: frozenset[str] = frozenset()
+        """Methods."""
         self.fails: Exception | None = None
         self.steps: list[Resizing] = []
         """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
@@ -40,7 +42,7 @@ class MemoryQueue:
             await asyncio.sleep(seconds)
         if self.fails is not None:
             raise self.fails
-        if self.down:
+        if self.down or name in self.refuses:
             raise QueueUnreachable("the queue is down; start it")
 
     async def check(self) -> QueueCheck:
