@@ -8,12 +8,15 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 FINALIZER = "baton.dev/release"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 NAMED = 5
 """As many groups are named."""
+PAGE = 10
+"""Objects of a list at a time: those of others are as large as they like, and this has little memory."""
 GONE = (403, 404)
 """The answers where a namespace with the operator's Role, or the CRDs, are not there any more."""
 
@@ -35,9 +38,15 @@ def main(server: str, account: Path, namespaces: list[str]) -> str | None:
 def held(server: str, account: Path, namespace: str) -> list[str]:
     """Groups that an operator is to release before they go, as namespace/name."""
     place = f"namespaces/{namespace}/" if namespace else ""
-    found = answer(f"{server}/apis/baton.dev/v1alpha1/{place}consumergroups", account)
-    metadata = [one["metadata"] for one in found["items"] or ()]  # null, where there is none
-    return [f"{one['namespace']}/{one['name']}" for one in metadata if FINALIZER in one.get("finalizers", ())]
+    url = f"{server}/apis/baton.dev/v1alpha1/{place}consumergroups?limit={PAGE}"
+    found: list[str] = []
+    following: str | None = ""
+    while following is not None:
+        page = answer(f"{url}&continue={quote(following, safe='')}", account)
+        metadata = [one["metadata"] for one in page["items"] or ()]  # null, where there is none
+        found += [f"{one['namespace']}/{one['name']}" for one in metadata if FINALIZER in one.get("finalizers", ())]
+        following = page.get("metadata", {}).get("continue") or None
+    return found
 
 
 def answer(url: str, account: Path) -> Any:

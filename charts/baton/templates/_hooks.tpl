@@ -39,7 +39,7 @@ containers:
       {{- end }}
     resources:
       requests: {cpu: 10m, memory: 32Mi}
-      limits: {memory: 64Mi}
+      limits: {memory: 128Mi}
     securityContext:
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true

@@ -1,6 +1,9 @@
 """What `helm uninstall` asks first, as the operator's account: which groups are left."""
 
+import asyncio
+import re
 import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,18 +19,35 @@ from tests.service_account import mounted
 HELD = {"metadata": {"finalizers": ["baton.dev/release"]}}
 LET_GO = {"metadata": {"finalizers": None}}
 
+SCRIPT = CHART / "files" / "no_group_is_left.py"
+MEASURED = """
+import resource, runpy, sys
+from pathlib import Path
+script, server, account, *namespaces = sys.argv[1:]
+print(runpy.run_path(script)["main"](server, Path(account), namespaces))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+"""It prints the KiB that it has taken, too."""
+
 Left = Callable[..., Any]
+Account = tuple[str, Path]
 
 
 @pytest.fixture
-async def left(api: Cluster, kubeconfig: Path, tmp_path: Path, empty: World) -> Left:
-    """`left(…)`: what the script says of these namespaces. The account has its role in that of the fixture `empty`."""
+async def operators(api: Cluster, kubeconfig: Path, tmp_path: Path, empty: World) -> Account:
+    """The API server, and a pod's service account with the operator's role in the namespace of the fixture `empty`."""
     who = await account(api, f"uninstalls-{empty.namespace}", kubeconfig, tmp_path, [empty.namespace])
     config = yaml.safe_load(who.kubeconfig.read_text())
     folder = tmp_path / "account"
     mounted(kubeconfig, folder, config["users"][0]["user"]["token"])
-    main = runpy.run_path(str(CHART / "files" / "no_group_is_left.py"))["main"]
-    return lambda *namespaces: main(config["clusters"][0]["cluster"]["server"], folder, list(namespaces))
+    return config["clusters"][0]["cluster"]["server"], folder
+
+
+@pytest.fixture
+def left(operators: Account) -> Left:
+    """`left(…)`: what the script says of these namespaces."""
+    main = runpy.run_path(str(SCRIPT))["main"]
+    return lambda *namespaces: main(*operators, list(namespaces))
 
 
 async def test_it_names_the_groups_that_an_operator_is_to_release_before_they_go(empty: World, left: Left) -> None:
@@ -52,3 +72,19 @@ async def test_a_namespace_that_went_with_the_operators_role_holds_nothing_up(em
     assert f"Groups are left: {empty.namespace}/a. Delete" in left("gone", empty.namespace)
     assert left("gone") is None
     await empty.change("consumergroups", "a", LET_GO)
+
+
+async def test_many_groups_as_large_as_groups_can_be_have_room_in_its_pod(empty: World, operators: Account) -> None:
+    large = {"metadata": {"annotations": {"note": "x" * 250_000}}}
+    for number in range(150):
+        await empty.group(f"a{number}")
+        await empty.change("consumergroups", f"a{number}", large)
+    await empty.change("consumergroups", "a149", HELD)
+    command = [sys.executable, "-c", MEASURED, str(SCRIPT), operators[0], str(operators[1]), empty.namespace]
+    asked = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    said, taken = (await asked.communicate())[0].decode().splitlines()
+    assert f"Groups are left: {empty.namespace}/a149. Delete" in said
+    limit = re.search(r"limits: \{memory: (\d+)Mi\}", (CHART / "templates" / "_hooks.tpl").read_text())
+    assert limit is not None
+    assert int(taken) < 1024 * int(limit[1])
+    await empty.change("consumergroups", "a149", LET_GO)
