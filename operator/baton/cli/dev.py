@@ -28,7 +28,7 @@ _folder = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=FOLDER,
     envvar="BATON_DEV_FOLDER",
-    help="The folder for its files. A second `baton dev` needs another one. Default: in ~/.cache.",
+    help="The folder for its files, and no others. A second `baton dev` needs another one. Default: in ~/.cache.",
 )
 
 

@@ -34,6 +34,8 @@ class DevFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = path / "lock"
+        """There from the first time on: by it the folder is known for one of `baton dev`."""
         self._address = path / "address.json"
         self.ledger = path / "ledger"
         self.uid = f"baton-dev-{uuid5(NAMESPACE_URL, f'{gethostname()}:{os.getuid()}:{path.absolute()}')}"
@@ -44,8 +46,10 @@ class DevFolder:
         """By one `baton dev` at a time. Begins with an empty ledger. Raises DevError."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._lock.exists() and any(self.path.iterdir()):
+                raise DevError(f"{self.path} has other files, which are left alone: name a folder of its own with --folder")
             self.path.chmod(0o700)
-            lock = (self.path / "lock").open("w", encoding="utf-8")
+            lock = self._lock.open("w", encoding="utf-8")
         except OSError as error:
             raise DevError(f"{self.path} cannot be used: {error.strerror}: name another with --folder") from None
         with lock:
