@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
-from baton.queues.protocol import Claimant, Owner, QueueConflict
+from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import PATIENCE, eventually, until
@@ -260,6 +261,20 @@ async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there
     assert entry.value == b"new"
     await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
     assert (await replaced.check()).lag == {0: 0}
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_leaves_nothing_in_the_former(
+    queue: Queue, make: MakeQueue, there: bool
+) -> None:
+    """`there`: the new topic is. The next group of the same name may read the former one again."""
+    await queue.granted("a", 5)
+    replaced = queue.of_topic(make(1).topic if there else f"{queue.topic}-with-a-slip")
+    with nullcontext() if there else pytest.raises(QueueUnreachable, match="there is no topic"):
+        assert await replaced.release()
+    successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
+    await successor.ensure(None)
+    assert await successor.grant(0, Uid("b"), Epoch(6)) == Owner(Uid("b"), Epoch(6))
 
 
 async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:

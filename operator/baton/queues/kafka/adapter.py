@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -96,9 +97,7 @@ class KafkaQueue:
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
-        await self._leave(
-            {place: one.record for place, one in found.items() if place[0] != topic.name and one.record is not None}
-        )
+        await self._leave(found)
         if self._first is None:
             records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
             known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
@@ -125,6 +124,10 @@ class KafkaQueue:
             return await self._granted_in_time(partition, uid, epoch)
 
     async def release(self) -> bool:
+        """See QueueAdapter. Its PartitionedQueue may name another topic since the last look, or one that is not there."""
+        found, _ = await committed(self._client, beside_pending=True)
+        if not await self._leave(found, _A_RELEASE):
+            return False
         topic = await describe(self._client, self._spec.topic)
         records = {number: one.record for number, one in (await self._committed(topic)).items() if one.record is not None}
         ours = [n for n, one in records.items() if (one.group, one.queue) == (self._claimant.uid, self._spec.queue)]
@@ -274,20 +277,25 @@ class KafkaQueue:
         place = f"The group {self._client.group} of {self._client.address.place}"
         refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
 
-    async def _leave(self, others: Mapping[tuple[str, int], Record]) -> None:
-        """Give up what the queue has in another topic: its PartitionedQueue was another one."""
+    async def _leave(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
+        """Give up what the queue has in another topic: its PartitionedQueue was another one. `found`: all of the group. False:
+        there was too much for so many seconds."""
         ours = {self._claimant.uid, *self._claimant.takes_over}
+        others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
         places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
         for topic in {topic for topic, _ in places}:
-            transactions = PartitionTransactions(self._client, topic)
+            transactions, numbers = PartitionTransactions(self._client, topic), [n for name, n in places if name == topic]
             try:
-                await each(partial(self._give_up, transactions), (number for name, number in places if name == topic))
+                given_up = await each(partial(self._give_up, transactions), numbers, within)
             except QueueUnreachable as problem:
                 raise QueueUnreachable(
                     f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
                     "by which pods would read on there. Let the operator READ that topic, or take them out by "
                     f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
                 ) from None
+            if len(given_up) < len(numbers):
+                return False
+        return True
 
     async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
         try:

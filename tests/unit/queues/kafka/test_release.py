@@ -16,27 +16,34 @@ from baton.queues.protocol import Claimant
 from tests.unit.queues.kafka.slow_coordinator import OWNED, PARTITIONS, SlowCoordinator
 
 OTHERS = Committed(7, replace(OWNED, group="another"))
+FORMER, NOW = "former", "orders"
+"""Topics of the queue."""
 
 
 def ours(record: Record) -> bool:
     return record.group == "uid"
 
 
+@pytest.mark.parametrize("where", [NOW, FORMER])
 async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_all_is_done(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     coordinator: Any = SlowCoordinator()
     coordinator.records[0] = OTHERS
     monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: coordinator.now))
 
     async def described(*_: object) -> Topic:
-        return Topic("orders", "t", dict.fromkeys(range(PARTITIONS), 1))
+        return Topic(NOW, "t", dict.fromkeys(range(PARTITIONS if where == NOW else 0), 1))
+
+    async def of_the_group(*_: object, **__: object) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
+        return {(where, number): one for number, one in coordinator.records.items()}, []
 
     monkeypatch.setattr(adapter, "describe", described)
+    monkeypatch.setattr(adapter, "committed", of_the_group)
+    monkeypatch.setattr(adapter, "PartitionTransactions", lambda *_: coordinator)
     queue = KafkaQueue(
-        KafkaAddress(("127.0.0.1:1",)), "shop.orders", TopicToOpen(topic="orders", queue="orders"), Claimant("shop/orders", "uid")
+        KafkaAddress(("127.0.0.1:1",)), "shop.orders", TopicToOpen(topic=NOW, queue="orders"), Claimant("shop/orders", "uid")
     )
-    queue._transactions = coordinator
     asked, done = 0, False
     while not done:
         begun, before = coordinator.now, coordinator.count(ours)
