@@ -36,6 +36,8 @@ def happen(environment: Environment, event: Event) -> None:  # noqa: C901 - one 
             tenant.subscribe(pod, queues)
         case "drain", (_, draining) if pod is not None:
             tenant.drain(pod, draining)
+        case "identify", (_, instance) if pod is not None:
+            tenant.identify(pod, instance)
         case "resize", (queue, partitions):
             tenant.queue_changed(queue, partitions=partitions)
         case "exclusive", (queue,):

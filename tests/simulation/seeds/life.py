@@ -43,6 +43,7 @@ class Life(NamedTuple):
 LENGTH = 30.0
 """Seconds in which things happen to a fleet."""
 NAMES = "abcdefg"
+IDENTITIES = ("i0", "i1", "i2")
 CALM = 0.35
 """The part of the seeds in which nothing goes wrong but for what fleets do."""
 WORKLOAD = {"mode": "Workload", "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "workers"}}
@@ -155,7 +156,7 @@ def _queue(rng: random.Random) -> dict[str, Any]:
 
 def _pod(rng: random.Random, tenant: Tenant, name: str | None = None) -> tuple[Any, ...]:
     name = name or rng.choice(NAMES)
-    instance = rng.choice((None, name, f"i{rng.randint(0, 2)}")) if tenant.session_timeout else None
+    instance = rng.choice((None, name, rng.choice(IDENTITIES))) if tenant.session_timeout else None
     heard = any(not queue.fenced for queue in tenant.servers.values())  # only its Lease says what it has let go of
     leased = heard or (tenant.sessions_required and rng.random() > 0.03)
     return (
@@ -184,6 +185,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         ("replace", lambda: (rng.choice(NAMES[:4]), rng.choice(NAMES[3:]), round(rng.random() * 3, 2), _pod(rng, tenant)[1])),
         ("resize", lambda: (rng.choice(queues), rng.randint(1, 9))),
         ("subscribe", lambda: (rng.choice(NAMES[:4]), rng.choice((None, frozenset({"orders"}), frozenset({"pay"}))))),
+        *([("identify", lambda: (rng.choice(NAMES[:4]), rng.choice((None, *IDENTITIES))))] if tenant.session_timeout else []),
         ("drain", lambda: (rng.choice(NAMES[:4]), rng.random() < 0.7)),
         *([("approve", tuple)] * 4 if tenant.spec.get("approval") == "Manual" else []),
         ("request", lambda: (str(rng.random()),)),

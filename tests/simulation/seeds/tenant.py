@@ -226,6 +226,14 @@ class Tenant:
         self.environment.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
         self.checks.changed()
 
+    def identify(self, pod: Consumer, instance: str | None) -> None:
+        self.environment.say(f"{self.namespace}: {pod.name} has the identity {instance}")
+        pod.instance = instance
+        self.checks.moves.joined(pod.name, instance)
+        patch = {"metadata": {"labels": {manifests.IDENTITY_LABEL: instance}}}
+        self.environment.ask("patch", core_path(self.namespace, "pods", pod.name), patch)
+        self.checks.changed()
+
     def drain(self, pod: Consumer, draining: bool) -> None:
         self.environment.say(f"{self.namespace}: {pod.name} is {'' if draining else 'not '}to be drained")
         pod.draining = draining
