@@ -62,14 +62,14 @@ class FollowedObjects:
         if again:
             log.info("%s: in sight again", self._what)
         version = listed["metadata"]["resourceVersion"]
-        while not self._closed.is_set():
+        while version and not self._closed.is_set():
             asked = time.monotonic()
             try:
                 version = self._watched(objects, version)
             except ApiRefused as error:
-                if error.status == HTTPStatus.GONE:  # it lies too far back
-                    return
-                raise
+                if error.status != HTTPStatus.GONE:
+                    raise
+                version = ""  # it lies too far back
             self._closed.wait(asked + _SHORTEST - time.monotonic())
 
     def _watched(self, objects: dict[str, dict[str, Any]], version: str) -> str:

@@ -1,8 +1,10 @@
 """Objects that are listed once and watched from there, at an API server that the test plays."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -40,10 +42,12 @@ class Server:
     def __init__(self, *watches: Sequence[Any]) -> None:
         self.watches = list(watches)
         self.asked: list[str] = []
+        self.listed_at: list[float] = []
         self.over = threading.Event()
 
     def list(self, path: str) -> Any:
         self.asked.append("list")
+        self.listed_at.append(time.monotonic())
         return {"metadata": {"resourceVersion": "10"}, "items": [an_object("a", 5)]}
 
     @contextmanager
@@ -55,9 +59,9 @@ class Server:
         yield Watch(self.watches.pop(0) if self.watches else ())
 
 
-def followed(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What was seen until all watches had ended and one more was asked for."""
-    monkeypatch.setattr("baton.spark.followed_objects._SHORTEST", 0.0)
+def followed(server: Server, monkeypatch: pytest.MonkeyPatch, shortest: float = 0.0) -> list[list[str]]:
+    """What was seen until all watches had ended and one more was asked for. `shortest`: seconds between two."""
+    monkeypatch.setattr("baton.spark.followed_objects._SHORTEST", shortest)
     monkeypatch.setattr("baton.spark.followed_objects._AGAIN", 0.0)
     seen: list[list[str]] = []
     api: Any = server
@@ -81,3 +85,10 @@ def test_where_a_watch_cannot_go_on_all_are_listed_again(error: Exception, monke
     server = Server([bookmark(20)], [error])
     followed(server, monkeypatch)
     assert server.asked[:5] == ["list", "10", "20", "list", "10"]
+
+
+def test_an_api_server_that_lets_no_watch_begin_is_not_asked_for_lists_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(*[[ApiRefused(410, "too old resource version")]] * 3)
+    followed(server, monkeypatch, shortest=0.2)
+    assert all(later - sooner >= 0.2 for sooner, later in pairwise(server.listed_at[:4]))
+    assert len(server.listed_at) >= 4
