@@ -115,10 +115,12 @@ _RELEASES = (
         ReleaseCause.DEADLINE,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
-        "{member} did not let go of {what} in time: it is fenced off, and what it left unfinished is delivered again to the next "
-        "owner; if this happens often, raise maxHandoffSeconds or make the consumer's batches smaller",
-        "{members} did not let go of {what} in time: they are fenced off, and what they left unfinished is delivered again; if "
-        "this happens often, raise maxHandoffSeconds or make the consumers' batches smaller",
+        "{member} did not let go of {what} in time: the hand-off goes on without its word, and a queue that fences refuses it "
+        "from then on. What it left unfinished is delivered again to the next owner; if this happens often, raise "
+        "maxHandoffSeconds or make the consumer's batches smaller",
+        "{members} did not let go of {what} in time: the hand-offs go on without their word, and a queue that fences refuses "
+        "them from then on. What they left unfinished is delivered again; if this happens often, raise maxHandoffSeconds or make "
+        "the consumers' batches smaller",
     ),
 )
 
