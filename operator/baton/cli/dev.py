@@ -126,12 +126,13 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
 
 
 def _quiet() -> None:
-    """What is wrong with the queue is said as who owns what is, and not once more as the operator's log."""
+    """What is wrong with the queue is said as who owns what is, and not once more as the operator's log, or that of a client."""
     import logging
 
     import structlog
 
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 async def _serve(queue: "DevQueue", delay: float, folder: "DevFolder", *, started: bool) -> None:

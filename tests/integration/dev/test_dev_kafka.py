@@ -106,3 +106,9 @@ def test_what_cannot_be_is_said_in_one_line(dev: Dev, arguments: list[str], said
     done = subprocess.run([BATON, "dev", *arguments], env=dev.environment, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2) and said in done.stderr.splitlines()[-1], done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_that_is_away_is_told_once_and_not_by_its_client_at_each_try(dev: Dev) -> None:
+    dev.start("--kafka-url", "kafka://127.0.0.1:1")
+    until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it says so", 60)
+    assert "Unable connect" not in dev.said.read_text()
