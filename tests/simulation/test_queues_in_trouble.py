@@ -1,7 +1,6 @@
 """What a queue's trouble does to the group that uses it, and what it does not: the real controller, in virtual time."""
 
 import asyncio
-import itertools
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -237,19 +236,43 @@ def test_a_group_is_deleted_in_time_whose_queue_answers_to_looks_alone(refused: 
 
 
 @in_virtual_time
+async def test_a_queue_that_answers_to_looks_alone_is_in_trouble_until_something_is_done(shop: Shop) -> None:
+    """And not Ready for a moment at each look, with two events, while an alert never sees it for long enough."""
+    await shop.group("orders")
+    await shop.pod("a")
+    await shop.spread("orders", 4)
+    await shop.told("Ready")
+    shop.queues["orders"].refuses = frozenset({"grant"})
+    await shop.pod("b")
+    await shop.told("QueueUnreachable")
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 100
+    while loop.time() < until:
+        assert (await shop.ready())[0] == "QueueUnreachable"
+        await asyncio.sleep(0.1)
+    assert (len(await shop.events("QueueUnreachable")), len(await shop.events("Recovered"))) == (1, 0)
+    shop.queues["orders"].refuses = frozenset()
+    await shop.told("Ready", LONGEST_BACKOFF + 1)
+    assert await shop.shares("orders") == [2, 2]
+
+
+@in_virtual_time
 async def test_a_group_that_is_deleted_waits_as_long_as_its_queue_lets_something_be_done(shop: Shop) -> None:
     await shop.group("orders", partitions=20)
     await shop.pod("a")
     await shop.spread("orders", 20)
     queue = shop.queues["orders"]
-    grant, tries = queue.grant, itertools.count()
+    grant, done = queue.grant, set[int]()
 
-    async def every_eighth(partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        if next(tries) % 8:
+    async def one_each_time(partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        """By connection."""
+        if (connection := len(shop.claimants)) in done:
+            await asyncio.sleep(ANSWERS_WITHIN - 1)
             raise QueueUnreachable("the queue has too much to do")
+        done.add(connection)
         return await grant(partition, uid, epoch)
 
-    queue.grant = every_eighth  # type: ignore[method-assign]
+    queue.grant = one_each_time  # type: ignore[method-assign]
     await shop.api.delete(groups_path("shop", "orders"))
     assert await shop.gone(10 * QUEUES_WITHIN) > QUEUES_WITHIN + 4 * ANSWERS_WITHIN
     assert queue.released

@@ -60,8 +60,8 @@ class QueueWork:
 
     @property
     def answered(self) -> bool:
-        """The queue has answered to every effect that is wanted."""
-        return all(one in self._outcomes or one in self._drained or one in self._draining for one in self._wanted)
+        """The queue has answered to every effect that is wanted; what is outstanding under a pause is waited for."""
+        return all(one in self._outcomes or one in self._drained or self.unacknowledged.get(one, 0) != 0 for one in self._wanted)
 
     def take(self) -> Effect | None:
         """The next effect; None: nothing is due."""

@@ -183,8 +183,10 @@ class QueueWorker:
         self._backoff = min(LONGEST_BACKOFF, self._backoff * 2)
 
     def _done(self) -> None:
-        """Something came of an effect."""
-        self.troubled_since = None
+        """Something came of an effect. After trouble the next look tells that it is over."""
+        if self.troubled_since is not None:
+            self.troubled_since = None
+            self._look_now.set()
         self._changed()
 
     # -- looking
@@ -210,7 +212,7 @@ class QueueWorker:
             fenced=adapter.fenced,
             incarnation=seen.incarnation,
             owners=known.owners if owners is None else owners,
-            problem=None,
+            problem=None if self.troubled_since is None else self.facts.problem,
             resizing=resizing,
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,

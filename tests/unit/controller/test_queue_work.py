@@ -130,3 +130,31 @@ def test_an_answer_costs_the_same_however_much_is_wanted() -> None:
         done(work, dict(list(grants(*range(10)).items())))
         costs.append(Counting.looks)
     assert costs[0] == costs[1]
+
+
+def test_a_queue_has_answered_when_nothing_is_left_but_what_is_outstanding() -> None:
+    work = QueueWork()
+    assert _answered(work), "nothing is wanted"
+    wanted = grants(0) | pauses(1, 2, 3)
+    work.want(wanted)
+    done(work, grants(0))
+    for number, left in ((1, 0), (2, 5)):
+        assert not _answered(work)
+        work.paused(_pause(wanted, number), left)
+    assert not _answered(work)
+    work.paused(_pause(wanted, 3), None)
+    assert _answered(work)
+    work.begin_again()
+    assert _answered(work), "it was, before the connection was lost"
+    assert work.let_go(_pause(wanted, 2))
+    assert not _answered(work), "a grant follows"
+
+
+def _pause(wanted: Mapping[Partition, Effect], number: int) -> Pause:
+    found = wanted[partition(number)]
+    assert isinstance(found, Pause)
+    return found
+
+
+def _answered(work: QueueWork) -> bool:
+    return work.answered
