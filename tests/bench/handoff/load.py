@@ -9,19 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import Producer
+from aiokafka import AIOKafkaProducer
 
+from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.routing import RoutingTable
-from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE
 
 _EVERY = 0.016
 """Seconds between two sends: a quarter of that had the broker and all members at work for each message alone, and two processors
 with nothing left for what is measured."""
 
-Send = Callable[[int, int], None]
-"""Given the partition, and the number of the message in it."""
+Send = Callable[[Sequence[tuple[int, int]]], object]
+"""Given partitions, and the number of the message in each."""
 
 
 def keys(partitions: int) -> Sequence[bytes]:
@@ -40,20 +40,35 @@ def to_redis(url: str, queue: str, partitions: int) -> tuple[Send, Callable[[], 
     producer = RedisProducer(url, queue, patience=PATIENCE)
     by_partition = keys(partitions)
 
-    def send(partition: int, number: int) -> None:
-        producer.produce(by_partition[partition], b"%d" % number)
+    def send(messages: Sequence[tuple[int, int]]) -> None:
+        for partition, number in messages:
+            producer.produce(by_partition[partition], b"%d" % number)
 
     return send, producer.close
 
 
 def to_kafka(servers: str, topic: str) -> tuple[Send, Callable[[], object]]:
-    producer = Producer({**ORDERED, "bootstrap.servers": servers, "linger.ms": 5})
+    """By a producer that sends what it has for several partitions in one request, as Java's does. librdkafka has a request for
+    each: with 2,000 in a second the messages waited for the broker for longer than consumers did, as soon as anything else was
+    asked of it."""
+    loop = EventLoopThread("load")
 
-    def send(partition: int, number: int) -> None:
-        producer.produce(topic, b"%d" % number, partition=partition)
-        producer.poll(0)
+    async def connected() -> AIOKafkaProducer:
+        made = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+        await made.start()
+        return made
 
-    return send, lambda: producer.flush(PATIENCE)
+    producer = loop.run(connected(), PATIENCE)
+
+    async def put(messages: Sequence[tuple[int, int]]) -> None:
+        for partition, number in messages:
+            await producer.send(topic, b"%d" % number, partition=partition)
+
+    def close() -> None:
+        loop.run(producer.stop(), PATIENCE)
+        loop.close()
+
+    return lambda messages: loop.run(put(messages), PATIENCE), close
 
 
 def main() -> None:
@@ -70,8 +85,7 @@ def main() -> None:
     began, sent = time.monotonic(), 0
     while not over.wait(_EVERY):
         due = int((time.monotonic() - began) * int(rate))
-        for nth in range(sent, due):
-            send(nth % count, nth // count)
+        send([(nth % count, nth // count) for nth in range(sent, due)])
         sent = due
     close()
     print(json.dumps([sent // count + (partition < sent % count) for partition in range(count)]), flush=True)
