@@ -17,6 +17,7 @@ _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
+_TAKING_UP = "unit/queues/kafka/test_taking_up.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
 _RELEASE = "unit/queues/kafka/test_release.py"
@@ -108,6 +109,15 @@ KAFKA = (
     Mutation("outputs", "send under a token that is spent", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return False"),
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
+    Mutation("taking up", "read nothing while something is taken up", _KAFKA + "reader.py", _READING, "            return self._taking_up.ready(partition, epoch)", "            return self._taking_up.ready(partition, epoch) or True"),
+    Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _READING, "        left = self._taking_up.withdraw(partitions, within)", "        left: dict[int, ReadPosition] = {}"),
+    Mutation("taking up", "not wait for what is let go of while it is taken up", _KAFKA + "taking_up.py", _TAKING_UP, "            self._changed.wait_for(over, within)", "            pass"),
+    Mutation("taking up", "read what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "        if self._found.get(partition, (None,))[0] == epoch:", "        if partition in self._found:"),
+    Mutation("taking up", "let go of what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "                if found is not None and found[0] == epoch:", "                if found is not None:"),
+    Mutation("taking up", "read what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "if self._under_way.pop(number, None) == partitions[number]}", "if self._under_way.pop(number, None) or True}"),
+    Mutation("taking up", "fetch on what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "                self._end(number)", "                pass"),
+    Mutation("taking up", "tell an outage once for each partition", _KAFKA + "taking_up.py", _TAKING_UP, "            if isinstance(found, QueueUnreachable):", "            if False:"),
+    Mutation("taking up", "begin while the queue is away", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "            if now >= self._requests.not_before(holding)\n            if self", "            if self"),
     Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
     Mutation("commits", "let what is idle expire", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if False and position.lost"),
     Mutation("commits", "commit what is idle at every turn", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if position.lost"),

@@ -91,8 +91,8 @@ class Dispatcher:
             (holding, reader)
             for holding in self._holdings
             if (holding.phase is Phase.SERVING and holding.notice is Notice.ASSIGNED) or holding.phase is Phase.LETTING_GO
-            if self._requests.has_work(holding, reader := self._holdings.reader(holding))
             if now >= self._requests.not_before(holding)
+            if self._requests.has_work(holding, reader := self._holdings.reader(holding))
         ]
         having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))
         return having

@@ -551,15 +551,19 @@ async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is
     assert found == list(range(12_000))
 
 
-async def test_what_is_taken_away_before_it_was_read_is_not_taken_up_with_another(queue: Queue) -> None:
+async def test_what_is_taken_away_while_it_is_taken_up_is_let_go_of_and_others_are_read(queue: Queue) -> None:
     await queue.operator.ensure(None)
     for number in (0, 1):
         await queue.operator.grant(number, Uid("a"), Epoch(1))
-    reader = queue.reader("a")
-    queue.send("0")
-    assert reader.ready(0, Epoch(1)) and reader.ready(1, Epoch(1))
+        queue.send("0", partition=number)
+    reader, partitions = queue.reader("a"), (0, 1)
+    asked = [reader.ready(number, Epoch(1)) for number in partitions]
+    assert not any(asked), "they are taken up beside reading"
     await asyncio.to_thread(reader.let_go, {1: Epoch(1)}, 3.0)
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
-    taken, left = [(await queue.seen(number)).record for number in (0, 1)]
-    assert taken is not None and left is not None
-    assert (bool(taken.reader), left.reader, left.reserved) == (True, "", 0)
+    taken, left = [(await queue.seen(number)).record for number in partitions]
+    assert taken is not None and taken.reader and left is not None
+    assert left.reserved == 0 and left.released == bool(left.reader), "whoever has begun has said that he is done"
+    await queue.operator.grant(1, Uid("b"), Epoch(2))
+    (entry,) = await asyncio.to_thread(read, queue.reader("b"), 1, 2, 1)
+    assert not entry.redelivered

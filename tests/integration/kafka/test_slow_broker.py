@@ -100,7 +100,8 @@ async def in_time(question: Awaitable[T]) -> T:
 def read_all(reader: KafkaReader, partitions: range, epoch: int, each: int = EACH) -> dict[int, list[Entry]]:
     """So many entries of each of these, as a consumer reads them that has just heard of them."""
     found: dict[int, list[Entry]] = {number: [] for number in partitions}
-    assert all(reader.ready(number, Epoch(epoch)) for number in partitions)
+    for number in partitions:
+        reader.ready(number, Epoch(epoch))  # they are taken up together
 
     def enough() -> bool:
         for number, entries in found.items():
@@ -175,3 +176,18 @@ async def test_answers_that_take_too_long_are_told_as_that_whoever_waits_for_the
         QueueUnreachable, match="did not answer within 4 s: see whether it has come to a stop or has too much to do"
     ):
         await in_time(connected.check())
+
+
+async def test_a_consumer_reads_on_while_another_partition_is_taken_up(slow: MakeSlow) -> None:
+    topic = slow("taken-up-beside", PARTITIONS)
+    operator, reader = topic.operator(), topic.reader("a")
+    await operator.ensure(None)
+    for number in range(PARTITIONS):
+        await operator.grant(number, Uid("a"), Epoch(1))
+    await asyncio.to_thread(read_all, reader, range(1), 1, 1)
+    topic.answers_after(LONG)
+    assert not reader.ready(1, Epoch(1))
+    assert await asyncio.to_thread(reader.read, 0, Epoch(1), 1)
+    assert not reader.ready(1, Epoch(1)), "it takes several answers"
+    topic.answers_after(0)
+    await asyncio.to_thread(until, lambda: reader.ready(1, Epoch(1)) and reader.read(1, Epoch(1), 1))

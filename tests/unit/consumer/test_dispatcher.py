@@ -1,8 +1,15 @@
 """What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
 
+import time
+from typing import Any
+
 from baton.consumer.delivery import Delivery, Want
+from baton.consumer.entry_sequence import backoff
 from baton.consumer.outcome import ACK
+from baton.model.ids import Epoch
+from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
 
 EACH = 20
 
@@ -23,3 +30,33 @@ def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
     assert any({partition for partition, _ in those} == {0, 1} for those in handed)
     every = [one for those in handed for one in those]
     assert [[number for partition, number in every if partition == which] for which in (0, 1)] == [list(range(EACH))] * 2
+
+
+class QueueThatTakesUp(InMemoryQueue):
+    """It begins something when it is asked whether it is ready."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.away = True
+        self.asked_early = 0
+        self._refused_at = float("-inf")
+
+    def read(self, *asked: Any, **how: Any) -> list[Entry]:
+        self._refused_at = time.monotonic()
+        return super().read(*asked, **how)
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        self.asked_early += time.monotonic() - self._refused_at < backoff(self.refused) and self.away
+        return super().ready(partition, epoch)
+
+
+def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time() -> None:
+    queue = QueueThatTakesUp()
+    consumer = consumer_of(queue)
+    with consumer:
+        consumer._loop.serve(1)
+        consumer._loop.want(want := Want())
+        until(lambda: queue.refused == 3)
+        queue.away = False
+        assert isinstance(want.answer.result(PATIENCE), Delivery)
+    assert not queue.asked_early

@@ -5,7 +5,8 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -21,6 +22,7 @@ from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.taking_up import Found, TakingUp
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner
 
@@ -51,8 +53,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions)
         self._background = BackgroundCommits(self._commits.commit_several)
-        self._granted: dict[int, Epoch] = {}
-        """To be read for the first time, as it was asked whether they are ready."""
+        self._taking_up = TakingUp(self._take_up, self._end, self.interrupt)
         self._interrupted = threading.Event()
 
     def read(
@@ -138,18 +139,16 @@ class KafkaReader:
     def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
         """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
         finished they say so: the next owner need not wait, and gets nothing marked redelivered."""
-        left: dict[int, ReadPosition] = {}
+        until = time.monotonic() + within
+        left = self._taking_up.withdraw(partitions, within)
         for partition, epoch in partitions.items():
-            if self._granted.get(partition, 0) <= epoch:
-                self._granted.pop(partition, None)  # it was not read, and is not to be
             position = self._positions.get(partition)
-            if position is None or position.epoch != epoch:
-                continue
-            left[partition] = self._positions.pop(partition)
-            self._in_hand -= position.progress.unfinished
-            if self._fetcher is not None:
-                self._fetcher.end(partition)
-        self._commits.last_words(left, within)
+            if position is not None and position.epoch == epoch:
+                left[partition] = self._positions.pop(partition)
+                self._in_hand -= position.progress.unfinished
+            if partition in left:
+                self._end(partition)
+        self._commits.last_words(left, until - time.monotonic())
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -162,8 +161,7 @@ class KafkaReader:
     def ready(self, partition: int, epoch: Epoch) -> bool:
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            self._granted[partition] = epoch
-            return True
+            return self._taking_up.ready(partition, epoch)
         if position.epoch != epoch:
             return False
         if position.hopeless:
@@ -173,7 +171,7 @@ class KafkaReader:
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Until there may be something to read in one of these, or an interrupt: at once for one that was not read yet."""
         self._commits.commit_idle()
-        unread = {partition for partition in partitions if partition not in self._positions}
+        unread = {one for one in partitions if one not in self._positions and not self._taking_up.under_way(one)}
         if unread:
             return unread
         held = [(number, self._positions.get(number)) for number in partitions]  # another thread may let go of some
@@ -192,6 +190,7 @@ class KafkaReader:
 
     def close(self) -> None:
         self._background.close()
+        self._taking_up.close()
         if self._fetcher is not None:
             self._fetcher.close()
         self._dead_letters.close()
@@ -203,18 +202,31 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            self._begin_together({**self._granted, partition: epoch})
-            position = self._positions.get(partition)
-        if position is None or position.epoch < epoch:
-            position = self._begin(partition, epoch)
+            self._in_hand -= position.progress.unfinished if position is not None else 0
+            position = self._positions[partition] = self._taking_up.take(partition, epoch)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
         self._commits.refuse_lost(partition, position)
         return position
 
-    def _begin_together(self, partitions: Mapping[int, Epoch]) -> None:
-        """Those that nobody has read yet, at the same time. They are fetched while the records get the mark of this process."""
-        self._granted = {}
+    # -- beside reading
+
+    def _take_up(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
+        """Those that nobody has read yet at the same time, and then the others."""
+        left = dict(partitions)
+        try:
+            begun = self._begin_together(partitions)
+            yield begun
+            left = {partition: epoch for partition, epoch in partitions.items() if partition not in begun}
+            while left:
+                partition, epoch = next(iter(left.items()))
+                yield {partition: self._begin(partition, epoch)}
+                del left[partition]
+        except Exception as problem:
+            yield dict.fromkeys(left, problem)
+
+    def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        """They are fetched while the records get the mark of this process."""
         found = self._commits.granted(partitions)
         for partition, seen in found.items():
             self._fetching.begin(partition, seen.offset)
@@ -223,29 +235,30 @@ class KafkaReader:
             begun = self._commits.begin_together(found)
         finally:
             for partition in found.keys() - begun.keys():
-                self._fetching.end(partition)
-        for partition, position in begun.items():
-            self._began(partition, position)
+                self._end(partition)
+        return begun
 
-    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition:
-        position = self._commits.begin(partition, epoch)
+    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition | StaleOwner:
+        try:
+            position = self._commits.begin(partition, epoch)
+        except StaleOwner as refusal:
+            return refusal
         self._fetching.begin(partition, position.committed)
-        self._began(partition, position)
         return position
 
-    def _began(self, partition: int, position: ReadPosition) -> None:
-        if (former := self._positions.get(partition)) is not None:
-            self._in_hand -= former.progress.unfinished
-        self._positions[partition] = position
+    def _end(self, partition: int) -> None:
+        if self._fetcher is not None:
+            self._fetcher.end(partition)
 
     @property
     def _fetching(self) -> Fetcher:
-        if self._fetcher is not None and self._fetcher.topic != self._offsets.topic:
-            self._fetcher.close()
-            self._fetcher = None
-        if self._fetcher is None:
-            self._fetcher = Fetcher(self._address, self._group, self._offsets.topic)
-        return self._fetcher
+        former, topic = self._fetcher, self._offsets.topic
+        if former is not None and former.topic == topic:
+            return former
+        made = self._fetcher = Fetcher(self._address, self._group, topic)
+        if former is not None:
+            former.close()
+        return made
 
     def _set_hopeless_aside(self, partition: int, position: ReadPosition) -> None:
         while position.hopeless:

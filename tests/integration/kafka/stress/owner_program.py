@@ -53,6 +53,7 @@ class Owner:
             while True:
                 partition, epoch = map(int, self._told.get(block=not self._owned).split())
                 self._owned[partition] = Epoch(epoch)
+                self._reader.ready(partition, Epoch(epoch))  # what is granted is taken up while others are read
         except Empty:
             return
 

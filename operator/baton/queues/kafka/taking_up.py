@@ -1,0 +1,117 @@
+"""Partitions that are taken up beside reading: while the records of some get the mark of this process, the others are read."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from baton.model.ids import Epoch
+from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.protocol import QueueUnreachable
+
+Found = ReadPosition | Exception
+"""Where reading begins, or what kept it from beginning."""
+_CLOSE_WITHIN = 1.0
+
+
+class TakingUp:
+    """In a thread of its own, from the first `ready` to `close`; any thread may call. A partition is asked for under its epoch:
+    what was taken up under another is nobody's."""
+
+    def __init__(
+        self,
+        begin: Callable[[Mapping[int, Epoch]], Iterable[Mapping[int, Found]]],
+        end: Callable[[int], object],
+        told: Callable[[], object],
+    ) -> None:
+        """`begin` takes several up; each is in one of its answers, which come one after the other. `end`: nobody wants this one
+        any more, which it has taken up. `told` is called when there is something to `take`."""
+        self._begin, self._end, self._told = begin, end, told
+        self._changed = threading.Condition()
+        self._wanted: dict[int, Epoch] = {}
+        self._under_way: dict[int, Epoch] = {}
+        self._found: dict[int, tuple[Epoch, Found]] = {}
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="baton-kafka-taking-up", daemon=True)
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        """Whether `take` answers at once. If not, it is being taken up from now on."""
+        with self._changed:
+            return self._is_found(partition, epoch)
+
+    def take(self, partition: int, epoch: Epoch) -> ReadPosition:
+        """Waits. Raises what kept it from being taken up: then it is tried again when it is asked for again."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._is_found(partition, epoch))
+            if self._closed:
+                raise QueueUnreachable("the connection is closed")
+            _, found = self._found.pop(partition)
+            if isinstance(found, QueueUnreachable):  # the others are not told of what may be over by then
+                self._found = {n: one for n, one in self._found.items() if not isinstance(one[1], QueueUnreachable)}
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def under_way(self, partition: int) -> bool:
+        """`told` is called when that is over."""
+        with self._changed:
+            return partition in self._wanted or partition in self._under_way
+
+    def withdraw(self, partitions: Mapping[int, Epoch], within: float) -> dict[int, ReadPosition]:
+        """Nobody takes these. The answer: those that were taken up. What is under way is waited for, so many seconds."""
+
+        def over() -> bool:
+            return self._closed or all(self._under_way.get(number) != epoch for number, epoch in partitions.items())
+
+        taken_up: dict[int, ReadPosition] = {}
+        with self._changed:
+            for number, epoch in partitions.items():
+                if self._wanted.get(number) == epoch:
+                    del self._wanted[number]
+            self._changed.wait_for(over, within)
+            for number, epoch in partitions.items():
+                if self._under_way.get(number) == epoch:
+                    del self._under_way[number]
+                found = self._found.get(number)
+                if found is not None and found[0] == epoch:
+                    del self._found[number]
+                    if isinstance(found[1], ReadPosition):
+                        taken_up[number] = found[1]
+        return taken_up
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(_CLOSE_WITHIN)
+
+    def _is_found(self, partition: int, epoch: Epoch) -> bool:
+        if self._found.get(partition, (None,))[0] == epoch:
+            return True
+        if epoch not in (self._wanted.get(partition), self._under_way.get(partition)):
+            self._wanted[partition] = epoch
+            if self._thread.ident is None:
+                self._thread.start()
+            self._changed.notify_all()
+        return False
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._wanted or self._closed)
+                if self._closed:
+                    return
+                self._under_way, self._wanted = self._wanted, {}
+                partitions = dict(self._under_way)
+            for found in self._begin(partitions):
+                self._are_over(found, partitions)
+
+    def _are_over(self, answer: Mapping[int, Found], partitions: Mapping[int, Epoch]) -> None:
+        with self._changed:
+            wanted = {number for number in answer if self._under_way.pop(number, None) == partitions[number]}
+            self._found |= {number: (partitions[number], answer[number]) for number in wanted}
+            self._changed.notify_all()
+        if wanted:
+            self._told()
+        for number in answer.keys() - wanted:
+            if isinstance(answer[number], ReadPosition):
+                self._end(number)

@@ -1,0 +1,125 @@
+"""Partitions that are taken up while others are read."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.taking_up import Found, TakingUp
+from baton.queues.protocol import Owner, QueueUnreachable
+from tests.waiting import HOUR, PATIENCE, until
+
+
+class Broker:
+    """Lets partitions be taken up while it is `open`, and refuses those that it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[int, Epoch]] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.refusals: dict[int, Exception] = {}
+        self.ended: list[int] = []
+        self.told = threading.Event()
+        self.taking_up = TakingUp(self.begin, self.ended.append, self.told.set)
+
+    def begin(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
+        self.asked.append(partitions)
+        assert self.open.wait(PATIENCE)
+        yield {number: self.refusals.get(number) or position(epoch) for number, epoch in partitions.items()}
+
+    def asks(self, *partitions: int, epoch: int = 1) -> list[bool]:
+        return [self.taking_up.ready(number, Epoch(epoch)) for number in partitions]
+
+    def shut(self) -> None:
+        """With the partition 0 under way."""
+        self.open.clear()
+        self.asks(0)
+        until(lambda: self.asked)
+
+
+def position(epoch: Epoch) -> ReadPosition:
+    record = Record(group="g", queue="q", uid=Uid("a"), epoch=epoch, topic_id="t", token=Token(1, 0), first=1)
+    return ReadPosition.begun(Committed(0, record), 0.0)
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    yield made
+    made.open.set()
+    made.taking_up.close()
+
+
+def test_nobody_waits_for_what_is_taken_up_and_what_is_asked_for_meanwhile_is_taken_up_together(broker: Broker) -> None:
+    broker.shut()
+    assert broker.asks(0, 1, 2, 1) == [False] * 4 and not broker.told.is_set()
+    assert all(map(broker.taking_up.under_way, (0, 1, 2)))
+    broker.open.set()
+    until(lambda: broker.asks(0, 1, 2) == [True] * 3)
+    assert broker.told.is_set() and not broker.taking_up.under_way(1)
+    assert broker.asked == [{0: 1}, {1: 1, 2: 1}]
+    assert broker.taking_up.take(1, Epoch(1)).epoch == 1
+    assert broker.asks(1) == [False], "it was taken"
+
+
+def test_whoever_lets_go_of_what_is_being_taken_up_waits_for_it_and_has_its_last_word(broker: Broker) -> None:
+    broker.shut()
+    broker.asks(1)
+    with ThreadPoolExecutor() as threads:
+        withdrawn = threads.submit(broker.taking_up.withdraw, {0: Epoch(1), 1: Epoch(1)}, HOUR)
+        until(lambda: not broker.taking_up.under_way(1))
+        broker.open.set()
+        assert withdrawn.result(PATIENCE).keys() == {0}
+    assert broker.asked == [{0: 1}] and not broker.ended
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {}
+
+
+def test_what_is_taken_up_after_everybody_has_gone_is_not_read(broker: Broker) -> None:
+    broker.shut()
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == {}
+    broker.open.set()
+    until(lambda: broker.ended == [0])
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == {}
+
+
+def test_what_was_taken_up_under_another_epoch_is_nobodys(broker: Broker) -> None:
+    until(lambda: broker.asks(0) == [True])
+    assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == {}
+    assert broker.asks(0, epoch=2) == [False]
+    assert broker.taking_up.take(0, Epoch(2)).epoch == 2
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {}
+
+
+def test_an_outage_is_told_once_and_all_are_tried_again(broker: Broker) -> None:
+    broker.shut()
+    broker.refusals = {number: QueueUnreachable("away") for number in (1, 2)}
+    broker.asks(1, 2)
+    broker.open.set()
+    with pytest.raises(QueueUnreachable, match="away"):
+        broker.taking_up.take(1, Epoch(1))
+    broker.refusals = {}
+    assert broker.asks(2) == [False], "it may be over"
+    assert [broker.taking_up.take(number, Epoch(1)).epoch for number in (0, 1, 2)] == [1, 1, 1]
+
+
+def test_a_refusal_is_told_to_whom_it_concerns(broker: Broker) -> None:
+    broker.refusals[0] = StaleOwner(0, Uid("a"), Epoch(1), Owner(Uid("b"), Epoch(2)))
+    broker.shut()
+    broker.asks(1)
+    broker.open.set()
+    until(lambda: broker.asks(0, 1) == [True, True])
+    with pytest.raises(StaleOwner):
+        broker.taking_up.take(0, Epoch(1))
+    assert broker.taking_up.take(1, Epoch(1)).epoch == 1
+
+
+def test_after_the_end_nobody_waits(broker: Broker) -> None:
+    broker.taking_up.close()
+    with pytest.raises(QueueUnreachable):
+        broker.taking_up.take(0, Epoch(1))
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {} and broker.asked == []
