@@ -4,7 +4,7 @@ import time
 from math import inf
 
 from baton.consumer.dispatcher import Dispatcher
-from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import SURE_FOR, QueueRequests
 from baton.queues.consumer_side import Reader
@@ -36,6 +36,8 @@ class WakeTimes:
         else:
             self._watched_at = now
             self._holdings.wait_for_entries(lambda holding, reader: self._at_rest(holding, reader, now))
+            if self._dispatcher.wants and any(self._came_meanwhile(holding, now) for holding in self._holdings):
+                return now
         until = min(until, self._requests.retry_at(begun))
         for holding in self._holdings:
             if not (holding.at_rest or holding.over):
@@ -46,6 +48,12 @@ class WakeTimes:
         """There is nothing to read of it until its queue says so."""
         number, epoch = holding.partition.number, holding.epoch
         return holding.phase is Phase.SERVING and self._requests.not_before(holding) <= now and not reader.ready(number, epoch)
+
+    def _came_meanwhile(self, holding: HeldPartition, now: float) -> bool:
+        """There is something to read of it that was not there when it had its turn: nobody waits for that at its queue."""
+        if not holding.at_rest or holding.notice is not Notice.ASSIGNED or self._requests.not_before(holding) > now:
+            return False
+        return self._holdings.reader(holding).ready(holding.partition.number, holding.epoch)
 
     def _of(self, holding: HeldPartition, begun: float) -> float:
         """What was not due when this turn has `begun`."""

@@ -1,15 +1,19 @@
 """What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from baton.consumer import wake_times
 from baton.consumer.delivery import Delivery, Want
 from baton.consumer.entry_sequence import backoff
 from baton.consumer.outcome import ACK
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import PATIENCE, until
+from tests.waiting import HOUR, PATIENCE, until
 
 EACH = 20
 
@@ -60,3 +64,24 @@ def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time() -> No
         queue.away = False
         assert isinstance(want.answer.result(PATIENCE), Delivery)
     assert not queue.asked_early
+
+
+class QueueThatFills(InMemoryQueue):
+    """Something comes as soon as it was asked whether there is something."""
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        was_ready = super().ready(partition, epoch)
+        self.unread[partition] = self.unread.get(partition) or [("0", b"k")]
+        return was_ready
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        return super().wait(partitions, HOUR)
+
+
+def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wake_times, "_IDLE", HOUR)
+    consumer = consumer_of(QueueThatFills())
+    with consumer:
+        consumer._loop.serve(1)
+        consumer._loop.want(want := Want())
+        assert isinstance(want.answer.result(PATIENCE), Delivery)
