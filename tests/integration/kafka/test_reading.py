@@ -497,6 +497,18 @@ async def test_a_pod_has_no_more_in_hand_than_max_delivered_unacked(make: MakeQu
     assert len(await asyncio.to_thread(read, reader, 1, 1, 3)) == 3
 
 
+async def test_a_grant_that_is_not_at_the_queue_yet_leaves_a_pod_no_more_than_max_delivered_unacked(make: MakeQueue) -> None:
+    queue = make(unacknowledged=3)
+    queue.send(*map(str, range(10)))
+    reader = await queue.granted("a", 1)
+    await asyncio.to_thread(read, reader, 0, 1, 2)
+    for _ in range(3):
+        with pytest.raises(StaleOwner):
+            await asyncio.to_thread(reader.read, 0, Epoch(2))
+    assert len(await asyncio.to_thread(read, reader, 0, 1, 1)) == 1
+    assert not await asyncio.to_thread(reader.read, 0, Epoch(1))
+
+
 async def test_marks_of_transactions_are_no_lag_and_no_place_that_retention_can_take(queue: Queue) -> None:
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
     await asyncio.to_thread(producer.init_transactions, PATIENCE)

@@ -202,8 +202,9 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            self._in_hand -= position.progress.unfinished if position is not None else 0
-            position = self._positions[partition] = self._taking_up.take(partition, epoch)
+            former, position = position, self._taking_up.take(partition, epoch)
+            self._in_hand -= former.progress.unfinished if former is not None else 0
+            self._positions[partition] = position
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
         self._commits.refuse_lost(partition, position)
