@@ -11,9 +11,10 @@ from typing import Any
 
 from baton.controller.operator_replica import Replica
 from baton.controller.watch_events import WatchEvents
-from baton.kube.api import Api, ConflictError, NotFoundError
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
+from baton.kube.errors import ConflictError, NotFoundError
 from baton.kube.objects import QueueView
 from baton.kube.watched_kinds import WatchedKind
 from baton.model.ledger import MemberEntry

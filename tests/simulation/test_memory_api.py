@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from baton.controller.cluster_cache import ClusterCache
-from baton.kube.api import REQUEST_TIMEOUT, ApiError, ConflictError, UnavailableError, core_path
+from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, ConflictError, UnavailableError
 from baton.model.names import GROUP_LABEL
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed

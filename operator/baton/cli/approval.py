@@ -2,7 +2,8 @@
 
 from baton.api import ProposalStatus
 from baton.api.enums import Approval
-from baton.kube.api import Api, ConflictError
+from baton.kube.api import Api
+from baton.kube.errors import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups_path
 
 

@@ -14,7 +14,8 @@ from baton.cli import bundle_parts
 from baton.cli.checks import findings
 from baton.cli.facts import read_facts
 from baton.cli.redaction import hidden, without_secrets
-from baton.kube.api import Api, ApiError, Json, UnavailableError, core_path, group_path
+from baton.kube.api import Api, Json, core_path, group_path
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import ledger_of

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from baton.cli.cluster_target import ClusterTarget
 from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
 from baton.cli.printing import refuse
-from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
+from baton.kube.api import Api, connect
+from baton.kube.errors import ApiError, NotFoundError, UnavailableError
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from baton.cli.names import GROUP, PARTITION
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
-from baton.kube.api import Api, ApiError, Json, core_path
+from baton.kube.api import Api, Json, core_path
+from baton.kube.errors import ApiError
 from baton.model.ids import Partition
 from baton.model.times import to_text
 

@@ -10,7 +10,8 @@ from baton.cli.cluster_facts import AccountRight, ClusterFacts, Json
 from baton.cli.group_view import GroupLook, look
 from baton.cli.leader import Leader, leader_of
 from baton.kube import pods
-from baton.kube.api import Api, ApiError, core_path, group_path
+from baton.kube.api import Api, core_path, group_path
+from baton.kube.errors import ApiError
 from baton.kube.ledger_configmap import ledger_of
 from baton.kube.objects import groups_path, queue_view, queues_path
 from baton.kube.releases import release_of

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.kube.api import Api, ApiError, Json, NotFoundError
+from baton.kube.api import Api, Json
 from baton.kube.elector import ADDRESS_ANNOTATION
+from baton.kube.errors import ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.kube.releases import release_of
 from baton.model.lease import holder_of, spec_of

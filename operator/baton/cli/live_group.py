@@ -11,7 +11,8 @@ from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.kube import leases, pods
-from baton.kube.api import FORBIDDEN, Api, ApiError, core_path
+from baton.kube.api import Api, core_path
+from baton.kube.errors import FORBIDDEN, ApiError
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import ledger_of
 from baton.kube.members import GroupMembers, membership

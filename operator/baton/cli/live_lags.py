@@ -6,7 +6,8 @@ from baton.cli.cluster import NoAnswerError
 from baton.cli.lag_view import GroupLag
 from baton.cli.leader import leader_of
 from baton.cli.operator_pages import lag_of_all
-from baton.kube.api import Api, ApiError, Json, core_path
+from baton.kube.api import Api, Json, core_path
+from baton.kube.errors import ApiError
 from baton.kube.ledger_configmap import ledger_of
 from baton.model.names import ledger_name
 

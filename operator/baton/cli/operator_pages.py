@@ -8,7 +8,8 @@ import aiohttp
 from baton.cli.cluster import NoAnswerError
 from baton.cli.lag_view import GroupLag, NotTheOperatorError, read_group, read_groups
 from baton.cli.leader import Leader
-from baton.kube.api import Api, ApiError, NotFoundError, PageTooLargeError, UnavailableError, core_path
+from baton.kube.api import Api, core_path
+from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError
 
 LARGEST = 16 * 2**20
 """Bytes of an answer: a hundred thousand partitions take two MiB."""

@@ -62,7 +62,7 @@ def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
     from baton.controller.adapters import SecretForbidden, queue_address
-    from baton.kube.api import NotFoundError
+    from baton.kube.errors import NotFoundError
     from baton.kube.objects import queue_view, queues_path
     from baton.queues.protocol import QueueUnreachable
 

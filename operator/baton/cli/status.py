@@ -17,7 +17,7 @@ from baton.cli.live_group import look_at
 from baton.cli.names import GROUP
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import console, printable, say
-from baton.kube.api import UnavailableError
+from baton.kube.errors import UnavailableError
 from baton.kube.objects import groups_path
 
 EVERY = 1.0

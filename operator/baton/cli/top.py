@@ -13,7 +13,8 @@ from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, clust
 from baton.cli.lag import operator_option
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import console, printable
-from baton.kube.api import Api, UnavailableError
+from baton.kube.api import Api
+from baton.kube.errors import UnavailableError
 from baton.kube.objects import groups_path
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from baton.kube.api import FORBIDDEN, ApiError, Json, UnavailableError
+from baton.kube.api import Json
+from baton.kube.errors import FORBIDDEN, ApiError, UnavailableError
 from baton.kube.following import Key
 from baton.model.wording import one_line
 

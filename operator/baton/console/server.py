@@ -19,7 +19,8 @@ from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source
 from baton.console.viewers import Viewers
 from baton.console.what_if import Rehearsals
-from baton.kube.api import Api, ApiError, UnavailableError
+from baton.kube.api import Api
+from baton.kube.errors import ApiError, UnavailableError
 from baton.model.wording import one_line
 
 PAUSE = 0.25

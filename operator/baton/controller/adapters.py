@@ -7,7 +7,8 @@ from pathlib import Path
 
 from baton.api import PartitionedQueueSpec
 from baton.controller.tls_folder import TLS_FOLDER
-from baton.kube.api import FORBIDDEN, Api, ApiError, NotFoundError, core_path
+from baton.kube.api import Api, core_path
+from baton.kube.errors import FORBIDDEN, ApiError, NotFoundError
 from baton.kube.objects import QueueView
 from baton.queues.kind import load
 from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText, ServerAddress

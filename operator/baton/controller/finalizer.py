@@ -1,7 +1,8 @@
 """The finalizer of a ConsumerGroup, which goes only when its queues have been released."""
 
 from baton.controller.refusals import Stuck, request_refused
-from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError
+from baton.kube.api import Api
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.objects import FINALIZER, GroupView, groups_path
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from baton.controller.attempts import Attempts
-from baton.kube.api import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger, size
 from baton.kube.store import Manifest
 

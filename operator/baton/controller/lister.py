@@ -12,8 +12,9 @@ from typing import Protocol
 import structlog
 
 from baton.controller.supervision import Tasks
-from baton.kube.api import FORBIDDEN, NOT_FOUND, PAGE, Api, ApiError, PageTooLargeError, UnavailableError
+from baton.kube.api import PAGE, Api
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, PageTooLargeError, UnavailableError
 from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind

@@ -9,7 +9,7 @@ import structlog
 
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.event_reasons import EventReason
-from baton.kube.api import UnavailableError
+from baton.kube.errors import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.objects import GROUP_VERSION, GroupView
 from baton.kube.releases import OperatorReleases

@@ -28,9 +28,10 @@ from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import OWN, served, watch
 from baton.controller.watch_events import WatchEvents
 from baton.controller.watches import Watches
-from baton.kube.api import Api, ApiError, UnavailableError, connect
+from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
+from baton.kube.errors import ApiError, UnavailableError
 from baton.queues.protocol import QueueAdapter
 
 HUNG = 3

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from baton.controller.problems import Problem, Reason
 from baton.engine.observation import OwnerRecord
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.model.ids import QueueName
 from baton.model.wording import quoted
 from baton.queues.protocol import QueueConflict, QueueUnreachable, Resizing

@@ -18,8 +18,8 @@ from baton.controller.queue_effects import QueueEffects
 from baton.controller.queue_request import answer
 from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
 from baton.engine.observation import OwnerRecord
-from baton.kube.api import UnavailableError
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import UnavailableError
 from baton.model.ids import QueueName
 from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import QueueAdapter, Resizing

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
-from baton.kube.api import ApiError, ConflictError, TooLargeError, UnavailableError
+from baton.kube.errors import ApiError, ConflictError, TooLargeError, UnavailableError
 from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, TooLarge
 from baton.model.wording import one_line
 

@@ -1,7 +1,7 @@
 """What is said where a workload's size can be neither read nor written."""
 
 from baton.controller.problems import Problem, Reason
-from baton.kube.api import FORBIDDEN
+from baton.kube.errors import FORBIDDEN
 from baton.kube.scale import ScaleError
 
 

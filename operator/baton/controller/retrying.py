@@ -9,8 +9,8 @@ import structlog
 from baton.controller.attempts import Attempts
 from baton.controller.problems import Problem
 from baton.controller.refusals import PASSING, Stuck, may_pass, problem_of
-from baton.kube.api import ApiError, UnavailableError
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.ledger_configmap import Deposed
 
 LONGEST_PAUSE = 30.0

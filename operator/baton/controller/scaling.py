@@ -13,7 +13,7 @@ from baton.controller.problems import Problem, Reason
 from baton.controller.refused_scales import refused_scale
 from baton.controller.supervision import Tasks
 from baton.controller.target_size import TargetSize
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import PodView

@@ -8,8 +8,9 @@ from zlib import crc32
 
 import structlog
 
-from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError
+from baton.kube.api import Api, Json
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.model.times import read_seconds, to_text
 
 APART = 0.25

@@ -7,7 +7,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.problems import Problem
 from baton.controller.refused_scales import refused_scale
 from baton.controller.supervision import Tasks
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.scale import ScaleError, Scaler, Target
 
 

@@ -18,7 +18,8 @@ import kopf
 import structlog
 
 from baton.controller.lister import Scope
-from baton.kube.api import Api, ApiError, NotFoundError, UnavailableError, connect
+from baton.kube.api import Api, connect
+from baton.kube.errors import ApiError, NotFoundError, UnavailableError
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind

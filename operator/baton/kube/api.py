@@ -1,4 +1,4 @@
-"""The API server as JSON over HTTP: seven verbs, and errors that say what they mean for a loop.
+"""The API server as JSON over HTTP: seven verbs.
 
 The client's generated classes cost more time to fill than the answers take to arrive, and know nothing of custom resources; so
 only its configuration, authentication and connection pool are used.
@@ -6,7 +6,6 @@ only its configuration, authentication and connection pool are used.
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -18,6 +17,7 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
+from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.model.times import from_http_text
 
@@ -35,59 +35,11 @@ JSON_PATCH = "application/json-patch+json"
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-FORBIDDEN = 403
-"""The status of a refusal for want of a right."""
-
-NOT_FOUND = 404
-"""The status where there is no such object, or no such kind."""
-
-TOO_LARGE = 413
-"""The status of a refusal of a request for its size."""
-
-_TOO_LARGE = re.compile(
-    r"etcdserver: request is too large"  # 500
-    r"|trying to send message larger than max"  # 500, of the connection to etcd
-    r"|Too long: may not be more than \d+ bytes"  # 422, of a ConfigMap
-)
-"""The same of an object, in words alone."""
-
 PAGE = 250
 """Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 
 LARGEST_PAGE = 8 * 2**20
 """Bytes of a page. An object may have 1.5 MiB, so that whoever fills a few hundred to the brim would stop everybody."""
-
-
-class ApiError(Exception):
-    """The API server refused. `message` is its own."""
-
-    def __init__(self, status: int, reason: str, message: str, causes: frozenset[str] = frozenset()) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.causes = causes
-        """Reasons that it gives besides, such as NamespaceTerminating."""
-
-
-class NotFoundError(ApiError):
-    """404: there is no such object, or no such kind."""
-
-
-class ConflictError(ApiError):
-    """409, or 422 for a patch of another UID: the object is not what the writer believes (or exists already)."""
-
-
-class TooLargeError(ApiError):
-    """The object has more bytes than the API server, etcd behind it or a proxy before it takes. That does not pass."""
-
-
-class UnavailableError(Exception):
-    """The API server does not answer, or asks to come again later. Nothing is known about whether the request was carried out."""
-
-
-class PageTooLargeError(Exception):
-    """So many objects of a list have more than LARGEST_PAGE bytes."""
 
 
 class Api:
@@ -256,31 +208,6 @@ def _said(data: bytes) -> Json:
     except ValueError:
         said = None
     return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}
-
-
-def _of_another(details: Any) -> bool:
-    """Whether a patch was refused because it names the UID of another object: a JSON patch whose test fails has no details."""
-    if not isinstance(details, dict):
-        return False
-    return not details or "metadata.uid" in [cause.get("field") for cause in _causes(details)]
-
-
-def _causes(details: object) -> list[Json]:
-    causes = details.get("causes") if isinstance(details, dict) else None
-    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
-
-
-def refusal(status: int, said: Mapping[str, object]) -> ApiError | UnavailableError:
-    """What an answer other than 2xx means; `said` is its Status object."""
-    reason, message = str(said.get("reason", "")), str(said.get("message", ""))
-    if status == TOO_LARGE or _TOO_LARGE.search(message):
-        return TooLargeError(status, reason, message)
-    if status == 429 or status >= 500:
-        return UnavailableError(f"{status} {reason}: {message}")
-    kind = {NOT_FOUND: NotFoundError, 409: ConflictError}.get(status, ApiError)
-    if status == 422 and _of_another(said.get("details")):
-        kind = ConflictError
-    return kind(status, reason, message, frozenset(str(cause.get("reason")) for cause in _causes(said.get("details"))))
 
 
 @asynccontextmanager

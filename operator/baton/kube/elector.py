@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from baton.kube.api import Api, ApiError, ConflictError, Json, UnavailableError
+from baton.kube.api import Api, Json
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms, still_leads
+from baton.kube.errors import ApiError, ConflictError, UnavailableError
 from baton.kube.leases import LEASES, leases_path
 from baton.model.lease import Vacancy, held, holder_of
 

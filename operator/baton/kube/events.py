@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import structlog
 
-from baton.kube.api import Api, ApiError, Json, UnavailableError, group_path
+from baton.kube.api import Api, Json, group_path
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from baton.kube.api import PAGE, Api, Json, PageTooLargeError, UnavailableError, refusal
+from baton.kube.api import PAGE, Api, Json
+from baton.kube.errors import PageTooLargeError, UnavailableError, refusal
 
 Key = tuple[str, str]
 """Namespace and name."""

@@ -4,7 +4,8 @@ The API server answers GET /scale of a custom resource with 500 where its replic
 """
 
 from baton.api.group import Scale
-from baton.kube.api import Api, ConflictError, NotFoundError
+from baton.kube.api import Api
+from baton.kube.errors import ConflictError, NotFoundError
 from baton.kube.objects import group_view, groups_path
 from baton.kube.scale import Scaler, Target
 

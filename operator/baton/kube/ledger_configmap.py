@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.kube.api import Api, Json, UnavailableError, core_path
+from baton.kube.api import Api, Json, core_path
+from baton.kube.errors import UnavailableError
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.releases import RELEASE_ANNOTATION, OperatorReleases, release_of
 from baton.kube.store import Manifest

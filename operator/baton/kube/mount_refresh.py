@@ -13,8 +13,9 @@ from hashlib import sha256
 
 import structlog
 
-from baton.kube.api import Api, ApiError, ConflictError, NotFoundError, UnavailableError, core_path
+from baton.kube.api import Api, core_path
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.members import EXECUTOR
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid

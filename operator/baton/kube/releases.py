@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from re import ASCII, fullmatch
 from typing import Any
 
-from baton.kube.api import Api, ApiError, NotFoundError
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import LONGEST_DURATION
 from baton.kube.elector import NAMESPACES_ANNOTATION
+from baton.kube.errors import ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.model.lease import DEFAULT_DURATION, spec_of
 from baton.model.sighting import Sighting, sight

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from baton.engine.observation import ObservedMember
-from baton.kube.api import Api, ApiError, ConflictError, Json, NotFoundError, UnavailableError, core_path, group_path
+from baton.kube.api import Api, Json, core_path, group_path
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.pods import DELETION_COST, PodView
 from baton.model.ids import MemberId
 

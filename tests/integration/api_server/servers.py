@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kubernetes.aio import client
 
-from baton.kube.api import Api, ApiError, core_path, group_path
+from baton.kube.api import Api, core_path, group_path
+from baton.kube.errors import ApiError
 from tests.integration.operator.world import Cluster
 from tests.simulation.api_server import ApiServer, MemoryApi, Rule
 from tests.waiting import eventually

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import ApiError, TooLargeError
+from baton.kube.errors import ApiError, TooLargeError
 from tests.integration.api_server.objects import body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, PODS, QUOTAS, SECRETS, Kind

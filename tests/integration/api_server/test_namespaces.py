@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.kube.api import NotFoundError
+from baton.kube.errors import NotFoundError
 from tests.integration.api_server.objects import FINALIZER, NAMESPACED, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, NAMESPACES, PODS, SECRETS, Kind

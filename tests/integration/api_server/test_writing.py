@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import ConflictError, NotFoundError, UnavailableError
+from baton.kube.errors import ConflictError, NotFoundError, UnavailableError
 from tests.integration.api_server.objects import NAMESPACED, body, path
 from tests.integration.api_server.servers import Server, refused
 from tests.simulation.api_server.kinds import (

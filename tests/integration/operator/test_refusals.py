@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import ApiError
+from baton.kube.errors import ApiError
 from tests.integration.operator.world import World
 
 REDIS = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}

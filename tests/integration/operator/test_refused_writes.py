@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from baton.cli.live_group import look_at
-from baton.kube.api import ApiError, UnavailableError, core_path, group_path
+from baton.kube.api import core_path, group_path
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
 from tests.integration.operator.test_trouble import assert_the_queue_agrees

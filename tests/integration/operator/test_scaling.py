@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from baton.kube.api import ApiError, UnavailableError, core_path, group_path
+from baton.kube.api import core_path, group_path
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.pods import DELETION_COST
 from tests.integration.operator.world import World

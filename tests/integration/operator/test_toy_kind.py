@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from tests.integration.operator.world import Cluster
 from tests.unit.queues.toy_tree import run_in, tree_with_the_toy
 from tests.waiting import eventually

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from baton.kube.api import Api, NotFoundError, core_path, group_path
+from baton.kube.api import Api, core_path, group_path
+from baton.kube.errors import NotFoundError
 from baton.kube.events import EVENTS
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.objects import GROUP_VERSION, groups_path

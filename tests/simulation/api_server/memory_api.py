@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import Context
 from typing import Any
 
-from baton.kube.api import JSON, METADATA, REQUEST_TIMEOUT, Api, UnavailableError, refusal
+from baton.kube.api import JSON, METADATA, REQUEST_TIMEOUT, Api
+from baton.kube.errors import UnavailableError, refusal
 from tests.simulation.api_server.faults import Delay, Hang, LoseAnswer, Refuse, Trouble, no_trouble
 from tests.simulation.api_server.history import Subscription
 from tests.simulation.api_server.manifests import Json

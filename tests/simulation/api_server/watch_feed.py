@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from baton.controller.watch import Backoffs
 from baton.controller.watches import CALM, FIRST_BACKOFF, LONGEST_BACKOFF
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.watched_kinds import WatchedKind
 from tests.simulation.api_server.memory_api import MemoryApi
 

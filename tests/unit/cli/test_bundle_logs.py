@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from baton.cli.bundle_reading import LOG_BYTES, LOG_LINES, Bundle, groups_of, read_bundle
-from baton.kube.api import Api, Json, NotFoundError, UnavailableError
+from baton.kube.api import Api, Json
+from baton.kube.errors import NotFoundError, UnavailableError
 from baton.kube.objects import groups_path
 
 LINES = (b"granted 3 to exec-1\n", b"refused: redis://me:hunter", b"2@redis.shop:6379 does not answer\n", b"\xff\n")

@@ -14,7 +14,8 @@ from baton.console.feed import Feed, FeedSource, Objects, Seen
 from baton.console.feeds import MOST_OF_ONE, Feeds
 from baton.console.guard import RefusedRequestError
 from baton.console.viewers import Viewer
-from baton.kube.api import Api, ApiError, Json, PageTooLargeError
+from baton.kube.api import Api, Json
+from baton.kube.errors import ApiError, PageTooLargeError
 from baton.kube.following import follow
 
 

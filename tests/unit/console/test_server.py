@@ -8,7 +8,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from baton.console.guard import LOOPBACK
 from baton.console.server import ConsoleOptions, ConsoleServer
 from baton.console.viewers import OnePerson
-from baton.kube.api import Api, ApiError, Json
+from baton.kube.api import Api, Json
+from baton.kube.errors import ApiError
 
 
 class Expired(Api):

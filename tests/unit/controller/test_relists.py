@@ -10,8 +10,9 @@ from baton.controller.cluster_cache import ClusterCache
 from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
 from baton.controller.relists import PATIENCE, Relists
 from baton.controller.supervision import Tasks
-from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, ApiError, Json, NotFoundError, PageTooLargeError, UnavailableError, refusal
+from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, Json
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.watched_kinds import WatchedKind
 from baton.simulation import virtual_time
 

@@ -6,8 +6,8 @@ import structlog
 
 from baton.controller.problems import Problem
 from baton.controller.retrying import Retrying
-from baton.kube.api import UnavailableError
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import UnavailableError
 from baton.simulation import virtual_time
 
 

@@ -10,7 +10,7 @@ from baton.controller.offload import MUCH
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
-from baton.kube.api import UnavailableError
+from baton.kube.errors import UnavailableError
 from baton.kube.ledger_configmap import AlreadyWritten
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 

@@ -11,8 +11,8 @@ from baton.controller.event_reasons import EventReason
 from baton.controller.scaling import Scaling
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
-from baton.kube.api import ApiError, ConflictError
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import ApiError, ConflictError
 from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView

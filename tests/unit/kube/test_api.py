@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import BOUNDS, PAGE, Api, PageTooLargeError, UnavailableError, core_path
+from baton.kube.api import BOUNDS, PAGE, Api, core_path
+from baton.kube.errors import PageTooLargeError, UnavailableError
 
 
 class Connection:

@@ -7,7 +7,8 @@ import pytest
 from aiohttp import web
 from kubernetes.aio import client
 
-from baton.kube.api import Api, PageTooLargeError, UnavailableError, connected
+from baton.kube.api import Api, connected
+from baton.kube.errors import PageTooLargeError, UnavailableError
 
 POD = "/api/v1/namespaces/baton/pods/operator:8080/proxy/groups/lag"
 

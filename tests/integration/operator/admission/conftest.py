@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from baton.kube.api import ApiError, group_path
+from baton.kube.api import group_path
+from baton.kube.errors import ApiError
 from baton.kube.leases import leases_path
 from charts.render import CHART, KUBE_VERSION
 from cluster import helm_binary

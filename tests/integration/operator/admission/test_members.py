@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import ApiError, core_path, group_path
+from baton.kube.api import core_path, group_path
+from baton.kube.errors import ApiError
 from baton.model.names import GROUP_LABEL
 from tests.integration.operator.admission.actors import (
     DEPLOYER,

@@ -8,7 +8,8 @@ import pytest
 
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
-from baton.kube.api import ApiError, core_path
+from baton.kube.api import core_path
+from baton.kube.errors import ApiError
 from baton.kube.leases import leases_path
 from baton.model.names import GROUP_LABEL
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, blocking, joins, token_of

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import NotFoundError, connect, group_path
+from baton.kube.api import connect, group_path
+from baton.kube.errors import NotFoundError
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisQueue
 from tests.integration.operator.conftest import apply_crds, namespace

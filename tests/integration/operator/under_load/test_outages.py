@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.api import ApiError, UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_seconds
 from tests.integration.operator.interrupted import interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
