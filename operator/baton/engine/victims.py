@@ -1,6 +1,6 @@
 """The victims: the pods that a driver removes when the fleet is larger than its desired size (mode Spark)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
@@ -18,15 +18,18 @@ def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tup
     excess = len(live) - (draft.spec.replicas or 0)
     if excess <= 0:
         return ()
-    still = (pod for pod in draft.victims if pod[0] in live and live[pod[0]].uid == pod[1])
-    chosen = sorted(still, key=lambda pod: not live[pod[0]].draining)[:excess]
+
+    def draining_first(pods: Iterable[PodKey]) -> list[PodKey]:
+        return sorted(pods, key=lambda pod: not live[pod[0]].draining)
+
+    chosen = draining_first(pod for pod in draft.victims if pod[0] in live and live[pod[0]].uid == pod[1])[:excess]
     if len(chosen) < excess:
         loads = draft.loads()
         holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
         names = {name for name, _ in chosen}
         counts = {name: len(of) for name, of in loads.items()}
         rest = cheapest_first({name: pod for name, pod in live.items() if name not in names}, holders, counts)
-        chosen += [(name, live[name].uid) for name in rest[: excess - len(chosen)]]
+        chosen = draining_first([*chosen, *((name, live[name].uid) for name in rest[: excess - len(chosen)])])
     return tuple(chosen)
 
 

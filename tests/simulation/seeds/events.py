@@ -49,6 +49,9 @@ def happen(environment: Environment, event: Event) -> None:  # noqa: C901 - one 
         case "spec", (change,):
             tenant.change(**change)
             tenant.checks.moves.fewest &= tenant.spec["assignors"] == ["solace"]
+        case "rest", (seconds,):
+            tenant.change(paused=True)
+            environment.later(seconds, lambda: tenant.change(paused=False))
         case "request", (number,):
             tenant.request(number)
         case "crash", (seconds,):

@@ -188,6 +188,7 @@ def _event(rng: random.Random, tenant: Tenant, storm: float) -> tuple[str, tuple
         *([("identify", lambda: (rng.choice(NAMES[:4]), rng.choice((None, *IDENTITIES))))] if tenant.session_timeout else []),
         ("drain", lambda: (rng.choice(NAMES[:4]), rng.random() < 0.7)),
         *([("approve", tuple)] * 4 if tenant.spec.get("approval") == "Manual" else []),
+        ("rest", lambda: (rng.choice((1.0, 4.0, 9.0)),)),
         ("request", lambda: (str(rng.random()),)),
         ("exclusive", lambda: (rng.choice(queues),)),
         ("spec", lambda: (rng.choice((

@@ -96,6 +96,13 @@ def test_a_victim_that_drains_stays_one_and_is_spared_last(spark: Group) -> None
     assert executors(spark.drain("b"), 2, at=90) == ["b"]
 
 
+def test_a_victim_that_drains_stands_at_once_before_those_that_were_chosen_earlier(spark: Group) -> None:
+    assert executors(spark, 2, at=60) == ["c"]
+    spark.drain("b").spec = replace(spark.spec, replicas=1)
+    spark.settle(80)
+    assert [name for name, _ in spark.state.victims] == ["b", "c"], "or the next step would write the ledger for that alone"
+
+
 def test_a_spark_fleet_of_its_size_loses_nobody_who_drains(spark: Group) -> None:
     assert executors(drained(spark), 3, at=100) == []
 
