@@ -1,4 +1,5 @@
-"""A ledger that somebody spoilt while no operator was there: it is rebuilt above what the queue has recorded."""
+"""A ledger that somebody spoilt while no operator was there, or none that knew what it had said: it is rebuilt above what the
+queue has recorded."""
 
 import json
 
@@ -7,6 +8,7 @@ import pytest
 from baton.kube.api import core_path
 from baton.model.ids import QueueName
 from baton.model.names import ledger_name
+from tests.simulation.api_server import Fault, LoseAnswer, Refuse
 from tests.simulation.one_replica import OneReplica, lives
 
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
@@ -49,3 +51,44 @@ def test_it_is_rebuilt(name: str) -> None:
                 assert records[number] == (entry.uid, epoch, False)
 
     lives(story)
+
+
+def test_what_pods_may_have_let_go_of_by_a_write_without_an_answer_that_somebody_overwrote_is_granted_again() -> None:
+    """What is let go of at one epoch stays let go of."""
+
+    async def story(world: OneReplica) -> None:
+        world.queue("orders")
+        world.group("orders")
+        world.pod("a")
+        world.pod("b")
+        await world.until(world.counts, [2, 2])
+        before = await epochs(world)
+        lost = refused = False
+
+        def trouble(verb: str, path: str) -> Fault | None:
+            nonlocal lost, refused
+            if path != LEDGER or (verb == "get" and not lost):
+                return None
+            refused = lost
+            lost = True
+            return Refuse(503, "ServiceUnavailable", "come again") if refused else LoseAnswer()
+
+        async def tried_again() -> bool:
+            return refused
+
+        world.trouble = trouble
+        world.pod("c")
+        await world.until(tried_again, True)
+        world.server.request("patch", LEDGER, body={"data": {"group": "mine"}})
+        world.trouble = lambda verb, path: None
+        await world.until(world.counts, [1, 1, 2])
+        await world.until_told("Ready")
+        assert all(epoch > before[number] for number, epoch in (await epochs(world)).items())
+
+    lives(story)
+
+
+async def epochs(world: OneReplica) -> dict[int, int]:
+    """By the ledger, of each partition."""
+    entries = (await world.entries()).values()
+    return {number: epoch for entry in entries for number, epoch in entry.owned.get(QueueName("orders"), {}).items()}

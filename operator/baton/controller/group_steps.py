@@ -14,6 +14,7 @@ from baton.controller.event_reasons import EventReason
 from baton.controller.event_recorder import EventRecorder
 from baton.controller.group_objects import GroupObjects
 from baton.controller.group_observation import QueueSight, observation
+from baton.controller.ledger_trust import in_doubt
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
 from baton.controller.problems import Problem
 from baton.controller.queue_workers import QueueWorkers
@@ -66,6 +67,7 @@ class GroupSteps:
             await self._restore(group)
             await self._advance(group, spec, sights, seen)
             self.trouble_told = False
+            return self._in_doubt()
         except AlreadyWritten as landed:
             await self._adopt(landed)
             return True
@@ -85,6 +87,7 @@ class GroupSteps:
         try:
             await self._restore(group)
             self.trouble_told = False
+            return self._in_doubt()
         except AlreadyWritten as landed:
             await self._adopt(landed)
             return True
@@ -102,6 +105,16 @@ class GroupSteps:
     async def _restore(self, group: GroupView) -> None:
         if await self._ledger_writer.check() and not group.deleting:
             self._tell_restored()
+
+    def _in_doubt(self) -> bool:
+        """Where the ledger was put right, and pods may have let go by what had stood there meanwhile, all is granted again: what
+        is let go of at one epoch stays let go of. True: so it is."""
+        if not self._ledger_writer.took_unseen():
+            return False
+        for queue in self._runtime.state.queues:
+            self._runtime.state = in_doubt(self._runtime.state, queue)
+            self._workers.distrust(queue)
+        return True
 
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored

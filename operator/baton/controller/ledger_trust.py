@@ -10,13 +10,12 @@ from dataclasses import replace
 
 from baton.controller.event_reasons import EventReason
 from baton.engine import GroupState
+from baton.engine.state import IN_DOUBT
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 from baton.queues.protocol import Owner
 
 _NOBODY = Owner(None, Epoch(0))
-IN_DOUBT = "in doubt"
-"""No server's incarnation, so that the next one seen is another."""
 
 
 def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner]) -> list[int]:

@@ -71,6 +71,11 @@ class LedgerWriter:
         """What stands there may be something else than what was written."""
         return self._doubtful and not self.forsaken
 
+    def took_unseen(self) -> bool:
+        """Somebody else has overwritten, since this was asked last, what this operator may have written without an answer."""
+        overwritten, self._ledger.overwritten = self._ledger.overwritten, False
+        return overwritten
+
     @property
     def figures(self) -> LedgerWrites:
         """As they are at this moment."""

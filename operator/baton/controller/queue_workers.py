@@ -11,7 +11,6 @@ from baton.controller.adapters import OpenQueue
 from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.group_observation import QueueSight
-from baton.controller.ledger_trust import IN_DOUBT
 from baton.controller.lost_queues import LostQueues
 from baton.controller.queue_state import QueueFacts
 from baton.controller.queue_work import NOTHING
@@ -19,7 +18,7 @@ from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
-from baton.engine.state import KnownQueue
+from baton.engine.state import IN_DOUBT, KnownQueue
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName

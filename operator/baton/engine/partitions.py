@@ -8,7 +8,7 @@ from baton.engine.ledger_bounds import MOST_WITHDRAWN
 from baton.engine.member_slots import end_reservations, mark_overtaken
 from baton.engine.placement import receivers_with_fewest
 from baton.engine.recovery import adopt, assert_again
-from baton.engine.state import KnownQueue, PartitionRecord
+from baton.engine.state import IN_DOUBT, KnownQueue, PartitionRecord
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 
@@ -37,11 +37,13 @@ def forget_withdrawn(draft: Draft) -> None:
 
 
 def follow_servers(draft: Draft) -> None:
-    """Grant all owners again after another run of a queue's server, which may have lost records. A pause does not matter."""
+    """Grant all owners again after another run of a queue's server, which may have lost records, or in doubt. A pause does not
+    matter."""
     for queue, facts in sorted(draft.queues.items()):
-        incarnation = draft.observation.queues[queue].incarnation
-        if incarnation not in (None, facts.incarnation):
-            draft.queues[queue] = facts._replace(incarnation=incarnation)
+        seen = draft.observation.queues[queue]
+        doubted = facts.incarnation == IN_DOUBT and not seen.fenced
+        if doubted or seen.incarnation not in (None, facts.incarnation):
+            draft.queues[queue] = facts._replace(incarnation=seen.incarnation)
             if facts.incarnation is not None:
                 assert_again(draft, queue)
 

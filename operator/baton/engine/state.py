@@ -84,12 +84,17 @@ class KnownMember(GroupMember):
     """The generation of the last change to its key."""
 
 
+IN_DOUBT = "in doubt"
+"""No server's incarnation: what stands of the queue is to be granted again."""
+
+
 class KnownQueue(NamedTuple):
     """A queue as the last step took it in."""
 
     partitions: int
     exclusive: bool = False
     incarnation: str | None = None
+    """IN_DOUBT: nobody knows who has been told what."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,8 @@ class Ledger:
         """What was last written, or seen in its place. None: nothing stands there."""
         self._unknown: deque[Mapping[str, str]] = deque(maxlen=MOST_UNKNOWN)
         """What was asked to be written without an answer: it may stand there, or come to stand there."""
+        self.overwritten = False
+        """Somebody else's stood there when such a write may have stood there before, and pods may have acted by it."""
 
     @property
     def version(self) -> str | None:
@@ -218,6 +220,8 @@ class Ledger:
         if found is not None and self.wrote(found) and found.data != self.written and found.data in self._unknown:
             self._stood(found, found.data)
             raise AlreadyWritten(found.data)
+        ours = found is not None and self.wrote(found) and found.data == self.written
+        self.overwritten |= bool(self._unknown) and not ours
         return found
 
     def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:

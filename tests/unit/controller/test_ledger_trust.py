@@ -83,6 +83,14 @@ def test_everything_is_granted_again_where_no_record_is_left_and_all_else_is_as_
     assert [epoch for *_, epoch in grants(step(in_doubt(rest.state, ORDERS), seen, 60))] == [2] * 4
 
 
+def test_in_doubt_partitions_of_a_queue_that_records_nothing_are_granted_again_once() -> None:
+    group = Group(4, fenced=False).start("a", "b")
+    group.state = in_doubt(group.state, ORDERS)
+    assert {epoch for *_, epoch in grants(group.step(60))} == {2}
+    group.settle(61)
+    assert not grants(group.step(70))
+
+
 SOMEBODY = "somebody else wrote at the queue orders"
 OLDER = "the queue orders came back with older data"
 EMPTY = "the queue orders came back empty"

@@ -271,6 +271,28 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool
     assert ledger_writer.tally.restored == 0
 
 
+@pytest.mark.parametrize("edited", [True, False], ids=["edited", "deleted"])
+async def test_who_overwrites_what_may_have_stood_there_without_an_answer_is_told_of_once(edited: bool) -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).open()
+    await ledger_writer.claim()
+    await ledger_writer.write({"group": "1"})
+    edit(api, group="mine")
+    assert await ledger_writer.write({"group": "2"})
+    assert not ledger_writer.took_unseen(), "all that stood there is known"
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.write({"group": "3"})
+    api.mute = False
+    if edited:
+        edit(api, group="mine")
+    else:
+        await api.delete(OWNER.path)
+    assert await ledger_writer.write({"group": "4"})
+    assert ledger_writer.took_unseen()
+    assert not ledger_writer.took_unseen()
+
+
 async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).open()
