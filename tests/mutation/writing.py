@@ -63,7 +63,7 @@ WRITING = (
     Mutation("ledger", "doubt all that somebody overwrote", "kube/ledger_configmap.py", "unit/controller/test_ledger_writer.py",
              "bool(self._unknown) and not ours", "not ours"),
     Mutation("ledger", "go on from what pods may have let go of", "controller/group_steps.py", "simulation/test_spoilt_ledgers.py",
-             "            self._runtime.state = in_doubt(self._runtime.state, queue)\n", ""),
+             "            self.doubt(queue)\n", "            pass\n"),
     Mutation("ledger", "doubt no queue that records nothing", "engine/partitions.py", "unit/controller/test_ledger_trust.py",
              "facts.incarnation == IN_DOUBT and not seen.fenced", "False"),
     Mutation("ledger", "take others' finalizers off", "kube/ledger_configmap.py", "unit/controller/test_ledger_writer.py",

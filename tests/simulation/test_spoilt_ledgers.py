@@ -25,14 +25,19 @@ SPOILT = {
 }
 
 
+async def shared(world: OneReplica) -> None:
+    """Two pods have four partitions."""
+    world.queue("orders")
+    world.group("orders")
+    world.pod("a")
+    world.pod("b")
+    await world.until(world.counts, [2, 2])
+
+
 @pytest.mark.parametrize("name", SPOILT)
 def test_it_is_rebuilt(name: str) -> None:
     async def story(world: OneReplica) -> None:
-        world.queue("orders")
-        world.group("orders")
-        world.pod("a")
-        world.pod("b")
-        await world.until(world.counts, [2, 2])
+        await shared(world)
         before = {record.epoch for record in world.queues["orders"].records.values()}
         await world.stop()
         world.server.request("patch", LEDGER, body={"data": SPOILT[name]})
@@ -57,11 +62,7 @@ def test_what_pods_may_have_let_go_of_by_a_write_without_an_answer_that_somebody
     """What is let go of at one epoch stays let go of."""
 
     async def story(world: OneReplica) -> None:
-        world.queue("orders")
-        world.group("orders")
-        world.pod("a")
-        world.pod("b")
-        await world.until(world.counts, [2, 2])
+        await shared(world)
         before = await epochs(world)
         lost = refused = False
 

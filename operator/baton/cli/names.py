@@ -3,11 +3,13 @@
 A shell gives an empty one where a variable is not set, and bytes that are no UTF-8 as lone surrogates.
 """
 
+from collections.abc import Collection
 from re import ASCII, fullmatch
 
 import click
 
 from baton.model.ids import Partition, QueueName
+from baton.queues.kinds import kind
 from baton.queues.redis.url_forms import SCHEMES, SOCKET
 
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -45,6 +47,7 @@ CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kube
 HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
 ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
+TOPIC = _Name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
 DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 
 
@@ -65,45 +68,24 @@ class _Partition(click.ParamType):  # type: ignore[type-arg] # likewise
 PARTITION = _Partition()
 
 
-class _RedisUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+class _SecretUrl(click.ParamType):  # type: ignore[type-arg] # likewise
     """What is no URL is not shown: a password may stand in it."""
 
     name = "url"
 
+    def __init__(self, schemes: Collection[str], said: str) -> None:
+        self._schemes, self._said = schemes, said
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         scheme, _, rest = value.partition("://")
-        if len(value) > _LONGEST_URL or scheme not in (*SCHEMES, SOCKET) or not fullmatch("[!-~]+", rest, ASCII):
-            self.fail("this is no URL of a Redis: give one such as redis://127.0.0.1:6379/0.", param, ctx)
-        return value
-
-
-class _KafkaUrl(click.ParamType):  # type: ignore[type-arg] # likewise
-    """Nor is this one."""
-
-    name = "url"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > _LONGEST_URL or not fullmatch("kafkas?://[!-~]+", value, ASCII):
-            self.fail("this is no URL of a Kafka: give one such as kafka://127.0.0.1:9092.", param, ctx)
+        if len(value) > _LONGEST_URL or scheme not in self._schemes or not fullmatch("[!-~]+", rest, ASCII):
+            self.fail(f"this is no URL of a {self._said}.", param, ctx)
         return value
 
 
 _LONGEST_URL = 2048
-REDIS_URL, KAFKA_URL = _RedisUrl(), _KafkaUrl()
-
-
-class _Topic(click.ParamType):  # type: ignore[type-arg] # likewise
-    """A topic's name, as Kafka has them."""
-
-    name = "topic"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not fullmatch("[a-zA-Z0-9._-]{1,249}", value, ASCII):
-            self.fail(f"{shown(value)} is no name of a topic.", param, ctx)
-        return value
-
-
-TOPIC = _Topic()
+REDIS_URL = _SecretUrl((*SCHEMES, SOCKET), "Redis: give one such as redis://127.0.0.1:6379/0")
+KAFKA_URL = _SecretUrl(kind("Kafka").schemes, "Kafka: give one such as kafka://127.0.0.1:9092")
 
 
 class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise

@@ -23,6 +23,8 @@ class WakeTimes:
         self._dispatcher = dispatcher
         self._requests = requests
         self._watched_at = 0.0
+        self._came_meanwhile = False
+        """There is something to read that was not there when its partition had its turn: nobody waits for that at its queue."""
 
     def next(self, begun: float) -> float:
         """When that is; what fell due since the present turn has `begun` may have been passed over.
@@ -34,9 +36,9 @@ class WakeTimes:
         if self._dispatcher.out and now - self._watched_at < _WATCH_EVERY:
             until = min(until, self._watched_at + _WATCH_EVERY)
         else:
-            self._watched_at = now
+            self._watched_at, self._came_meanwhile = now, False
             self._holdings.wait_for_entries(lambda holding, reader: self._at_rest(holding, reader, now))
-            if self._dispatcher.wants and any(self._came_meanwhile(holding, now) for holding in self._holdings):
+            if self._dispatcher.wants and self._came_meanwhile:
                 return now
         until = min(until, self._requests.retry_at(begun))
         for holding in self._holdings:
@@ -46,14 +48,11 @@ class WakeTimes:
 
     def _at_rest(self, holding: HeldPartition, reader: Reader, now: float) -> bool:
         """There is nothing to read of it until its queue says so."""
-        number, epoch = holding.partition.number, holding.epoch
-        return holding.phase is Phase.SERVING and self._requests.not_before(holding) <= now and not reader.ready(number, epoch)
-
-    def _came_meanwhile(self, holding: HeldPartition, now: float) -> bool:
-        """There is something to read of it that was not there when it had its turn: nobody waits for that at its queue."""
-        if not holding.at_rest or holding.notice is not Notice.ASSIGNED or self._requests.not_before(holding) > now:
+        if holding.phase is not Phase.SERVING or self._requests.not_before(holding) > now:
             return False
-        return self._holdings.reader(holding).ready(holding.partition.number, holding.epoch)
+        ready = reader.ready(holding.partition.number, holding.epoch)
+        self._came_meanwhile |= ready and holding.at_rest and holding.notice is Notice.ASSIGNED
+        return not ready
 
     def _of(self, holding: HeldPartition, begun: float) -> float:
         """What was not due when this turn has `begun`."""

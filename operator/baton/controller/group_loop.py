@@ -19,7 +19,7 @@ from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_objects import GroupObjects
 from baton.controller.group_observation import QueueSight, held_back, in_steps
 from baton.controller.group_steps import GroupSteps
-from baton.controller.ledger_trust import contradicted, in_doubt, told_of
+from baton.controller.ledger_trust import contradicted, told_of
 from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.mount_refreshes import MountRefreshes
 from baton.controller.problems import Problem, Reason, worst
@@ -225,8 +225,7 @@ class GroupLoop:
         for queue, records, first in self._workers.surprising():
             if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
-            self._runtime.state = in_doubt(self._state, queue)
-            self._workers.distrust(queue)
+            self._steps.doubt(queue)
             self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
 
     async def _resync(self) -> bool:

@@ -25,6 +25,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.ledger_configmap import AlreadyWritten, LedgerOwner, TooLarge
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
+from baton.model.ids import QueueName
 
 FITS_AFTER = 10.0
 """Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
@@ -112,9 +113,13 @@ class GroupSteps:
         if not self._ledger_writer.took_unseen():
             return False
         for queue in self._runtime.state.queues:
-            self._runtime.state = in_doubt(self._runtime.state, queue)
-            self._workers.distrust(queue)
+            self.doubt(queue)
         return True
+
+    def doubt(self, queue: QueueName) -> None:
+        """What stands of this queue is to be granted again, above what it has recorded."""
+        self._runtime.state = in_doubt(self._runtime.state, queue)
+        self._workers.distrust(queue)
 
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored

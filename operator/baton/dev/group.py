@@ -43,7 +43,7 @@ class DevGroup:
         begun: Callable[[int], None],
     ) -> None:
         """`begun` is called when the queue has answered for the first time, with its number of partitions."""
-        self._asked_for, self._name, self._queue = queue, queue.name, QueueName(queue.name)
+        self._dev_queue, self._name, self._queue = queue, queue.name, QueueName(queue.name)
         self._spec = GroupSpec(delay=delay)
         self._folder = folder
         self._told = told
@@ -174,7 +174,7 @@ class DevGroup:
                 self._begun(self._worker.facts.partitions)
                 self._begun = None
         elif problem.reason is Reason.CONFLICT:
-            text = self._asked_for.taken
+            text = self._dev_queue.taken
         else:
             text = problem.message
         if text != self._last:

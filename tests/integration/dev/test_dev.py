@@ -94,29 +94,35 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[in
     dev.start("--partitions", "4", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists, "it says where it is")
     url = json.loads((dev.folder / "dev" / "address.json").read_text())["url"]
+    with RedisProducer(url, "dev/orders", patience=60) as producer:
+        share_and_hand_over(dev, producer.send_many, lambda process: kill(process.pid, number))
+
+
+def share_and_hand_over(
+    dev: Dev, send_many: Callable[[Iterator[tuple[str, str]]], object], stop: Callable[[subprocess.Popen[bytes]], object]
+) -> None:
+    """Of four partitions. `send_many` takes keys and values; `stop` asks a consumer to end."""
     records = [dev.folder / f"{name}.jsonl" for name in ("a", "b")]
     sent = dev.folder / "sent.jsonl"
 
     def handled() -> int:
         return sum(len(file.read_text().splitlines()) for file in records if file.exists())
 
-    with RedisProducer(url, "dev/orders", patience=60) as producer:
+    def send(begin: int, end: int) -> None:
+        send_many((f"key-{key}", str(sequence)) for sequence in range(begin, end) for key in range(KEYS))
+        until(lambda: handled() >= KEYS * (end - 1), "all are handled")
 
-        def send(begin: int, end: int) -> None:
-            producer.send_many((f"key-{key}", str(sequence)) for sequence in range(begin, end) for key in range(KEYS))
-            until(lambda: handled() >= KEYS * (end - 1), "all are handled")
-
-        first = dev.consumer("a")
-        until(says(dev, "orders-1: 0-3"), "the first has all", 60)
-        send(1, 20)
-        second = dev.consumer("b")
-        until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
-        send(20, 40)
-        kill(first.pid, number)
-        until(says(dev, "orders-2: 0-3"), "the second has all", 60)
-        until(lambda: first.poll() is not None, "the first has ended")
-        send(40, 60)
-    kill(second.pid, number)
+    first = dev.consumer("a")
+    until(says(dev, "orders-1: 0-3"), "the first has all", 60)
+    send(1, 20)
+    second = dev.consumer("b")
+    until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+    send(20, 40)
+    stop(first)
+    until(says(dev, "orders-2: 0-3"), "the second has all", 60)
+    until(lambda: first.poll() is not None, "the first has ended")
+    send(40, 60)
+    stop(second)
     until(lambda: second.poll() is not None, "the second has ended")
     sent.write_text("".join(json.dumps({"key": f"key-{key}", "sequence": 59}) + "\n" for key in range(KEYS)))
     checked = CliRunner().invoke(main, ["check-order", "-o", "json", *map(str, records), "--produced", str(sent)])

@@ -61,6 +61,13 @@ def edit(api: ShopApi, **change: str) -> None:
     api.put(OWNER.path, {**api.objects[OWNER.path], "data": change})
 
 
+async def write_without_answer(api: ShopApi, ledger_writer: LedgerWriter, **data: str) -> None:
+    api.mute = True
+    with pytest.raises(UnavailableError):
+        await ledger_writer.write(data)
+    api.mute = False
+
+
 async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
     api = ShopApi()
     ledger_writer = await Desk(api).open()
@@ -240,10 +247,7 @@ async def test_a_write_that_the_watch_shows_and_nobody_answers_is_looked_for() -
     ledger_writer = api.ledger_writer = await Desk(api).open()
     await ledger_writer.claim()
     await ledger_writer.write({"group": "1"})
-    api.mute = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
-    api.mute = False
+    await write_without_answer(api, ledger_writer, group="2")
     with pytest.raises(AlreadyWritten):
         await ledger_writer.check()
 
@@ -254,10 +258,7 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(shown: bool
     ledger_writer = await Desk(api).open()
     await ledger_writer.claim()
     await ledger_writer.write({"group": "1"})
-    api.mute = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "2"})
-    api.mute = False
+    await write_without_answer(api, ledger_writer, group="2")
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     if shown:
         ledger_writer.event("MODIFIED", api.objects[OWNER.path])
@@ -280,10 +281,7 @@ async def test_who_overwrites_what_may_have_stood_there_without_an_answer_is_tol
     edit(api, group="mine")
     assert await ledger_writer.write({"group": "2"})
     assert not ledger_writer.took_unseen(), "all that stood there is known"
-    api.mute = True
-    with pytest.raises(UnavailableError):
-        await ledger_writer.write({"group": "3"})
-    api.mute = False
+    await write_without_answer(api, ledger_writer, group="3")
     if edited:
         edit(api, group="mine")
     else:
