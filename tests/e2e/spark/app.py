@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import baton.spark
 
-SECONDS = 0.15
-"""What an executor spends on one partition's part of a batch, so that hand-offs meet work in flight."""
+SECONDS = 0.1
+"""What an executor spends before it writes its part of a batch, and once more behind it: hand-offs and kills meet work in
+flight, and work that is done of which the driver does not know."""
 WORK = float(os.environ.get("WORK_SECONDS", "0"))
 """And on each row."""
 
@@ -24,9 +26,13 @@ def process(rows: DataFrame, batch: int) -> None:
 def record(url: str, work: float, batch: int, rows: Iterable[Row]) -> None:
     import redis
 
+    task = TaskContext.get()
+    again = task is not None and task.attemptNumber() > 0
     pod = os.environ["SPARK_EXECUTOR_POD_NAME"]
     results = [
-        json.dumps([row.partition, str(row.offset), row.key.decode(), int(row.value), row.redelivered, row.epoch, batch, pod])
+        json.dumps(
+            [row.partition, str(row.offset), row.key.decode(), int(row.value), row.redelivered or again, row.epoch, batch, pod]
+        )
         for row in rows
     ]
     if not results:
@@ -34,6 +40,7 @@ def record(url: str, work: float, batch: int, rows: Iterable[Row]) -> None:
     time.sleep(SECONDS + work * len(results))
     with redis.Redis.from_url(url) as server:
         server.rpush("results", *results)
+    time.sleep(SECONDS)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """What looks like a secret is hidden, whatever is around it; and what is none stays."""
 
+import gc
 import time
 
 import pytest
@@ -231,9 +232,19 @@ FRAGMENTS = (
 
 @pytest.mark.parametrize("text", FRAGMENTS)
 def test_a_long_log_takes_no_time_that_grows_with_its_square(text: str) -> None:
+    """Sixteen times as long takes about sixteen times as long: 256 times would be the square. What else the machine does only
+    adds to a measurement, so the least of several counts, and this process' own garbage is not collected meanwhile."""
+
     def seconds(length: int) -> float:
         began = time.process_time()
         hidden(text * (length // len(text)))
         return time.process_time() - began
 
-    assert seconds(60_000) < 60 * max(seconds(6_000), 0.001)
+    def least(length: int) -> float:
+        return min(seconds(length) for _ in range(3))
+
+    gc.disable()
+    try:
+        assert least(64_000) < 100 * least(4_000)
+    finally:
+        gc.enable()
