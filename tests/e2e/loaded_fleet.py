@@ -1,15 +1,17 @@
 """A fleet of plain pods under load, and the verdict on every message at the end."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 
 from cluster import Cluster
 from demo.audit import audit
 from demo.records import Evidence
 from tests.e2e.installing import namespace
 from tests.e2e.plain_fleet import PARTITIONS, QUEUE, Fleet
+from tests.kafka_broker import KafkaBroker
 from tests.load import sink
-from tests.load.producer import Load
+from tests.load.producer import Load, TopicSender
 from tests.load.witness import Witness
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -25,29 +27,40 @@ def under_load(
     kind: str = "Deployment",
     rate: int = 500,
     graceful: bool = False,
+    source: str = "Redis",
 ) -> Iterator[Fleet]:
-    """Consumers with load and a witness; at the end, the verdict. `rate`: messages in a second. `graceful`: nobody is cut off, so
-    each message is processed once, and none is marked as redelivered. The others: see Fleet."""
-    with RedisServer(bind=node.address) as server, namespace(node, name):
+    """Consumers with load and, where the `source` is Redis, a witness; at the end, the verdict. `rate`: messages in a second.
+    `graceful`: nobody is cut off, so each message is processed once, and none is marked as redelivered. `source`: the queue's
+    type. The others: see Fleet."""
+    with ExitStack() as stack:
+        server = stack.enter_context(RedisServer(bind=node.address))
+        broker = stack.enter_context(KafkaBroker(address=node.address)) if source == "Kafka" else None
+        if broker:
+            broker.make_topic(QUEUE, PARTITIONS)
+        stack.enter_context(namespace(node, name))
         queue = f"{name}/{QUEUE}"
-        fleet = Fleet(node, name, server.url, scale=scale, kind=kind)
+        fleet = Fleet(node, name, server.url, scale=scale, kind=kind, brokers=broker.servers if broker else "")
         fleet.deploy(replicas)
         fleet.settled(replicas)
-        with Load(server.url, queue, rate) as load, Witness(server.url, queue, PARTITIONS) as witness:
+        witness = None if broker else Witness(server.url, queue, PARTITIONS)
+        sender = TopicSender(broker.servers, QUEUE) if broker else None
+        with Load(server.url, queue, rate, sender=sender) as load, witness or nullcontext():
             yield fleet
             load.pause()
             until(lambda: processed(server, queue) >= load.total, "all is done", 300)
         rows = sink.rows(server.client(), queue)
         status = fleet.group()["status"]
         fleet.delete()
-    verdict = audit(Evidence(load.produced, rows, witness.fences, witness.attempts))
+    evidence = Evidence(load.produced, rows)
+    verdict = audit(replace(evidence, fences=witness.fences, attempts=witness.attempts) if witness else evidence)
     assert verdict.clean, verdict
     print(f"{name}: {len(rows)} processings of {verdict.processed}, {verdict.redelivered} redelivered; {status['moves']} moves")
     assert not graceful or (len(rows), verdict.redelivered) == (verdict.processed, 0), verdict
     assert verdict.produced == verdict.processed > 0
     assert sink.double_owners(rows) == []
-    assert witness.attempts
-    assert witness.broken == []
+    if witness:
+        assert witness.attempts
+        assert witness.broken == []
     assert status["moves"] >= status["lowerBound"]
 
 

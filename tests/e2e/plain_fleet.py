@@ -27,14 +27,21 @@ class Fleet:
         scale: str | None = None,
         work: float = 0.0,
         kind: str = "Deployment",
+        brokers: str = "",
     ) -> None:
-        """`scale`: spec.scale.mode, whose target is the workload; its `kind`. `work`: seconds that a message takes."""
+        """`url`: of the Redis that takes results, and has the queue unless `brokers` have it, in the topic QUEUE. `scale`:
+        spec.scale.mode, whose target is the workload; its `kind`. `work`: seconds that a message takes."""
         self._node, self.namespace, self._url, self._delay = node, name, url, delay
-        self._scale, self._work, self._kind = scale, work, kind
+        self._scale, self._work, self._kind, self._brokers = scale, work, kind, brokers
         self._workload = f"{kind.lower()}/reader"
 
     def deploy(self, replicas: int) -> None:
-        self._apply(*queue_and_group(self._url, self._delay, self._scale, self._kind), *access(), self._described(replicas))
+        queue: dict[str, Any]
+        if self._brokers:
+            queue = {"source": {"type": "Kafka", "kafka": {"bootstrapServers": self._brokers, "topic": QUEUE}}}
+        else:
+            queue = {"source": {"type": "Redis", "redis": {"url": self._url}}, "partitions": PARTITIONS}
+        self._apply(*queue_and_group(queue, self._delay, self._scale, self._kind), *access(), self._described(replicas))
 
     def scale(self, replicas: int) -> None:
         """By the group, where that is who says how many pods there are."""
@@ -122,7 +129,8 @@ class Fleet:
     def _described(self, replicas: int) -> dict[str, Any]:
         volumes, mounts = self._node.host_volumes()
         fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_UID": "metadata.uid"}
-        environment = {"BATON_GROUP": GROUP, "BATON_REDIS_URL": self._url, "QUEUE": QUEUE, "WORK_SECONDS": str(self._work)}
+        url = {"BATON_KAFKA_URL": f"kafka://{self._brokers}"} if self._brokers else {"BATON_REDIS_URL": self._url}
+        environment = {"BATON_GROUP": GROUP, **url, "SINK_URL": self._url, "QUEUE": QUEUE, "WORK_SECONDS": str(self._work)}
         program = {"name": "program", "configMap": {"name": "reader"}}
         ledger = {"name": "assignments", "configMap": {"name": ledger_name(GROUP), "optional": True}}
         container = {
@@ -153,8 +161,10 @@ class Fleet:
         }
 
 
-def queue_and_group(url: str, delay: int, scale: str | None = None, kind: str = "Deployment") -> list[dict[str, Any]]:
-    source = {"type": "Redis", "redis": {"url": url}}
+def queue_and_group(
+    queue: dict[str, Any], delay: int, scale: str | None = None, kind: str = "Deployment"
+) -> list[dict[str, Any]]:
+    """`queue`: what its spec says of its source."""
     scaled = {"scale": {"mode": scale, "targetRef": {"kind": kind, "name": "reader"}}} if scale else {}
     rebalance = {"delaySeconds": delay, "maxHandoffSeconds": 3}
     return [
@@ -162,7 +172,7 @@ def queue_and_group(url: str, delay: int, scale: str | None = None, kind: str = 
             "apiVersion": "baton.dev/v1alpha1",
             "kind": "PartitionedQueue",
             "metadata": {"name": QUEUE},
-            "spec": {"source": source, "partitions": PARTITIONS, "rebalance": rebalance},
+            "spec": {**queue, "rebalance": rebalance},
         },
         {
             "apiVersion": "baton.dev/v1alpha1",

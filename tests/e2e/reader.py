@@ -1,6 +1,7 @@
 """What the pods of `test_plain_pods` run: a consumer that tells a Redis list, for each message, that it has processed it.
 
-The list is fenced as the sink of an at-least-once consumer should be: it asks the owner record whether the epoch is in force.
+The list is fenced as the sink of an at-least-once consumer should be: it takes nothing of an epoch that is over, as far as it has
+seen itself, and, where the queue is in Redis, by the owner record.
 """
 
 import json
@@ -19,7 +20,9 @@ from baton.queues.entry import Entry
 SINK = """
 if redis.call('HGET', KEYS[4], ARGV[3]) == ARGV[4] then return end
 redis.call('HSET', KEYS[4], ARGV[3], ARGV[4])
-local late = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0') > tonumber(ARGV[1])
+local known = math.max(tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0'), tonumber(redis.call('GET', KEYS[5]) or '0'))
+local late = known > tonumber(ARGV[1])
+if not late then redis.call('SET', KEYS[5], ARGV[1]) end
 for _, list in ipairs({KEYS[2], KEYS[3]}) do redis.call('RPUSH', list, (late and '1' or '0') .. ARGV[2]) end
 """
 
@@ -31,7 +34,7 @@ def results(queue: str, partition: int) -> str:
 
 def main() -> None:
     """Works until the pod is asked to stop."""
-    record = Record(redis.Redis.from_url(os.environ["BATON_REDIS_URL"]))
+    record = Record(redis.Redis.from_url(os.environ["SINK_URL"]))
     Consumer.from_environment(on_assigned=record.assigned).run(record.handle)
 
 
@@ -68,6 +71,7 @@ class Record:
             results(self._root, entry.partition),
             f"processed:{{{self._root}}}",
             f"told:{{{self._root}}}",
+            f"epoch:{place}",
         ]
         while True:
             try:

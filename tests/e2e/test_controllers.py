@@ -134,9 +134,10 @@ def each_partition_moves_once(fleet: Fleet) -> Iterator[None]:
     assert after["moves"] - before["moves"] == after["lowerBound"] - before["lowerBound"] == PARTITIONS
 
 
-def test_a_deployment_changes_over_to_another_assignor_by_two_rolling_restarts(operator: Cluster) -> None:
+@pytest.mark.parametrize("source", ["Redis", "Kafka"])
+def test_a_deployment_changes_over_to_another_assignor_by_two_rolling_restarts(operator: Cluster, source: str) -> None:
     """As docs/guides/change-assignor.md has it: no pod works under an assignor that it does not announce."""
-    with under_load(operator, "assignor", rate=RATE, graceful=True) as fleet:
+    with under_load(operator, f"assignor-{source.lower()}", rate=RATE, graceful=True, source=source) as fleet:
         fleet.change("partitionedqueue", {"rebalance": {"maxHandoffSeconds": LONG}})
         fleet.change("consumergroup", {"assignors": ["range"]})
         announces(fleet, "range", meanwhile="range")

@@ -3,14 +3,17 @@
 import signal
 from pathlib import Path
 
+import pytest
+
 from cluster import Cluster
 from tests.e2e.installing import NAMESPACE, installed_by_helm, leader
 from tests.e2e.loaded_fleet import under_load
 from tests.waiting import until
 
 
-def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluster, tmp_path: Path) -> None:
-    with installed_by_helm(node, tmp_path), under_load(node, "plain") as fleet:
+@pytest.mark.parametrize("source", ["Redis", "Kafka"])
+def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluster, tmp_path: Path, source: str) -> None:
+    with installed_by_helm(node, tmp_path), under_load(node, f"plain-{source.lower()}", source=source) as fleet:
         name = fleet.namespace
         first, second, third = fleet.pods()
 

@@ -26,7 +26,7 @@ STARTS_WITHIN = 4 * PATIENCE
 """Seconds."""
 _CONFIGURATION = """node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAIN://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls},MUTUAL://127.0.0.1:{mutual}{roles}
+listeners=PLAIN://{address}:{plain},SASL://{address}:{sasl},TLS://{address}:{tls},MUTUAL://{address}:{mutual}{roles}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SASL_SSL,MUTUAL:SSL
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAIN
@@ -72,13 +72,20 @@ class KafkaBroker(Freezable):
     """A context manager; the broker also dies with the process that started it. Keeps its ports and its data over `kill` and
     `start`."""
 
-    def __init__(self, settings: Mapping[str, str] = {}, *, node: int = 1, joins: "KafkaBroker | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] = {},
+        *,
+        node: int = 1,
+        joins: "KafkaBroker | None" = None,
+        address: str = "127.0.0.1",
+    ) -> None:
         """`settings`: further ones of the broker. `node`: its id. `joins`: the broker that is its controller, too; None: it is
-        its own, and its id is 1."""
+        its own, and its id is 1. `address`: of this machine, where clients find it."""
         _remove_what_killed_runs_left()
         made = jars.place()
         self._lib = made / "lib"
-        self.node = node
+        self.node, self.address = node, address
         self.directory = Path(tempfile.mkdtemp(prefix=f"baton-kafka-{os.getpid()}-"))
         self.data = self.directory / "data"
         """Its logs."""
@@ -87,11 +94,11 @@ class KafkaBroker(Freezable):
         else:
             self.data.mkdir()
             (self.data / "meta.properties").write_text(f"version=1\ncluster.id={jars.CLUSTER_ID}\nnode.id={node}\n")
-        ports = free_ports("127.0.0.1")
+        ports = free_ports(address)
         self.port, self.sasl_port, self.tls_port, self.mutual_port, own_controller = (next(ports) for _ in range(5))
         self.controller_port: int = own_controller if joins is None else joins.controller_port
         controls = f",CONTROLLER://127.0.0.1:{self.controller_port}\nprocess.roles=broker,controller"
-        keys = self_signed(self.directory, "127.0.0.1")
+        keys = self_signed(self.directory, address)
         self.keys = keys
         """What the broker shows; it also trusts it, so a client may show it, too."""
         text = keys.read_text()
@@ -102,6 +109,7 @@ class KafkaBroker(Freezable):
         self._configuration.write_text(
             _CONFIGURATION.format(
                 node=node,
+                address=address,
                 roles=controls if joins is None else "\nprocess.roles=broker",
                 plain=self.port,
                 users=" ".join(f'user_{name}="{password}"' for name, password in jars.USERS.items()),
@@ -120,7 +128,7 @@ class KafkaBroker(Freezable):
     @property
     def servers(self) -> str:
         """Without a password: whoever connects here may do everything."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
     def admin(self, settings: Mapping[str, str] = {}) -> AdminClient:
         """A client of its own, without Baton's."""
@@ -155,7 +163,7 @@ class KafkaBroker(Freezable):
         """From its next start on, clients of SASL are told to come to this port: what stands there leads to the broker's own."""
         told = {"PLAIN": self.port, "SASL": port, "TLS": self.tls_port, "MUTUAL": self.mutual_port}
         with self._configuration.open("a") as file:
-            file.write(f"advertised.listeners={','.join(f'{name}://127.0.0.1:{at}' for name, at in told.items())}\n")
+            file.write(f"advertised.listeners={','.join(f'{name}://{self.address}:{at}' for name, at in told.items())}\n")
 
     def start(self) -> Self:
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
@@ -192,7 +200,7 @@ class KafkaBroker(Freezable):
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            with socket.create_connection((self.address, self.port), timeout=1):
                 pass
         except OSError:
             return False

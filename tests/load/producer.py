@@ -2,23 +2,52 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
+
+from confluent_kafka import Producer
 
 from baton.queues.redis import RedisProducer
+from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE
 
 KEYS = 60
 EVERY = 0.1
 
 
+class Sender(Protocol):
+    """Sends keys with values, and returns when the queue has all of them, those of each key in this order."""
+
+    def send_many(self, messages: Sequence[tuple[str, str]], /) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class TopicSender:
+    """For a topic of Kafka. `servers`: of a broker."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._producer, self._topic = Producer({"bootstrap.servers": servers, **ORDERED}), topic
+
+    def send_many(self, messages: Sequence[tuple[str, str]]) -> None:
+        for key, value in messages:
+            self._producer.produce(self._topic, value, key)
+        left = self._producer.flush(PATIENCE)
+        if left:
+            raise TimeoutError(f"{left} messages are not in topic {self._topic}")
+
+    def close(self) -> None:
+        pass
+
+
 class Load:
     """`with Load(url, queue) as load:` sends until the end of the block, from a thread."""
 
-    def __init__(self, url: str, queue: str, rate: int = 500, every: float = EVERY) -> None:
-        """`queue` is namespace/name; `rate` in messages per second, of which some are sent every so many seconds."""
-        self._producer = RedisProducer(url, queue, patience=PATIENCE)
+    def __init__(self, url: str, queue: str, rate: int = 500, every: float = EVERY, sender: Sender | None = None) -> None:
+        """`queue` is namespace/name, in the Redis at `url`; `rate` in messages per second, of which some are sent every so many
+        seconds. `sender`: for a queue elsewhere."""
+        self._producer: Sender = sender or RedisProducer(url, queue, patience=PATIENCE)
         self._per_turn = max(1, round(rate * every))
         self._every = every
         self._sent: Counter[str] = Counter()

@@ -117,8 +117,9 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     second = await queue.granted("b", 2)
     queue.send("4")
     entries = await asyncio.to_thread(read, second, 0, 2, 3)
-    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", False)]
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", True)]
     await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
+    await asyncio.to_thread(until, lambda: not second.read(0, Epoch(2)) and second._positions[0].caught_up)
     assert await queue.operator.pause(0, Epoch(2)) == 1
     await asyncio.to_thread(second.let_go, {0: Epoch(2)}, 3.0)
     await queue.let_go()
@@ -126,6 +127,19 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     third = await queue.granted("c", 3)
     (entry,) = await asyncio.to_thread(read, third, 0, 3, 1)
     assert (entry.value, entry.redelivered) == (b"5", False)
+
+
+async def test_what_an_owner_reads_that_has_not_heard_of_its_successor_comes_marked_to_that_one(queue: Queue) -> None:
+    """The broker refuses no reader: its pod may be at work after Kubernetes has forgotten it."""
+    queue.send("1")
+    former = await queue.granted("a", 1)
+    (first,) = await asyncio.to_thread(read, former, 0, 1, 1)
+    await asyncio.to_thread(former.ack, 0, Epoch(1), [first.offset])
+    successor = await queue.granted("b", 2)
+    queue.send("2")
+    (late,) = await asyncio.to_thread(read, former, 0, 1, 1)
+    (again,) = await asyncio.to_thread(read, successor, 0, 2, 1)
+    assert (late.value, again.value, again.redelivered) == (b"2", b"2", True)
 
 
 async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_was_done(queue: Queue) -> None:

@@ -180,6 +180,7 @@ class KafkaQueue:
         topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
+        again, stale = await self._read_before(topic, partition, before) if before is not None and same else (0, 0)
         record = Record(
             group=self._claimant.uid,
             queue=self._spec.queue,
@@ -188,7 +189,8 @@ class KafkaQueue:
             topic_id=topic.topic_id,
             token=token,
             first=self._first if self._first is not None else topic.partitions,
-            again=await self._again(topic, partition, before) if before is not None and same else 0,
+            again=again,
+            stale=stale,
             tries=before.tries if before is not None and same else {},
             released=uid is None,
             most=self._spec.max_redeliveries,
@@ -219,15 +221,15 @@ class KafkaQueue:
         new = self._first is not None and partition >= self._first
         return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
 
-    async def _again(self, topic: Topic, partition: int, before: Record) -> int:
-        """How far an owner may have read that did not let go."""
+    async def _read_before(self, topic: Topic, partition: int, before: Record) -> tuple[int, int]:
+        """How far an owner may have read that did not let go, and how far it may yet: see `Record`. A query reads on."""
         if before.query or before.released or not before.reader:
-            return before.again
+            return before.again, before.stale
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
             topic = await self._described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
-        return before.handed_over(found.get(partition, before.reserved))
+        return before.handed_over(found.get(partition, before.reserved)), before.still_read()
 
     # -- what is there
 

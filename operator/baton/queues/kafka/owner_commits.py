@@ -13,7 +13,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition, names, taken_up
+from baton.queues.kafka.read_position import SURE_FOR, ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
@@ -21,8 +21,6 @@ from baton.queues.protocol import Owner, QueueUnreachable
 
 _SILENT_FOR = 1.0
 """Seconds for which a broker that did not take a last word is not told another."""
-_SURE_FOR = 1.5
-"""Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
 _TRIES = 5
@@ -82,7 +80,7 @@ class OwnerCommits:
 
     def be_sure(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while."""
-        if time.monotonic() - position.sure_at > _SURE_FOR:
+        if time.monotonic() - position.sure_at > SURE_FOR:
             self.look(partition, position)
 
     def look(self, partition: int, position: ReadPosition) -> None:

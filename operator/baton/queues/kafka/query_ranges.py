@@ -168,7 +168,7 @@ class QueryRanges:
             elif one.start < begin or one.end > end:
                 answers[number] = Gone(begin + 1, end)
             else:
-                answers[number] = Logged(min(one.end, max(seen.record.again, seen.offset, one.start)))
+                answers[number] = Logged(min(one.end, max(seen.record.marked, seen.offset, one.start)))
                 if seen.record.reserved < one.end:
                     reserve[number] = _reserving(one)
         for number, seen in (await self._records.changed(query, reserve, found)).items():

@@ -15,6 +15,8 @@ AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
 entries are marked redelivered without need, at most, where a process ends without a word. Whoever hands out more than is reserved
 waits for a record first: a fast one would wait for most of its time."""
+SURE_FOR = 1.5
+"""Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 
 
 @dataclass(slots=True)
@@ -43,6 +45,10 @@ class ReadPosition:
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
     begun_at: int = -1
     """The offset at which this process began: for it the record counts processes that ended (`taken_up`)."""
+    alone_from: float = float("inf")
+    """From when on whoever read before has heard of this process, or looks before it hands out more (monotonic)."""
+    caught_up: bool = False
+    """All was handed out that somebody else may have been, too."""
     first: int | None = None
     """The first entry that it was handed out: it stands further on where marks of transactions come before it, or what was
     aborted or compacted away."""
@@ -53,7 +59,8 @@ class ReadPosition:
         record = seen.record
         assert record is not None
         at = seen.offset
-        return cls(record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at)
+        alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
+        return cls(record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at, alone_from=alone)
 
     @property
     def offset(self) -> int:
@@ -90,6 +97,15 @@ class ReadPosition:
             return alone if left is None else min(left, alone)
         return left
 
+    @property
+    def marked(self) -> int:
+        """Entries before this offset are marked as redelivered."""
+        return self.record.again if self.caught_up else self.record.marked
+
+    def all_is_out(self, now: float) -> None:
+        """Nothing waits in the log."""
+        self.caught_up = self.caught_up or now > self.alone_from
+
     def handed_out(self, offsets: Sequence[int]) -> None:
         """In order."""
         if self.first is None and offsets:
@@ -111,11 +127,15 @@ class ReadPosition:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
         reserved = max(self.record.reserved, self.progress.end + ahead, upto)
-        return replace(self.record.at(self.offset), reserved=reserved)
+        return replace(self._record_here(), reserved=reserved)
 
     def left_record(self) -> Record:
         """The last one."""
-        return replace(self.record.at(self.offset), reserved=self.progress.end, released=not self.progress.unfinished)
+        return replace(self._record_here(), reserved=self.progress.end, released=not self.progress.unfinished)
+
+    def _record_here(self) -> Record:
+        record = self.record.at(self.offset)
+        return replace(record, stale=0) if self.caught_up else record
 
     def failed(self, offset: int) -> Record:
         """An entry has failed once more."""
@@ -135,9 +155,10 @@ def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     """By a process that begins to read; `end` is where the log ends. A process that ended without a word may have ended by what
-    it had in hand: that counts as a try of the first of its entries."""
+    it had in hand: that counts as a try of the first of its entries. The pod's own last process is over, a query may not be."""
     again = record.handed_over(end)
+    stale = record.still_read() if record.query else record.stale
     tries = {entry: count for entry, count in record.tries.items() if entry >= offset}
     if offset < again:
         tries[offset] = tries.get(offset, 0) + 1
-    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, query=0, tries=tries, released=False)
+    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, stale=stale, query=0, tries=tries, released=False)

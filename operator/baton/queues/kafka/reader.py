@@ -71,7 +71,7 @@ class KafkaReader:
             return []
         messages = self._take(partition, position, count if most is None else min(count, most), most_bytes)
         offsets = cast("list[int]", list(map(Message.offset, messages)))
-        entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.record.again)
+        entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.marked)
         position.handed_out(offsets)
         position.read.update(zip(offsets, messages, strict=True))
         self._in_hand += len(entries)
@@ -284,5 +284,6 @@ class KafkaReader:
         end = self._fetcher.end_of_log(partition) if self._fetcher is not None else None
         if end is None:
             return False
+        position.all_is_out(time.monotonic())
         position.progress.nothing_before(end)
         return position.behind

@@ -49,6 +49,9 @@ class Record:
     fear."""
     again: int = 0
     """Entries before this offset may have been handed out to a process that did not let go."""
+    stale: int = 0
+    """Entries before this offset such a process may yet hand out, until it hears that it is no owner: the broker refuses no
+    reader."""
     tries: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     """How often entries have failed, or had a process end on them, by offset."""
     released: bool = False
@@ -78,6 +81,7 @@ class Record:
             "reader": self.reader,
             "reserved": self.reserved,
             "again": self.again,
+            "stale": self.stale,
             "tries": [list(one) for one in sorted(self.tries.items())[:_MOST_TRIES]],
             "released": self.released,
             "most": self.most,
@@ -90,13 +94,27 @@ class Record:
 
     def handed_over(self, end: int) -> int:
         """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
-        left_behind = bool(self.reader) and not self.released
-        return max(self.again, min(self.reserved, end) if left_behind or self.query else 0)
+        return max(self.again, min(self.reserved, end) if self._left_behind else 0)
+
+    def still_read(self) -> int:
+        """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""
+        return max(self.stale, self.reserved if self._left_behind else 0)
+
+    @property
+    def marked(self) -> int:
+        """Entries before this offset are marked as redelivered."""
+        return max(self.again, self.stale)
 
     def at(self, offset: int) -> "Record":
         """Without what says something of entries before the offset."""
         tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
-        return replace(self, again=self.again if offset < self.again else 0, tries=tries)
+        again, stale = (bound if offset < bound else 0 for bound in (self.again, self.stale))
+        return replace(self, again=again, stale=stale, tries=tries)
+
+    @property
+    def _left_behind(self) -> bool:
+        """Somebody has read, and did not let go."""
+        return bool(self.query) or (bool(self.reader) and not self.released)
 
 
 class Committed(NamedTuple):
@@ -123,7 +141,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
     group, queue, uid = fields.get("group"), fields.get("queue"), fields.get("uid")
     topic, dead, reader = fields.get("topic"), fields.get("dead", ""), fields.get("reader", "")
     epoch, token, first = fields.get("epoch"), _numbers(fields.get("token"), 2), fields.get("first")
-    more = [fields.get(name, 0) for name in ("reserved", "again", "most", "unacked", "query")]
+    more = [fields.get(name, 0) for name in ("reserved", "again", "stale", "most", "unacked", "query")]
     tries = fields.get("tries", [])
     if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
@@ -131,7 +149,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
         return None
     if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
         return None
-    reserved, again, most, unacked, query = more
+    reserved, again, stale, most, unacked, query = more
     return Record(
         group=fields["group"],
         queue=fields["queue"],
@@ -143,6 +161,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
         reader=reader,
         reserved=reserved,
         again=again,
+        stale=stale,
         tries=dict(tries),
         released=fields.get("released") is True,
         most=most,

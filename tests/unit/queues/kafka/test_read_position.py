@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka.read_position import AHEAD, ReadPosition, taken_up
+from baton.queues.kafka.read_position import AHEAD, SURE_FOR, ReadPosition, taken_up
 from baton.queues.kafka.record import Committed, Record, Token
 
 GRANTED = Record(group="g", queue="q", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
@@ -27,6 +27,20 @@ def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
 def test_who_takes_up_what_a_query_read_marks_what_that_had_reserved_and_ends_it() -> None:
     record = taken_up(replace(GRANTED, query=5, reserved=50), 10, 100, "p-1")
     assert (record.again, record.query) == (50, 0)
+
+
+def test_what_may_yet_be_handed_out_is_known_after_another_has_taken_it_up_and_its_own_last_process_is_over() -> None:
+    granted = replace(GRANTED, stale=80, reader="p-0", reserved=200)
+    assert taken_up(granted, 10, 100, "p-1").stale == 80
+    assert taken_up(replace(granted, reader="", query=5), 10, 100, "p-1").stale == 200, "the query's driver may be at work"
+
+
+def test_what_comes_after_all_others_have_heard_is_not_marked() -> None:
+    one = position(replace(GRANTED, again=12, stale=80))
+    one.all_is_out(2 * SURE_FOR)
+    assert (one.marked, one.next_record().stale) == (80, 80), "somebody may be at work"
+    one.all_is_out(2 * SURE_FOR + 0.1)
+    assert (one.marked, one.next_record().stale, one.left_record().stale) == (12, 0, 0)
 
 
 def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:

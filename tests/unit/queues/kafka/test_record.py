@@ -89,6 +89,26 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
     assert replace(RECORD, **change).handed_over(20) == again
 
 
+@pytest.mark.parametrize(
+    ("change", "stale"),
+    [
+        ({"query": 0}, 0),  # it let go
+        ({}, 12),  # a query never does
+        ({"query": 0, "released": False, "reserved": 40}, 40),  # it may read on, also what comes yet
+        ({"query": 0, "released": False, "reader": "", "stale": 30}, 30),  # nobody read since
+        ({"query": 0, "released": False, "stale": 30}, 30),
+    ],
+)
+def test_what_may_yet_be_handed_out_is_all_that_was_reserved(change: dict[str, Any], stale: int) -> None:
+    assert replace(RECORD, **change).still_read() == stale
+
+
+def test_what_was_handed_out_and_what_may_yet_be_is_marked() -> None:
+    assert (RECORD.marked, replace(RECORD, stale=30).marked) == (9, 30)
+
+
 def test_what_is_said_of_entries_that_are_finished_is_dropped() -> None:
     assert replace(RECORD, tries={3: 1, 8: 2}).at(8).tries == {8: 2}
     assert RECORD.at(8).again == 9 and RECORD.at(9).again == 0
+    late = replace(RECORD, stale=30)
+    assert late.at(29).stale == 30 and late.at(30).stale == 0
