@@ -20,6 +20,7 @@ RECORD = Record(
     reader="a-process",
     reserved=12,
     again=9,
+    stale=5,
     tries={3: 1, 8: 2},
     released=True,
     most=2,
@@ -59,7 +60,7 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": -1}, {"epoch": True}, {"token": [1]})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"uid": 5}, {"topic": None}, {"first": "4"})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"reader": 1}, {"again": "9"}, {"first": 2**63})),
-        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**62}, {"query": 2**62})),
+        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**62}, {"query": 2**62}, {"baton": 2})),
         *(json.dumps(json.loads(RECORD.to_text()) | {"tries": tries}) for tries in TRIES),
     ],
 )
@@ -83,6 +84,7 @@ def test_only_so_many_failures_are_written_down_that_the_record_stays_short() ->
         ({"query": 0, "released": False}, 12),  # it may have handed out what it had reserved,
         ({"released": False, "reserved": 40}, 20),  # but no more than there was
         ({"query": 0, "released": False, "reader": ""}, 9),  # nobody read
+        ({"again": 15}, 15),  # an owner before had more
     ],
 )
 def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:
@@ -92,7 +94,7 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
 @pytest.mark.parametrize(
     ("change", "stale"),
     [
-        ({"query": 0}, 0),  # it let go
+        ({"query": 0}, 5),  # it let go
         ({}, 12),  # a query never does
         ({"query": 0, "released": False, "reserved": 40}, 40),  # it may read on, also what comes yet
         ({"query": 0, "released": False, "reader": "", "stale": 30}, 30),  # nobody read since
