@@ -1,6 +1,7 @@
 """A queue and a ledger without servers, for a consumer in the test's own process."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from baton.consumer import Consumer
@@ -30,6 +31,7 @@ class InMemoryQueue:
         self.refused = 0
         """Requests, while it was away."""
         self._redeliveries = redeliveries
+        self._asked_at = 0.0
         self._woken = threading.Event()
 
     def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
@@ -59,6 +61,9 @@ class InMemoryQueue:
     def verify(self, partition: int, epoch: Epoch) -> None:
         self._ask()
 
+    def sure_at(self, partition: int) -> float:
+        return self._asked_at
+
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return bool(self.unread.get(partition))
 
@@ -73,6 +78,7 @@ class InMemoryQueue:
     def close(self) -> None: ...
 
     def _ask(self) -> None:
+        self._asked_at = time.monotonic()
         if self.away:
             self.refused += 1
             raise QueueUnreachable("it is away")

@@ -10,7 +10,7 @@ from baton.consumer.delivery import BatchSize, Delivery, Part, Want
 from baton.consumer.entry_sequence import EntrySequence
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.queue_requests import QueueRequests
+from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
 from baton.queues.consumer_side import Reader
 
 _MOST_BY_KEY = 1000
@@ -159,7 +159,8 @@ class Dispatcher:
         if holding.by_key:
             # What waits behind a slow entry of its key must not keep the others from being read, within limits.
             begun = sum(1 if sequence.out else len(sequence.waiting) for sequence in holding.sequences.values())
-            return min(self._requests.slice(self.workers) - begun, _MOST_BY_KEY - holding.in_hand)
+            most = max(self.workers, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
+            return min(self._requests.slice(self.workers) - begun, most - holding.in_hand)
         return 0 if holding.in_hand else self._requests.slice()
 
     def _shares(self, holding: HeldPartition, now: float) -> list[list[EntrySequence]]:

@@ -21,12 +21,12 @@ from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.queue_requests import SURE_FOR, QueueRequests
+from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.session import Session
 from baton.consumer.settlement import Settlement
 from baton.consumer.wake_times import WakeTimes
 from baton.model.ids import QueueName, Uid
-from baton.queues.consumer_side import Reader
+from baton.queues.consumer_side import SURE_FOR, Reader
 from baton.queues.output import Output
 
 LOOK_EVERY = 1.0

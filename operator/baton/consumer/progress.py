@@ -12,8 +12,8 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Reject, Retry, outcome_of, then
-from baton.consumer.queue_requests import SURE_FOR
 from baton.model.wording import one_line
+from baton.queues.consumer_side import SURE_FOR
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from baton.consumer.entry_sequence import EntrySequence, backoff
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.model.ids import QueueName
-from baton.queues.consumer_side import Reader, TransactionalReader
+from baton.queues.consumer_side import SURE_FOR, Reader, TransactionalReader
 from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
@@ -23,16 +23,13 @@ log = logging.getLogger(__name__)
 _SLICE = 0.25
 """Seconds of work to read at a time: what is in hand when a partition is called back delays its hand-off."""
 _MOST = 200
-_SLICE_BYTES = 8_000_000
+SLICE_BYTES = 8_000_000
 _MOST_BYTES = 64_000_000
 """That a batch without a limit of its own reads at once."""
 _SAMPLE = 20
 """Entries of a read that are measured."""
 TOLD_AFTER = 5.0
 """Seconds for which a queue was away when others than this process are to hear of it."""
-SURE_FOR = 1.0
-"""Seconds for which the queue's word that a partition is ours is taken: after a longer silence (a long handler, a stopped
-process) it is asked before the next entry is begun."""
 
 
 class _Outage(NamedTuple):
@@ -63,7 +60,7 @@ class QueueRequests:
         if count:
             self.per_entry += (1 - 0.8**count) * (seconds / count - self.per_entry)
 
-    def read(self, holding: HeldPartition, reader: Reader, most: int, most_bytes: float = _SLICE_BYTES) -> bool:
+    def read(self, holding: HeldPartition, reader: Reader, most: int, most_bytes: float = SLICE_BYTES) -> bool:
         """Read a little more of what there is: no more bytes than these, unless one entry has more. False: there was nothing."""
         number, epoch = holding.partition.number, holding.epoch
         new = holding.phase is Phase.SERVING
@@ -71,7 +68,7 @@ class QueueRequests:
         with self._asking(holding, reader):
             try:
                 entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
-                holding.sure_at = time.monotonic()
+                holding.sure_at = reader.sure_at(holding.partition.number)
                 holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
@@ -99,7 +96,7 @@ class QueueRequests:
                 reader.set_aside(number, epoch, offset, why)
                 log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
                 holding.aside.pop(0)
-            holding.sure_at = time.monotonic()
+            holding.sure_at = reader.sure_at(holding.partition.number)
             holding.acknowledged(taken=True)
             told = True
         return told
@@ -117,7 +114,7 @@ class QueueRequests:
                 self._again(sequence, reader, first, failure.why)
             else:
                 reader.verify(holding.partition.number, holding.epoch)
-            holding.sure_at = time.monotonic()
+            holding.sure_at = reader.sure_at(holding.partition.number)
             answered = True
         return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
@@ -125,11 +122,11 @@ class QueueRequests:
         """Ask the queue whether it still is ours."""
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
-            holding.sure_at = time.monotonic()
+            holding.sure_at = reader.sure_at(holding.partition.number)
 
     def slice(self, workers: int = 1) -> int:
         """How many entries are read at a time, for so many workers."""
-        return max(1, workers, min(_MOST, self.within(_SLICE_BYTES), int(workers * _SLICE / max(self.per_entry, 1e-6))))
+        return max(1, workers, min(_MOST, self.within(SLICE_BYTES), int(workers * _SLICE / max(self.per_entry, 1e-6))))
 
     def within(self, size: float) -> int:
         """How many entries are so many bytes, as entries go: one at least."""

@@ -15,11 +15,11 @@ from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.outcome import ACK, Nack
-from baton.consumer.queue_requests import SURE_FOR, QueueRequests
+from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.session import Session
 from baton.model.ids import Uid
 from baton.model.session import Release
-from baton.queues.consumer_side import Reader
+from baton.queues.consumer_side import SURE_FOR, Reader
 from baton.queues.output import FinishedTogether, Output
 
 log = logging.getLogger(__name__)

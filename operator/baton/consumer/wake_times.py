@@ -6,8 +6,8 @@ from math import inf
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.queue_requests import SURE_FOR, QueueRequests
-from baton.queues.consumer_side import Reader
+from baton.consumer.queue_requests import QueueRequests
+from baton.queues.consumer_side import SURE_FOR, Reader
 
 _IDLE = 5.0
 """Seconds after which an idle consumer looks around even if it was not called."""

@@ -10,6 +10,10 @@ from baton.queues.kinds import KINDS
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Heard
 
+SURE_FOR = 1.5
+"""Seconds for which a queue's word that a partition is ours is taken (`Reader.sure_at`): after a longer silence (a long handler,
+a stopped process) it is asked before the next entry is handed out or begun."""
+
 
 class Reader(Protocol):
     """One queue, read for its owner; `baton.queues.redis.RedisReader` is one.
@@ -30,6 +34,11 @@ class Reader(Protocol):
         so many seconds for that: whoever owns them next gets the rest again."""
 
     def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def sure_at(self, partition: int) -> float:
+        """When the last question was asked by whose answer the partition was this process' (monotonic): what was asked of the
+        queue, not when its answer was looked at, for a process may be stopped between the two. After a success of reading,
+        acknowledging or verifying."""
+
     def ready(self, partition: int, epoch: Epoch) -> bool: ...
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...
     def interrupt(self) -> None: ...

@@ -1,6 +1,8 @@
 """Only the owner, at the epoch of its grant, may do anything to a partition."""
 
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -81,3 +83,23 @@ async def test_owner_records_are_shown_for_a_lost_ledger(queue: Queue) -> None:
     assert (await queue.operator.check()).owners == {1: ("a", 5, False)}
     await queue.operator.grant(1, None, Epoch(6))
     assert (await queue.operator.check()).owners == {1: (None, 6, False)}
+
+
+async def test_the_owner_is_sure_from_when_it_asked_and_not_from_when_it_saw_the_answer(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.send("a")
+    reader = await queue.granted("owner", NEW)
+    answered: list[float] = []
+    run = reader._scripts.run
+
+    def stopped(*asked: Any) -> Any:
+        answer = run(*asked)
+        answered.append(time.monotonic())
+        return answer
+
+    monkeypatch.setattr(reader._scripts, "run", stopped)
+    for action in (lambda: reader.read(0, NEW), lambda: reader.verify(0, NEW), lambda: reader.ack(0, NEW, ["1-0"])):
+        before = time.monotonic()
+        action()
+        assert before <= reader.sure_at(0) < answered[-1]

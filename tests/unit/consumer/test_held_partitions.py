@@ -9,6 +9,7 @@ from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Uid
+from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue
@@ -83,3 +84,19 @@ def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
     with caplog.at_level(logging.WARNING):
         work.verify(holding, partitions.reader(holding))
     assert ("newer process with the same POD_UID" in caplog.text) == other_process
+
+
+def test_what_came_with_an_answer_to_an_old_question_is_not_begun_before_another() -> None:
+    """As where the process was stopped between the answer of the queue and its look at it."""
+
+    class AskedLongAgo(Taken):
+        def sure_at(self, partition: int) -> float:
+            return super().sure_at(partition) - 2 * SURE_FOR
+
+        def verify(self, partition: int, epoch: Epoch) -> None:
+            self.ack(partition, epoch, ())
+
+    held = Held(AskedLongAgo(2))
+    (sequence,) = held.holding.sequences.values()
+    assert not held.work.may_begin(sequence, held.partitions.reader(held.holding))
+    assert held.holding.over

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +33,9 @@ class EmptyQueue:
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None: ...
     def verify(self, partition: int, epoch: Epoch) -> None: ...
+    def sure_at(self, partition: int) -> float:
+        return time.monotonic()
+
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
     def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
 

@@ -69,12 +69,13 @@ class KafkaAnnouncer:
             try:
                 await self._announce(waiting)
                 self._fails = False
-            except QueueUnreachable as problem:
+            except Exception as problem:  # also one that nobody expected: the task is nobody's who would see it
                 if not self._fails:
                     log.warning(
                         "changes of owner in %s cannot be announced (%s), so its consumers wait for their ledgers",
                         self._queue,
-                        quoted(str(problem), 300),
+                        quoted(str(problem) or repr(problem), 300),
+                        exc_info=None if isinstance(problem, QueueUnreachable) else problem,
                     )
                 self._fails = True
 

@@ -6,6 +6,7 @@ plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to 
 """
 
 import asyncio
+import logging
 import struct
 import time
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import PASSING, Code, said
 from baton.queues.kafka.client import ANSWERS_WITHIN, KafkaClient
 from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 PROTOCOL = "baton"
 CLIENT_ID = "baton-operator"
@@ -92,6 +95,10 @@ class GuardMember:
                     await self._beat()
             except QueueUnreachable as problem:
                 self._out(str(problem))
+            except Exception as error:  # nobody waits for this task: without it, a guard that has gone would still stand
+                if repr(error) != self._why:
+                    log.exception("the guard of group %s had an error that nobody expected, and tries again", self._client.group)
+                self._out(repr(error))
             await asyncio.sleep(_PAUSE)
 
     async def _join(self) -> bool:

@@ -10,10 +10,11 @@ from functools import partial
 from secrets import token_hex
 
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import SURE_FOR, ReadPosition, names, taken_up
+from baton.queues.kafka.read_position import ReadPosition, names, taken_up
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
@@ -79,7 +80,7 @@ class OwnerCommits:
             raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
 
     def be_sure(self, partition: int, position: ReadPosition) -> None:
-        """Look where that was not done for a while."""
+        """Look where that was not done for a while: a commit is a look, too."""
         if time.monotonic() - position.sure_at > SURE_FOR:
             self.look(partition, position)
 

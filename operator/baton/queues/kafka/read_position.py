@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.pending_outputs import PendingOutputs
 from baton.queues.kafka.record import Committed, Record
@@ -15,8 +16,6 @@ AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
 entries are marked redelivered without need, at most, where a process ends without a word. Whoever hands out more than is reserved
 waits for a record first: a fast one would wait for most of its time."""
-SURE_FOR = 1.5
-"""Seconds for which a look at the owner records is enough to hand out what was fetched: a commit is one, too."""
 
 
 @dataclass(slots=True)

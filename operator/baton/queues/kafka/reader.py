@@ -154,6 +154,10 @@ class KafkaReader:
         """Ask whether the partition still is the owner's."""
         self._commits.look(partition, self._of(partition, epoch))
 
+    def sure_at(self, partition: int) -> float:
+        """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic)."""
+        return self._positions[partition].sure_at
+
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
         return self._offsets.lag(tuple(partitions))

@@ -4,6 +4,7 @@ Every request names its owner and epoch, and is refused by the server where that
 """
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Self
@@ -45,6 +46,7 @@ class RedisReader:
         self._keys = KeysOfPartitions(queue)
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions = Positions()
+        self._sure_at: dict[int, float] = {}
         self._token = token_hex(6)
 
     def read(
@@ -105,6 +107,10 @@ class RedisReader:
         """Ask whether the partition still is the owner's: for one who was away and holds entries that he has not begun."""
         position = self._positions.of(partition, epoch)
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
+
+    def sure_at(self, partition: int) -> float:
+        """When it was last asked for with success (monotonic): each question is one whether it still is the owner's."""
+        return self._sure_at[partition]
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
@@ -181,6 +187,7 @@ class RedisReader:
         return answer
 
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
+        asked_at = time.monotonic()
         with explained(self._url, self._queue):
             answer: list[Any] = self._scripts.run(script, self._keys.of(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
@@ -196,6 +203,7 @@ class RedisReader:
                 position = self._positions.of(partition, epoch)
                 position.tail, position.more, position.in_line = None, False, 0
                 raise PartitionPaused(partition)
+        self._sure_at[partition] = asked_at
         return answer
 
     @property

@@ -21,11 +21,14 @@ class Brokers:
         self.coordinator = 1
         self.refuses: int = Code.NONE
         """What it answers to whoever joins."""
+        self.raises: Exception | None = None
 
     async def to_anybody(self, _: object) -> Any:
         return SimpleNamespace(error_code=0, coordinator_id=self.coordinator)
 
     async def send(self, node: int, request: Any, lane: int = 0) -> Any:
+        if self.raises is not None:
+            raise self.raises
         if node != self.coordinator:
             return SimpleNamespace(error_code=Code.NOT_COORDINATOR)
         joins = "Join" in type(request).__name__
@@ -90,3 +93,20 @@ async def test_that_it_is_not_let_in_is_said_after_a_while_with_the_reason(
     assert member.warnings() == ()
     await member.close()
     assert member.warnings() == (), "it does not want to be in it"
+
+
+async def test_an_error_that_nobody_expected_is_told_and_it_comes_back(
+    brokers: Brokers, member: GuardMember, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
+    member.start()
+    await in_the_group(member)
+    brokers.raises = ValueError("an answer that nobody can decode")
+
+    async def told() -> bool:
+        return any("an answer that nobody can decode" in warning for warning in member.warnings())
+
+    await eventually(told, "it says that it is not in the group")
+    brokers.raises = None
+    await in_the_group(member)
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "once"

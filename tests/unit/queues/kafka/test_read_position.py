@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka.read_position import AHEAD, SURE_FOR, ReadPosition, taken_up
+from baton.queues.consumer_side import SURE_FOR
+from baton.queues.kafka.read_position import AHEAD, ReadPosition, taken_up
 from baton.queues.kafka.record import Committed, Record, Token
 
 GRANTED = Record(group="g", queue="q", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)

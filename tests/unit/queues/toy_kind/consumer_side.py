@@ -1,6 +1,7 @@
 """Toy queues, as a pod of one group has them."""
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 
 from baton.queues.toy.server import SERVERS
@@ -17,6 +18,7 @@ class ToyReader:
         self._queue, self._name, self._uid = SERVERS[server][name], QueueName(name.partition("/")[2]), uid
         self._read: dict[tuple[int, Epoch], int] = {}
         """How far each partition was read under an epoch."""
+        self._asked_at: dict[int, float] = {}
         self._interrupt = threading.Event()
 
     def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
@@ -47,7 +49,11 @@ class ToyReader:
         for partition, epoch in partitions.items():
             self._read.pop((partition, epoch), None)
 
+    def sure_at(self, partition: int) -> float:
+        return self._asked_at[partition]
+
     def verify(self, partition: int, epoch: Epoch) -> None:
+        self._asked_at[partition] = time.monotonic()
         record = self._queue.owner(partition)
         if (record.uid, record.epoch) != (self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, record)
