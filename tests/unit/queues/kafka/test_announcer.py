@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.protocol.commit import OffsetCommitRequest
 
 from baton.model.ids import Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -29,7 +30,7 @@ async def test_an_error_that_nobody_expected_is_told_and_what_comes_later_is_ann
     async def to_group(_: KafkaClient, request: Any) -> Any:
         if answers:
             raise answers.pop()
-        return SimpleNamespace(error_code=0, topics=[("orders", [(0, 0)])] if "Commit" in type(request).__name__ else [])
+        return SimpleNamespace(error_code=0, topics=[("orders", [(0, 0)])] if isinstance(request, OffsetCommitRequest) else [])
 
     monkeypatch.setattr(KafkaClient, "to_group", to_group)
 
