@@ -1,9 +1,10 @@
-"""Recovery of owners: the ledger was lost, or a queue's server came back with older records (ledger 2)."""
+"""Recovery of owners: the ledger was lost or overwritten, or a queue's server came back with older records (ledger 2)."""
 
 from baton.engine.draft import Draft
 from baton.engine.observation import OwnerRecord
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.model.session import Release
 
 
 def adopt(draft: Draft, queue: QueueName) -> None:
@@ -46,3 +47,22 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
                 draft.assert_owner(partition, record.owner, above)
         elif move is None and above > record.epoch:
             draft.records[partition] = PartitionRecord(above, None, record.last)
+
+
+def grant_released_again(draft: Draft) -> None:
+    """Grant a partition again that its owner has let go of, though nobody calls it back: somebody overwrote the ledger, and what
+    is let go of at one epoch stays let go of."""
+    releases = draft.observation.releases
+    if not releases:
+        return  # a large group at rest
+    for member, known in sorted(draft.known.items()):
+        if member not in draft.eligible:
+            continue
+        said = [
+            partition
+            for partition in draft.owned[member]
+            if Release(known.uid, partition.queue, partition.number, draft.records[partition].epoch) in releases
+        ]
+        for partition in sorted(set(said) - draft.moves.keys()):
+            above = draft.queue(partition).owners.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+            draft.assert_owner(partition, member, above)

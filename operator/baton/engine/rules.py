@@ -19,6 +19,7 @@ from baton.engine.membership import count_members, follow_identities
 from baton.engine.observation import HeldBack, Observation
 from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, forget_withdrawn, place_opened
 from baton.engine.plan import begin_waiting, carry_out_approved, plan_when_due
+from baton.engine.recovery import grant_released_again
 from baton.engine.redirect import redirect_lost_moves
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
 
@@ -86,6 +87,8 @@ RULES = (
          "Redirects hand-offs whose receiver left. After departures, and before a release leaves them without an owner."),
     Rule(follow_servers, ("Ledger 2",), _NOT_FULL,
          "Grants all owners again after another run of a queue's server."),
+    Rule(grant_released_again, ("Ledger 2",), _NOT_FULL,
+         "Grants again what its owner let go of by a ledger that somebody overwrote. Before a hand-off of it begins."),
     Rule(handoff.take_releases, ("3",), _ALWAYS,
          "Takes in releases and passed deadlines. Before decisions, which depend on owners."),
     Rule(handoff.free_released, ("5",), _ALWAYS,

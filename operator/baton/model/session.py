@@ -74,6 +74,9 @@ class Releases:
 
     by_uid: Mapping[Uid, PodReleases] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        return bool(self.by_uid)
+
     def __contains__(self, release: object) -> bool:
         if not isinstance(release, Release):
             return False

@@ -96,3 +96,28 @@ def test_a_hand_off_under_way_goes_above_it_too() -> None:
     group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: OwnerRecord(Uid("uid-b"), Epoch(50))})
     group.step(66)
     assert grants(group.release("a", 1).step(67))[-1] == (1, "b", 51)
+
+
+def test_what_an_owner_let_go_of_uncalled_is_granted_to_it_again() -> None:
+    group = Group(4).start("a", "b").release("a", 2)
+    assert grants(group.step(60)) == [(2, "a", 2)], "only that one"
+    group.settle()
+    assert group.owners() == "abab"
+    assert group.settle(61).effects == (), "once"
+    assert group.state.totals.moves == 0
+
+
+def test_it_is_granted_above_what_the_queue_has_recorded() -> None:
+    group = Group(2).start("a", "b").release("a", 0)
+    group.queues[ORDERS] = replace(group.queues[ORDERS], owners={0: OwnerRecord(Uid("uid-a"), Epoch(50))})
+    assert grants(group.step(60)) == [(0, "a", 51)]
+
+
+def test_what_is_called_back_or_left_by_a_pod_that_stops_is_not_granted_to_it_again() -> None:
+    group = Group(2).start("a")
+    group.join("b").settle(60)
+    group.settle(65)
+    group.release("a", 1).settle(66)
+    assert group.owners() == "ab"
+    group.terminate("a").release("a", 0).settle(67)
+    assert group.records[partition(0)] == ("uid-a", 1)

@@ -1,13 +1,16 @@
 """Somebody edits the ledger by hand, under load: it is put right, an event says so, and nobody acts on what it said meanwhile."""
 
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from baton.kube.api import core_path
-from baton.model.names import ledger_name
+from baton.kube.leases import leases_path
+from baton.model.ids import MemberId
+from baton.model.names import RELEASES_ANNOTATION, ledger_name, session_lease_name
 from tests.integration.operator.under_load.conftest import GROUP, Busy
 from tests.integration.operator.world import Operator
 from tests.waiting import eventually
@@ -55,6 +58,12 @@ def with_all_at_one(data: Data) -> Data:
     held = [json.loads(text)["owned"][GROUP] for key, text in data.items() if key != "group"]
     entry["owned"] = {GROUP: ",".join(held)}
     return data | {"b": json.dumps(entry)}
+
+
+def called_back(data: Data) -> Data:
+    """One member is to let go of all that it has."""
+    entry = json.loads(data["b"])
+    return data | {"b": json.dumps({**entry, "owned": {}, "revoking": entry["owned"]})}
 
 
 EDITS = [garbage, lowered, raised, without_a_member, with_all_at_one]
@@ -119,6 +128,28 @@ async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operat
     await busy.proven()
 
 
+async def test_what_a_pod_lets_go_of_by_an_edited_ledger_it_is_granted_again(busy: Busy, served: Operator) -> None:
+    """What is let go of at one epoch stays let go of: with the ledger as it was nobody would serve it."""
+    before = await busy.world.ledger_data(GROUP) or {}
+    served.process.send_signal(signal.SIGSTOP)
+    await forge(busy, called_back(before))
+    await eventually(lambda: let_go(busy, "b", before), "b has let go of all that it had")
+    served.process.send_signal(signal.SIGCONT)
+    await busy.proven()
+
+
+async def test_what_a_pod_let_go_of_before_an_older_ledger_was_put_back_it_is_granted_again(
+    busy: Busy, served: Operator, start: Start
+) -> None:
+    before = await busy.world.ledger_data(GROUP) or {}
+    served.kill()
+    await forge(busy, called_back(before))
+    await eventually(lambda: let_go(busy, "b", before), "b has let go of all that it had")
+    await forge(busy, before)
+    await start(busy.world).leads()
+    await busy.proven()
+
+
 def path(busy: Busy) -> str:
     return core_path(busy.world.namespace, "configmaps", ledger_name(GROUP))
 
@@ -135,6 +166,14 @@ async def restored(busy: Busy, before: Data) -> None:
         return await busy.world.ledger_data(GROUP) == before
 
     await eventually(so, "the ledger is as it was", 10, lambda: busy.world.ledger_data(GROUP))
+
+
+async def let_go(busy: Busy, pod: str, data: Data) -> bool:
+    """The pod's session says so of all that this ledger says it owns."""
+    entry = json.loads(data[pod])
+    lease = await busy.world.api.get(leases_path(busy.world.namespace, session_lease_name(MemberId(pod))))
+    said = json.loads(lease["metadata"]["annotations"][RELEASES_ANNOTATION])
+    return bool(said.get(entry["uid"]) == entry["owned"])
 
 
 async def said(busy: Busy, reason: str) -> int:
