@@ -576,11 +576,11 @@ async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is
         return len(found) >= count
 
     for turn in range(5):
-        fetcher.begin(0, len(found))
+        fetcher.begin({0: len(found)})
         await asyncio.to_thread(until, lambda: fetcher._fetched[0].resting, "there is more than is fetched ahead")
         await asyncio.to_thread(until, lambda turn=turn: read_to(500 * (turn + 1)))
         fetcher.end(0)
-    fetcher.begin(0, len(found))
+    fetcher.begin({0: len(found)})
     await asyncio.to_thread(until, lambda: read_to(12_000))
     fetcher.close()
     assert found == list(range(12_000))

@@ -1,7 +1,7 @@
 """How much is fetched ahead of whoever reads. Pure.
 
-A partition of which there is enough rests: it is not fetched until half of that is left. What librdkafka has of it by then is
-fetched again. So few messages are no reason where all partitions together have few; what fills a pod's memory always is.
+A partition of which there is enough for a while rests: it is not fetched until half of that is left. What librdkafka has of it by
+then is fetched again. So few messages are no reason where all partitions together have few; what fills a pod's memory always is.
 """
 
 from collections.abc import Collection

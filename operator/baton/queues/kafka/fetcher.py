@@ -4,9 +4,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from itertools import groupby
 from operator import ge
 from typing import Any, cast
@@ -25,6 +24,8 @@ _POLL = 0.02
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
+_TAKEN_WITHIN = 0.2
+"""Seconds for whoever reads to take some of what there is enough of, before that rests."""
 _TELL_EVERY = 30.0
 """Seconds."""
 _LOST_AFTER = 10.0
@@ -38,6 +39,7 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
         "group.id": group,
         "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
         "fetch.error.backoff.ms": 100,
+        "fetch.queue.backoff.ms": 10,  # it has fetched enough of a partition, and fetches it no more for that long
         "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 1000,
@@ -93,7 +95,10 @@ class Fetcher:
         self._assigned: dict[int, _Fetched] = {}
         """Of these, what librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
         again must not come among those after it."""
-        self._changes: deque[Callable[[], None]] = deque()
+        self._changed: set[int] = set()
+        """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
+        self._enough_since = time.monotonic()
+        """There was not enough before (monotonic)."""
         self._interrupted = False
         self._closed = False
         self._trouble: tuple[float, str] | None = None
@@ -104,17 +109,17 @@ class Fetcher:
     def topic(self) -> str:
         return self._topic
 
-    def begin(self, partition: int, offset: int) -> None:
-        """Fetch from this offset on; what was fetched of the partition before is forgotten."""
+    def begin(self, offsets: Mapping[int, int]) -> None:
+        """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
         with self._news:
-            fetched = self._fetched[partition] = _Fetched(offset)
-            self._changes.append(lambda: self._assign(partition, offset, fetched))
+            self._fetched |= {number: _Fetched(offset) for number, offset in offsets.items()}
+            self._changed |= offsets.keys()
             self._news.notify_all()
 
     def end(self, partition: int) -> None:
         with self._news:
             if self._fetched.pop(partition, None) is not None:
-                self._changes.append(lambda: self._unassign(partition))
+                self._changed.add(partition)
 
     def next(self, partition: int) -> int | None:
         """The offset of the next one; None: there is none."""
@@ -140,13 +145,13 @@ class Fetcher:
             if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
                 if fetched.corrupt:  # it may have been mended
-                    self._changes.append(lambda: self._assign(partition, fetched.next, fetched))
+                    self._changed.add(partition)
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
             if fetched.resting and goes_on(fetched.ahead, self._ahead()):
                 fetched.resting = False
-                self._changes.append(lambda: self._assign(partition, fetched.next, fetched))
+                self._changed.add(partition)
             return taken
 
     def has(self, partition: int) -> bool:
@@ -194,10 +199,11 @@ class Fetcher:
 
     def _turn(self) -> None:
         with self._news:
-            if not self._changes and not self._fetched:
+            if not self._changed and (not self._fetched or self._enough()):
                 self._news.wait(_POLL)
-        while self._changes:  # between two polls, so that no poll has messages of before and after one
-            self._changes.popleft()()
+                return
+        if self._changed:  # between two polls, so that no poll has messages of before and after it
+            self._assign()
         first = self._consumer.poll(_POLL)
         if first is None:
             return
@@ -210,29 +216,35 @@ class Fetcher:
     def _fetch_again(self) -> None:
         """What a poll has brought and was not taken in comes no more: fetch all partitions from behind what was."""
         with self._news:
-            for partition, fetched in self._assigned.items():
-                self._changes.append(partial(self._assign, partition, fetched.next, fetched))
+            self._changed |= self._assigned.keys()
 
-    def _assign(self, partition: int, offset: int, fetched: _Fetched) -> None:
-        if self._fetched.get(partition) is not fetched:
-            return
-        self._release(partition)
-        try:
-            self._consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
-            self._assigned[partition], fetched.failure, fetched.corrupt = fetched, None, False
-        except KafkaException as error:
-            fetched.failure = f"{self._address.place}: {self._topic}/{partition} cannot be read: {error.args[0].str()}"
-            self._changes.append(lambda: self._assign(partition, offset, fetched))
-            raise
-
-    def _unassign(self, partition: int) -> None:
-        if partition not in self._fetched:
+    def _assign(self) -> None:
+        """Those that were changed, all at once: librdkafka asks for much of the first before it asks for those assigned later."""
+        with self._news:
+            changed, self._changed = self._changed, set()
+            wanted = {number: one for number in changed if (one := self._fetched.get(number)) is not None and not one.resting}
+        for partition in changed:
             self._release(partition)
+        if not wanted:
+            return
+        try:
+            self._consumer.incremental_assign(
+                [TopicPartition(self._topic, number, fetched.next) for number, fetched in wanted.items()]
+            )
+        except KafkaException as error:
+            for number, fetched in wanted.items():
+                fetched.failure = f"{self._address.place}: {self._topic}/{number} cannot be read: {error.args[0].str()}"
+            with self._news:
+                self._changed |= wanted.keys()
+            raise
+        self._assigned |= wanted
+        for fetched in wanted.values():
+            fetched.failure, fetched.corrupt = None, False
 
     def _release(self, partition: int) -> None:
-        self._assigned.pop(partition, None)
-        with suppress(KafkaException):  # it may not be assigned
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        if self._assigned.pop(partition, None) is not None:
+            with suppress(KafkaException):  # the assignment that failed may have begun
+                self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _take_in(self, messages: Iterable[Message]) -> None:
         not_fetched: list[int] = []
@@ -253,14 +265,25 @@ class Fetcher:
                             break
                     elif fetched is not None:
                         self._fetched_more(fetched, [message])
-            of_all = self._ahead()
-            for partition, fetched in self._fetched.items():
-                if not fetched.resting and rests(fetched.ahead, of_all):
-                    fetched.resting = True
-                    not_fetched.append(partition)
             self._news.notify_all()
         for partition in not_fetched:
             self._release(partition)
+
+    def _enough(self) -> bool:
+        """Nothing is taken from librdkafka, which keeps what it has. Whoever reads may take some in a moment; where he does not,
+        those of which there is enough rest, for the others."""
+        of_all = self._ahead()
+        full = [number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, of_all)]
+        now = time.monotonic()
+        if not full:
+            self._enough_since = now
+            return False
+        if now - self._enough_since < _TAKEN_WITHIN:
+            return True
+        for number in full:
+            self._fetched[number].resting = True
+        self._changed.update(full)
+        return False
 
     def _ahead(self) -> list[FetchedAhead]:
         return [fetched.ahead for fetched in self._fetched.values()]

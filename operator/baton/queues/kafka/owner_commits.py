@@ -107,6 +107,18 @@ class OwnerCommits:
                 self._commit(partition, position, None, until)
             self._commit(partition, position, record, until)
 
+    def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
+        """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time: else
+        whoever reads many would wait for one after the other."""
+        with self._asking:
+            due = {number: one for number, one in list(self._positions.items()) if one.runs_low} | {partition: position}
+            try:
+                self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
+            except QueueUnreachable:
+                if position.record.reserved < upto:
+                    raise
+        self.refuse_lost(partition, position)
+
     def commit_several(self, partitions: Set[int]) -> None:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:

@@ -78,6 +78,11 @@ class ReadPosition:
         return self.offset != self.committed
 
     @property
+    def runs_low(self) -> bool:
+        """More than three quarters of what its last record reserved is handed out."""
+        return 4 * (self.record.reserved - self.progress.end) < self.record.reserved - self.recorded
+
+    @property
     def token_is_spent(self) -> bool:
         """There is something to send, and not under this token."""
         return self.in_doubt and bool(self.outputs.due(self.offset))

@@ -233,8 +233,7 @@ class KafkaReader:
     def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
         """They are fetched while the records get the mark of this process."""
         found = self._commits.granted(partitions)
-        for partition, seen in found.items():
-            self._fetching.begin(partition, seen.offset)
+        self._fetching.begin({partition: seen.offset for partition, seen in found.items()})
         begun: Mapping[int, ReadPosition] = {}
         try:
             begun = self._commits.begin_together(found)
@@ -248,7 +247,7 @@ class KafkaReader:
             position = self._commits.begin(partition, epoch)
         except StaleOwner as refusal:
             return refusal
-        self._fetching.begin(partition, position.committed)
+        self._fetching.begin({partition: position.committed})
         return position
 
     def _end(self, partition: int) -> None:
@@ -276,7 +275,7 @@ class KafkaReader:
         assert self._fetcher is not None
         first = self._fetcher.next(partition)
         if first is not None and first >= position.record.reserved:
-            self._commits.commit(partition, position, lambda: position.next_record(upto=first + count))
+            self._commits.reserve(partition, position, first + count)
         messages = self._fetcher.take(partition, count, most_bytes, position.record.reserved)
         if not messages and self._pass_marks(partition, position):
             self._commits.commit(partition, position)

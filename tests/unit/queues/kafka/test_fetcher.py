@@ -1,5 +1,6 @@
 """What is fetched of a partition, however librdkafka hands it over."""
 
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -15,8 +16,7 @@ from tests.waiting import until
 def fetcher() -> Iterator[Fetcher]:
     """Of a broker that is not there: two of its partitions are assigned."""
     made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
-    for partition in (0, 1):
-        made.begin(partition, 0)
+    made.begin({0: 0, 1: 0})
     until(lambda: len(made._assigned) == 2)
     yield made
     made.close()
@@ -105,16 +105,57 @@ def test_where_partitions_together_have_much_those_that_have_their_share_rest_un
         return [number for number, fetched in fetcher._fetched.items() if fetched.resting]
 
     fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
-    fetcher.begin(2, 0)
+    fetcher.begin({2: 0})
     until(lambda: len(fetcher._assigned) == 3)
     fetcher._take_in([*megabytes(0, 31), *megabytes(1, 31)])
     assert resting() == []
     fetcher._take_in(megabytes(2, 3))
-    assert resting() == [0, 1]
+    until(lambda: resting() == [0, 1], "nobody takes any of it")
     fetcher.take(0, 20, 10**9, 1_000)
     assert resting() == [0, 1]
     fetcher.take(0, 1, 10**9, 1_000)
     assert resting() == [1]
+
+
+class Endless(Silent):
+    """One that has ever more of partition 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handed_over = 0
+        self.polled_at = self.stopped_at = 0.0
+
+    def poll(self, timeout: float) -> Message | None:
+        if self.stopped_at:
+            return None
+        self.polled_at = time.monotonic()
+        return self.consume(1, 0.0)[0]
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        first, self.handed_over = self.handed_over, self.handed_over + count
+        return of(0, *range(first, self.handed_over))
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self.stopped_at = time.monotonic()
+
+
+def test_where_there_is_enough_no_more_is_taken_from_librdkafka_and_only_what_stays_so_rests(fetcher: Fetcher) -> None:
+    fetcher._consumer = consumer = Endless()  # type: ignore[assignment] # as the thread uses it
+    until(lambda: consumer.stopped_at > 0.0, "nobody takes any of it")
+    assert consumer.handed_over < 50_000
+    assert consumer.stopped_at - consumer.polled_at >= 0.2, "what librdkafka has of it is fetched again"
+
+
+def test_partitions_that_are_taken_up_together_are_assigned_together(fetcher: Fetcher) -> None:
+    class Counting(Silent):
+        def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+            calls.append(sorted(one.partition for one in partitions))
+
+    calls: list[list[int]] = []
+    fetcher._consumer = Counting()  # type: ignore[assignment] # as the thread uses it
+    fetcher.begin({2: 0, 3: 0, 4: 0})
+    until(lambda: len(fetcher._assigned) == 5)
+    assert calls == [[2, 3, 4]]
 
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:

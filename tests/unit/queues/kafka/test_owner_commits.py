@@ -221,6 +221,49 @@ def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     assert commits.begin_together(found) == {}
 
 
+class SeveralPartitions(Broker):
+    """Of those that are committed together, it refuses some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: list[set[int]] = []
+        self.refuses: dict[int, StaleToken | QueueUnreachable] = {}
+
+    def commit_several(
+        self, wanted: Mapping[int, Commit], within: float | None = None
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
+        self.wanted.append(set(wanted))
+        return self.refuses
+
+
+def test_partitions_that_run_low_are_reserved_for_together() -> None:
+    owner = Owner(broker := SeveralPartitions())
+    for number, handed_out in ((1, 900), (2, 100), (3, 900)):
+        owner.positions[number] = one = ReadPosition.begun(broker.committed, 0.0)
+        one.progress.handed_out(range(handed_out))
+    owner.commits.reserve(0, owner.position, 5_000)
+    assert broker.wanted == [{0, 1, 3}]
+    assert [one.record.reserved for one in owner.positions.values()] == [5_000, 900 + 1_800, 1_000, 900 + 1_800]
+
+
+def test_what_another_partition_is_refused_keeps_nobody_from_reading() -> None:
+    owner = Owner(broker := SeveralPartitions())
+    owner.positions[1] = other = ReadPosition.begun(broker.committed, 0.0)
+    other.progress.handed_out(range(900))
+    broker.refuses = {1: QueueUnreachable("it does not answer")}
+    owner.commits.reserve(0, owner.position, 5_000)
+    assert (owner.position.record.reserved, other.record.reserved) == (5_000, 1_000)
+    with pytest.raises(QueueUnreachable):
+        owner.commits.reserve(1, other, 5_000)
+
+
+def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
+    owner = Owner(broker := SeveralPartitions())
+    broker.refuses, broker.loses = {0: StaleToken()}, ["owner"]
+    with pytest.raises(StaleOwner):
+        owner.commits.reserve(0, owner.position, 5_000)
+
+
 def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)

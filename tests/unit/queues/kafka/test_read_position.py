@@ -116,6 +116,17 @@ def test_it_is_careful_until_it_is_past_what_a_process_may_have_ended_on() -> No
     assert found == [True, False, False]
 
 
+def test_it_runs_low_when_more_than_three_quarters_of_what_was_reserved_is_handed_out() -> None:
+    one = position(replace(GRANTED, reserved=10 + AHEAD))
+    one.progress.handed_out(range(10, 10 + 3 * AHEAD // 4))
+    found = [one.runs_low]
+    one.progress.handed_out([10 + 3 * AHEAD // 4])
+    found.append(one.runs_low)
+    one.taken(10, one.next_record(), 1.0)
+    found.append(one.runs_low)
+    assert found == [False, True, False]
+
+
 def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_again_when_that_was_less() -> None:
     one = position(GRANTED)
     one.progress.handed_out(range(10, 10 + AHEAD))
