@@ -6,6 +6,7 @@ from baton.api import ConditionStatus
 from baton.cli.check_result import CheckResult, Verdict, unread
 from baton.cli.cluster_facts import ClusterFacts
 from baton.cli.group_view import UNKNOWN, drained
+from baton.controller.problems import Reason
 from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
@@ -27,14 +28,19 @@ def queues(facts: ClusterFacts) -> Iterator[CheckResult]:
         status, mistake = queue.read_status()
         if queue.problem or mistake:
             yield CheckResult(Verdict.FAILED, about, f"cannot be read: {queue.problem or mistake}", "correct the field")
-        wrong = [one for one in status.conditions if one.status is not ConditionStatus.TRUE]
+        unused = (queue.namespace, queue.name) not in used
+        wrong = [
+            one
+            for one in status.conditions
+            if one.status is not ConditionStatus.TRUE and not (unused and one.reason == Reason.UNUSED)
+        ]
         for one in wrong:
             yield CheckResult(Verdict.FAILED, about, f"{one.type} is {one.status}: {one.reason}", one.message)
         if status.dead_letters:
             there = counted(status.dead_letters, "dead letter waits", "dead letters wait")
             cure = f"look (baton dead-letters list {queue.name} -n {queue.namespace}), then redrive or drop them"
             yield CheckResult(Verdict.WARNING, about, f"{there} for somebody", cure)
-        if (queue.namespace, queue.name) not in used:
+        if unused:
             yield CheckResult(
                 Verdict.WARNING, about, "no group names it", "name it in spec.queues of a ConsumerGroup, or delete it"
             )

@@ -5,6 +5,7 @@ import time
 import click
 
 from baton.api.enums import Approval
+from baton.api.group import ConsumerGroupSpec
 from baton.cli.cluster import ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import GROUP
@@ -30,9 +31,14 @@ async def _request(group: str, target: ClusterTarget) -> None:
         path = groups_path(where, group)
         request = to_micro_text(time.time())
         made = group_view(await api.merge(path, {"metadata": {"annotations": {REBALANCE_ANNOTATION: request}}}))
-        manual = made.spec is not None and made.spec.approval is Approval.MANUAL
-        follows = "what it would move is then proposed" if manual else "it is carried out"
-        say(
-            f"{where}/{group}: asked for a rebalance. A plan is made after the delay, and {follows}; "
-            f"see `baton status {group} -n {where}`"
-        )
+        say(f"{where}/{group}: asked for a rebalance. {follows(group, where, made.spec)}")
+
+
+def follows(group: str, namespace: str, spec: ConsumerGroupSpec | None) -> str:
+    """What comes of the request, for whoever has made it. `spec`: of the group, where it can be read."""
+    proposed = spec is not None and spec.approval is Approval.MANUAL
+    then = "what it would move is then proposed" if proposed else "it is carried out"
+    plan = f"A plan is made after the delay, and {then}; see `baton status {group} -n {namespace}`"
+    if spec is not None and spec.paused:
+        return f"The group is paused, so nothing moves until `baton resume {group} -n {namespace}`. {plan}"
+    return plan

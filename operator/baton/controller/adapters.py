@@ -67,7 +67,8 @@ def _secrets(api: Api, queue: QueueView) -> ReadSecret:
             if error.status != FORBIDDEN:
                 raise
             raise SecretForbidden(
-                f"{where} may not be read by the operator: set the chart's value rbac.secrets.{queue.namespace} to "
+                f"{where} may not be read by the operator, if there is one with this name: set the chart's value "
+                f"rbac.secrets.{queue.namespace} to "
                 f"[{name}], or give the operator's service account the verb get on it by a Role in namespace "
                 f"{queue.namespace}: {error.message}"
             ) from None

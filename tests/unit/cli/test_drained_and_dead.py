@@ -56,3 +56,10 @@ def test_the_doctor_warns_of_both() -> None:
     (dead,) = queues(facts)
     assert (dead.verdict, dead.says) == (Verdict.WARNING, "1 dead letter waits for somebody")
     assert dead.cure.startswith("look (baton dead-letters list orders -n shop)")
+
+
+def test_a_queue_that_no_group_names_is_told_once_and_as_no_failure() -> None:
+    unused = {"type": "Ready", "status": "Unknown", "reason": "Unused", "message": "no ConsumerGroup names this queue"}
+    conditions = [{**unused, "lastTransitionTime": "1970-01-01T00:00:00Z"}]
+    (told,) = queues(ClusterFacts(5.0, queues=[queue_view(queue("orders", conditions=conditions))]))
+    assert (told.verdict, told.says) == (Verdict.WARNING, "no group names it")

@@ -1,7 +1,9 @@
-"""What `baton pause` says, and `baton doctor` of a paused group."""
+"""What `baton pause` says, and what `baton doctor` and `baton rebalance` say of a paused group."""
 
 import pytest
 
+from baton.api.group import ConsumerGroupSpec
+from baton.cli import rebalance
 from baton.cli.check_result import Verdict
 from baton.cli.cluster_facts import ClusterFacts
 from baton.cli.group_checks import groups
@@ -23,3 +25,9 @@ def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(pause
     }
     found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "no owner" in one.says]
     assert [(one.verdict, one.cure) for one in found] == [(Verdict.WARNING, "baton resume orders -n shop")] * warned
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_rebalance_of_a_paused_group_is_said_to_wait(paused: bool) -> None:
+    spec = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}], "paused": paused})
+    assert ("nothing moves until `baton resume orders -n shop`" in rebalance.follows("orders", "shop", spec)) == paused
