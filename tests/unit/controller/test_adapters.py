@@ -110,6 +110,8 @@ async def test_a_secret_that_may_not_be_read_is_named_with_the_charts_value() ->
         def _wrong(self, verb: str, path: str) -> Fault | None:
             return Refuse(403, "Forbidden", "secrets is forbidden")
 
-    said = r"Secret shop/redis, .* may not be read by the operator, if there .*: set the chart's value rbac\.secrets\.shop to \[red"
+    said = (
+        r"Secret shop/redis, .* may not be read by the operator, if there .*: set the chart's value rbac\.secrets\.shop to \[red"
+    )
     with pytest.raises(QueueUnreachable, match=said):
         await open_queue(Forbidding(), queue(SECRET, partitions=4), Claimant("shop/orders", "uid"))
