@@ -266,7 +266,7 @@ def test_a_single_replica_has_no_disruption_budget_that_would_block_a_drain(obje
     assert ("PodDisruptionBudget", "baton") not in objects("--set", "replicas=1")
 
 
-POLICIES = {f"baton-{name}" for name in ("sessions", "ledgers", "members", "workloads", "cronjobs")}
+POLICIES = {f"baton-{name}" for name in ("sessions", "ledgers", "members", "workloads", "cronjobs", "bindings")}
 POLICIES |= {f"baton-operator-{name}" for name in ("ledgers", "pods", "scales")}
 """Of others, and of the operator itself."""
 

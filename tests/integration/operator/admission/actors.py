@@ -18,11 +18,13 @@ from tests.service_account import mounted
 RBAC = "rbac.authorization.k8s.io/v1"
 LEASE_WRITER = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "delete"]}
 POD_MAKER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "create", "update", "patch", "delete"]}
+STATUS_WRITER = {"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch", "update"]}
 MAP_EDITOR = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "patch", "delete"]}
 DEPLOYER = {"apiGroups": ["apps", "batch"], "resources": ["*"], "verbs": ["create", "update", "patch"]}
 
 
 def joins(*groups: str) -> dict[str, Any]:
+    """The right to join these groups; none named: all of the namespace."""
     return {"apiGroups": ["baton.dev"], "resources": ["consumergroups"], "resourceNames": list(groups), "verbs": ["join"]}
 
 

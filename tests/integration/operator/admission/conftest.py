@@ -21,7 +21,7 @@ from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
 
 ADMISSION = "admissionregistration.k8s.io/v1"
-NAMESPACES = tuple(f"guarded-{n}" for n in range(1, 30))
+NAMESPACES = tuple(f"guarded-{n}" for n in range(1, 50))
 _free = iter(NAMESPACES)
 _numbers = itertools.count(1)
 

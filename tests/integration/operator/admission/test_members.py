@@ -7,11 +7,12 @@ import pytest
 
 from baton.kube.api import core_path, group_path
 from baton.kube.errors import ApiError
-from baton.model.names import GROUP_LABEL
+from baton.model.names import DRAIN_ANNOTATION, GROUP_LABEL
 from tests.integration.operator.admission.actors import (
     DEPLOYER,
     MAP_EDITOR,
     POD_MAKER,
+    STATUS_WRITER,
     Actor,
     account,
     bind,
@@ -84,6 +85,67 @@ async def test_a_member_is_taken_out_by_whom_its_group_lets_join_and_may_be_chan
     assert "consumergroups.baton.dev orders" in await refused(robot.merge(f"{pods}/a", {"metadata": labelled("returns")}))
     await robot.create(pods, pod("b", "returns"))
     await robot.merge(f"{pods}/b", gone)
+
+
+async def test_the_status_of_a_pod_is_no_way_into_a_group_or_out_of_it(guarded: World, act: ActAs) -> None:
+    await account(guarded, "robot", STATUS_WRITER, joins("returns"))
+    robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
+    await guarded.api.create(pods, pod("a", None))
+    await guarded.api.create(pods, pod("b", "orders"))
+    assert "makes pods members" in await refused(robot.merge(f"{pods}/a/status", {"metadata": labelled("orders")}))
+    gone = {"metadata": {"labels": {GROUP_LABEL: None}}}
+    assert "to take it away" in await refused(robot.merge(f"{pods}/b/status", gone))
+    assert "consumergroups.baton.dev orders" in await refused(robot.merge(f"{pods}/b/status", {"metadata": labelled("returns")}))
+    await robot.merge(f"{pods}/a/status", {"metadata": labelled("returns")})
+    await robot.merge(f"{pods}/a/status", gone)
+
+
+@pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
+async def test_other_parts_of_a_pod_have_no_labels(guarded: World, act: ActAs, part: str) -> None:
+    parts = {"apiGroups": [""], "resources": [f"pods/{part}"], "verbs": ["patch"]}
+    await account(guarded, "robot", parts)
+    robot, pods = await act(account="robot"), core_path(guarded.namespace, "pods")
+    for name, group, patch in (("a", None, labelled("orders")), ("b", "orders", {"labels": {GROUP_LABEL: None}})):
+        made = await guarded.api.create(pods, pod(name, group))
+        await robot.merge(f"{pods}/{name}/{part}", {"metadata": patch})
+        assert (await guarded.api.get(f"{pods}/{name}"))["metadata"]["labels"] == made["metadata"]["labels"]
+
+
+async def test_whoever_keeps_the_status_of_pods_needs_no_right_of_their_group(guarded: World, act: ActAs) -> None:
+    await account(guarded, "node", STATUS_WRITER)
+    node, pods = await act(account="node"), core_path(guarded.namespace, "pods")
+    await guarded.api.create(pods, pod("a", "orders"))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    patch = {"labels": {"zone": "1"}, "annotations": {DRAIN_ANNOTATION: "true"}}
+    await node.merge(f"{pods}/a/status", {"metadata": patch, "status": ready})
+    found = await node.get(f"{pods}/a")
+    assert (found["metadata"]["labels"]["zone"], found["metadata"]["annotations"][DRAIN_ANNOTATION]) == ("1", "true")
+    assert await node.replace(f"{pods}/a/status", found | {"status": {"phase": "Running"}})
+
+
+@pytest.mark.parametrize("path", ["pods/{}/binding", "bindings"])
+async def test_what_binds_a_pod_to_its_node_brings_it_into_no_group(guarded: World, act: ActAs, path: str) -> None:
+    binder = {"apiGroups": [""], "resources": ["pods/binding", "bindings"], "verbs": ["create"]}
+    await account(guarded, "robot", binder, joins("orders"))
+    await account(guarded, "scheduler", binder, joins())
+    robot, scheduler = await act(account="robot"), await act(account="scheduler")
+
+    async def bind_by(who: Actor, name: str, group: str | None) -> None:
+        labels = {} if group is None else {GROUP_LABEL: group}
+        body = {"metadata": {"name": name, "labels": labels}, "target": {"kind": "Node", "name": "n"}}
+        await who.create(core_path(guarded.namespace, path.format(name)), body)
+
+    for name in "ab":
+        await guarded.api.create(core_path(guarded.namespace, "pods"), pod(name, "returns"))
+    for group in ("orders", ""):
+        message = await refused(bind_by(robot, "a", group))
+        assert "the label baton.dev/group of a Binding becomes its pod's" in message
+        assert f"{guarded.namespace}:robot needs the verb join on all consumergroups.baton.dev of the namespace" in message
+    await bind_by(robot, "a", None)
+    await bind_by(scheduler, "b", "orders")
+    found = [await guarded.api.get(core_path(guarded.namespace, "pods", name)) for name in "ab"]
+    assert [one["spec"]["nodeName"] for one in found] == ["n", "n"]
+    assert [one["metadata"]["labels"][GROUP_LABEL] for one in found] == ["returns", "orders"]
 
 
 async def test_an_editor_of_the_namespace_may(guarded: World, act: ActAs) -> None:
