@@ -1,16 +1,22 @@
-"""What `helm uninstall` runs first: says which groups are left, whose queues nobody would release without their operator."""
+"""What `helm uninstall` runs first: says which groups are left, whose queues nobody would release without this operator."""
 
 import json
 import os
+import re
 import ssl
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 FINALIZER = "baton.dev/release"
+GROUP_LABEL = "baton.dev/group"
+RELEASE_ANNOTATION = "baton.dev/release"
+A_RELEASE = re.compile(r"[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}")
+"""As the ledger of a group names the one that serves it; other texts name none."""
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 NAMED = 5
@@ -21,9 +27,14 @@ GONE = (403, 404)
 """The answers where a namespace with the operator's Role, or the CRDs, are not there any more."""
 
 
-def main(server: str, account: Path, namespaces: list[str]) -> str | None:
-    """What is to be done first; None: nothing (status 0, which an empty text is not). `namespaces`: empty for all."""
-    left = sorted(group for namespace in namespaces or [""] for group in held(server, account, namespace))
+def main(server: str, account: Path, release: str, namespaces: list[str]) -> str | None:
+    """What is to be done first; None: nothing (status 0, which an empty text is not). `release`: this operator's, as ledgers
+    name it. `namespaces`: empty for all."""
+    left: list[str] = []
+    for namespace in namespaces or [""]:
+        groups = held(server, account, namespace)
+        left += groups - served_elsewhere(server, account, namespace, release) if groups else ()
+    left.sort()
     if not left:
         return None
     named = ", ".join(left[:NAMED]) + (f" and {len(left) - NAMED} more" if len(left) > NAMED else "")
@@ -35,18 +46,33 @@ def main(server: str, account: Path, namespaces: list[str]) -> str | None:
     )
 
 
-def held(server: str, account: Path, namespace: str) -> list[str]:
+def held(server: str, account: Path, namespace: str) -> set[str]:
     """Groups that an operator is to release before they go, as namespace/name."""
+    groups = listed(server, account, "apis/baton.dev/v1alpha1", namespace, "consumergroups")
+    return {f"{one['namespace']}/{one['name']}" for one in groups if FINALIZER in one.get("finalizers", ())}
+
+
+def served_elsewhere(server: str, account: Path, namespace: str, release: str) -> set[str]:
+    """Groups that another release of the operator serves, by their ledgers, likewise: it goes on to. A group without a ledger is
+    nobody else's."""
+    found: set[str] = set()
+    for ledger in listed(server, account, "api/v1", namespace, "configmaps", f"&labelSelector={quote(GROUP_LABEL, safe='')}"):
+        group, by = ledger["labels"][GROUP_LABEL], ledger.get("annotations", {}).get(RELEASE_ANNOTATION, "")
+        if ledger["name"] == f"{group}-assignments" and by != release and A_RELEASE.fullmatch(by):
+            found.add(f"{ledger['namespace']}/{group}")
+    return found
+
+
+def listed(server: str, account: Path, api: str, namespace: str, plural: str, query: str = "") -> Iterator[Any]:
+    """The metadata of each."""
     place = f"namespaces/{namespace}/" if namespace else ""
-    url = f"{server}/apis/baton.dev/v1alpha1/{place}consumergroups?limit={PAGE}"
-    found: list[str] = []
+    url = f"{server}/{api}/{place}{plural}?limit={PAGE}{query}"
     following: str | None = ""
     while following is not None:
         page = answer(f"{url}&continue={quote(following, safe='')}", account)
-        metadata = [one["metadata"] for one in page["items"] or ()]  # null, where there is none
-        found += [f"{one['namespace']}/{one['name']}" for one in metadata if FINALIZER in one.get("finalizers", ())]
+        for one in page["items"] or ():  # null, where there is none
+            yield one["metadata"]
         following = page.get("metadata", {}).get("continue") or None
-    return found
 
 
 def answer(url: str, account: Path) -> Any:
@@ -64,4 +90,4 @@ def answer(url: str, account: Path) -> Any:
 
 if __name__ == "__main__":
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
-    sys.exit(main(f"https://{f'[{host}]' if ':' in host else host}:{port}", ACCOUNT, sys.argv[1:]))
+    sys.exit(main(f"https://{f'[{host}]' if ':' in host else host}:{port}", ACCOUNT, sys.argv[1], sys.argv[2:]))

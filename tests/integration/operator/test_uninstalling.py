@@ -11,25 +11,32 @@ from typing import Any
 import pytest
 import yaml
 
+from baton.kube.api import core_path
+from baton.kube.releases import RELEASE_ANNOTATION
+from baton.model.names import GROUP_LABEL, ledger_name
 from charts.render import CHART
 from tests.integration.operator.accounts import account
-from tests.integration.operator.world import Cluster, World
+from tests.integration.operator.world import Cluster, Json, World
 from tests.service_account import mounted
 
 HELD = {"metadata": {"finalizers": ["baton.dev/release"]}}
 LET_GO = {"metadata": {"finalizers": None}}
 
+OWN, OTHER = "baton-system/baton-operator", "elsewhere/baton-operator"
+"""Releases."""
+
 SCRIPT = CHART / "files" / "no_group_is_left.py"
 MEASURED = """
 import re, runpy, sys
 from pathlib import Path
-script, server, account, *namespaces = sys.argv[1:]
-print(runpy.run_path(script)["main"](server, Path(account), namespaces))
+script, server, account, *further = sys.argv[1:]
+print(runpy.run_path(script)["main"](server, Path(account), further[0], further[1:]))
 print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 """
 """It prints the KiB that it has taken, too. (`ru_maxrss` would be those of who has started it, where that was more.)"""
 
 Left = Callable[..., Any]
+Annotated = dict[str, str]
 Account = tuple[str, Path]
 
 
@@ -47,7 +54,7 @@ async def operators(api: Cluster, kubeconfig: Path, tmp_path: Path, empty: World
 def left(operators: Account) -> Left:
     """`left(…)`: what the script says of these namespaces."""
     main = runpy.run_path(str(SCRIPT))["main"]
-    return lambda *namespaces: main(*operators, list(namespaces))
+    return lambda *namespaces: main(*operators, OWN, list(namespaces))
 
 
 async def test_it_names_the_groups_that_an_operator_is_to_release_before_they_go(empty: World, left: Left) -> None:
@@ -74,13 +81,44 @@ async def test_a_namespace_that_went_with_the_operators_role_holds_nothing_up(em
     await empty.change("consumergroups", "a", LET_GO)
 
 
+def ledger(group: str, annotations: Annotated) -> Json:
+    return {"metadata": {"name": ledger_name(group), "labels": {GROUP_LABEL: group}, "annotations": annotations}}
+
+
+async def test_groups_that_another_release_serves_are_its_own(empty: World, left: Left) -> None:
+    groups: dict[str, Annotated | None] = {
+        "own": {RELEASE_ANNOTATION: OWN},
+        "theirs": {RELEASE_ANNOTATION: OTHER},
+        "nobodys": {},
+        "nonsense": {RELEASE_ANNOTATION: "somebody"},
+        "without": None,
+    }
+    maps = core_path(empty.namespace, "configmaps")
+    for name, annotations in groups.items():
+        await empty.group(name)
+        await empty.change("consumergroups", name, HELD)
+        if annotations is not None:
+            await empty.api.create(maps, ledger(name, annotations))
+    theirs: Json = ledger("without", {RELEASE_ANNOTATION: OTHER})
+    theirs["metadata"]["name"] = "settings"
+    await empty.api.create(maps, theirs)
+    named = ", ".join(f"{empty.namespace}/{name}" for name in ("nobodys", "nonsense", "own", "without"))
+    assert f"Groups are left: {named}. Delete" in left(empty.namespace)
+    for name in groups:
+        if name != "theirs":
+            await empty.change("consumergroups", name, LET_GO)
+    assert left(empty.namespace) is None
+    await empty.change("consumergroups", "theirs", LET_GO)
+
+
 async def test_many_groups_as_large_as_groups_can_be_have_room_in_its_pod(empty: World, operators: Account) -> None:
-    large = {"metadata": {"annotations": {"note": "x" * 250_000}}}
+    note = {"note": "x" * 250_000}
     for number in range(150):
         await empty.group(f"a{number}")
-        await empty.change("consumergroups", f"a{number}", large)
+        await empty.change("consumergroups", f"a{number}", {"metadata": {"annotations": note}})
+        await empty.api.create(core_path(empty.namespace, "configmaps"), ledger(f"a{number}", note))
     await empty.change("consumergroups", "a149", HELD)
-    command = [sys.executable, "-c", MEASURED, str(SCRIPT), operators[0], str(operators[1]), empty.namespace]
+    command = [sys.executable, "-c", MEASURED, str(SCRIPT), operators[0], str(operators[1]), OWN, empty.namespace]
     asked = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, taken = (await asked.communicate())[0].decode().splitlines()
     assert f"Groups are left: {empty.namespace}/a149. Delete" in said

@@ -5,6 +5,8 @@ from typing import Any
 import yaml
 
 from baton.kube.objects import FINALIZER
+from baton.kube.releases import RELEASE_ANNOTATION
+from baton.model.names import GROUP_LABEL
 from charts.render import CHART, install_manifest
 from tests.unit.chart.conftest import Objects
 
@@ -28,15 +30,24 @@ def test_it_is_asked_once_as_the_operator_in_the_namespaces_that_it_serves(objec
     assert (pod["securityContext"], pod["nodeSelector"]) == (operator["securityContext"], {"pool": "ops"})
     (container,), (other,) = pod["containers"], operator["containers"]
     assert (container["image"], container["securityContext"]) == (other["image"], other["securityContext"])
-    script, *namespaces = container["args"]
+    script, release, *namespaces = container["args"]
     assert script == (CHART / "files" / "no_group_is_left.py").read_text()
-    assert namespaces == ["shop", "bank"]
-    assert job(objects)["template"]["spec"]["containers"][0]["args"] == [script], "all namespaces"
+    assert (release, namespaces) == ("here/baton-operator", ["shop", "bank"])
+    assert job(objects)["template"]["spec"]["containers"][0]["args"] == [script, release], "all namespaces"
 
 
-def test_it_looks_for_the_finalizer_that_the_operator_puts_on(objects: Objects) -> None:
+def test_it_is_told_the_release_as_its_operator_names_it_on_ledgers(objects: Objects) -> None:
+    arguments = ("--set", "fullnameOverride=other")
+    (made,) = (one for (kind, _), one in objects(*arguments).items() if kind == "Job")
+    operator = objects(*arguments)["Deployment", "other"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--lease-name=other-operator" in operator
+    assert made["spec"]["template"]["spec"]["containers"][0]["args"][1] == f"{made['metadata']['namespace']}/other-operator"
+
+
+def test_it_looks_for_what_the_operator_puts_on(objects: Objects) -> None:
     (container,) = job(objects)["template"]["spec"]["containers"]
-    assert f'FINALIZER = "{FINALIZER}"' in container["args"][0]
+    for said in (f'FINALIZER = "{FINALIZER}"', f'GROUP_LABEL = "{GROUP_LABEL}"', f'RELEASE_ANNOTATION = "{RELEASE_ANNOTATION}"'):
+        assert said in container["args"][0]
 
 
 def test_its_pod_is_taken_for_none_of_the_operators(objects: Objects) -> None:
