@@ -42,6 +42,8 @@ TELLING = (
              "        if not self._services.elector.leading:\n            if self._leads:", "        if False:\n            if self._leads:"),
     Mutation("supervision", "go on with groups when the lead is lost", "controller/group_loops.py", "simulation/test_leadership.py",
              "            if self._leads:\n                await self._stop_all()", "            pass"),
+    Mutation("events", "drop the newest event where too many wait", "kube/events.py", "unit/kube/test_events.py",
+             "key=len).popleft()", "key=len).pop()"),
     Mutation("events", "post notes of any length", "kube/events.py", "unit/kube/test_events.py",
              '"note": _at_most(note, LONGEST_NOTE),', '"note": note,'),
     Mutation("events", "name an event by all of its object's name", "kube/events.py", "unit/kube/test_events.py",

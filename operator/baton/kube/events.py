@@ -15,7 +15,8 @@ from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
 QUEUED_AT_MOST = 1000
-"""Events that wait; whichever namespace has most of them loses one to the next."""
+"""Events that wait; whichever namespace has most of them loses its oldest to the next: how things stand now matters more than how
+they began."""
 
 LONGEST_NOTE = 1024
 """Bytes."""
@@ -73,9 +74,9 @@ class Events:
         self._count += 1
         self._idle.clear()
         if self._count > QUEUED_AT_MOST:
-            dropped = max(self._waiting.values(), key=len).pop()
+            dropped = max(self._waiting.values(), key=len).popleft()
             self._count -= 1
-            log.warning("too many events waiting; dropped one", reason=dropped["reason"], note=dropped["note"])
+            log.warning("too many events waiting; dropped the oldest", reason=dropped["reason"], note=dropped["note"])
         self._news.set()
 
     async def run(self) -> None:

@@ -35,7 +35,7 @@ async def test_a_note_is_cut_to_the_bytes_that_an_event_takes(letter: str) -> No
     assert whole["note"] == letter * (1024 // len(letter.encode()))
 
 
-async def test_of_too_many_events_some_are_dropped_and_nobody_fails() -> None:
+async def test_of_too_many_events_the_oldest_are_dropped_and_nobody_fails() -> None:
     server = ApiServer(Random(1), lambda: 0.0)
     server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
     events = Events(MemoryApi(server), "one", ApiServerClock())
@@ -46,7 +46,9 @@ async def test_of_too_many_events_some_are_dropped_and_nobody_fails() -> None:
     for _ in range(10 * QUEUED_AT_MOST):
         await asyncio.sleep(0)
     posting.cancel()
-    assert len(server.request("list", group_path(EVENTS, "shop", "events"))["items"]) == QUEUED_AT_MOST
+    notes = [event["note"] for event in server.request("list", group_path(EVENTS, "shop", "events"))["items"]]
+    assert set(notes) == {f"note {number}" for number in range(5, QUEUED_AT_MOST + 5)}
+    assert len(notes) == QUEUED_AT_MOST
 
 
 @pytest.mark.parametrize("name", ["x" * 253, "x" * 219 + "-" + "y" * 20, "x" * 217 + "." + "yy." + "z" * 20])
