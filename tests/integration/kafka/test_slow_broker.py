@@ -2,7 +2,6 @@
 something else."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeVar
 
@@ -128,9 +127,7 @@ async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(
 
     await eventually(committed, "what is finished is committed")
     assert await in_time(operator.pause(0, Epoch(1), HANDOFF, Uid("b"))) == 1
-    began = time.monotonic()
     await asyncio.to_thread(giver.let_go, {0: Epoch(1)}, HANDOFF)
-    assert time.monotonic() - began < HANDOFF + LONG, "no longer than it may"
     for number in range(PARTITIONS):  # of 1 the giver is not told
         assert await in_time(operator.grant(number, Uid("b"), Epoch(2))) == ("b", 2, False)
     with pytest.raises(StaleOwner):

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import time
 
 from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
+from baton.model.times import to_seconds
 from tests.integration.operator.world import Operator, World
 from tests.waiting import eventually
 
@@ -112,12 +114,16 @@ async def test_an_external_queue_takes_another_number_of_partitions(shop: World)
 
 
 async def test_a_deleted_group_waits_for_a_consumers_word_only_until_the_deadline(shop: World) -> None:
-    await shop.external("mute", rebalance={"maxHandoffSeconds": 1})
+    await shop.external("mute", rebalance={"maxHandoffSeconds": 3})
     await shop.group("mute")
     await shop.pod("mute-a", "mute")
     await shop.spread("mute", 6)
+    asked = time.time()
     await shop.delete("consumergroups", "mute")
     await shop.gone("mute")
+    assert "mute-a did not let go of" in await shop.event("DeadlineMissed", "mute")
+    missed = [event["eventTime"] for event in await shop.events("DeadlineMissed") if event["regarding"]["name"] == "mute"]
+    assert to_seconds(min(missed)) >= asked + 3, "not before"
     await shop.told("mute", "Unused", "partitionedqueues")
 
 
