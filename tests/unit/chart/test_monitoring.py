@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.model.names import GROUP_LABEL
 from charts.render import CHART, ROOT
 from tests.unit.chart.conftest import Objects
@@ -53,6 +54,10 @@ def test_the_fleets_are_scraped_where_the_operator_serves_and_by_the_label_of_it
 def test_the_rules_are_those_of_the_file(objects: Objects) -> None:
     found = objects("--set", "metrics.prometheusRule.enabled=true")["PrometheusRule", "baton"]
     assert found["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
+def test_a_ledger_that_is_nearly_full_is_told_the_limit_that_the_operator_has() -> None:
+    assert f"of {SIZE_LIMIT:,} bytes" in (CHART / "files" / "alerts.yaml").read_text()
 
 
 def test_grafana_is_given_the_dashboard_as_it_is(objects: Objects) -> None:
