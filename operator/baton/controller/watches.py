@@ -1,8 +1,8 @@
-"""All watches: kopf for each scope, on a thread and an event loop of its own, started again when it ends.
+"""All watches: kopfs for each scope, on a thread and an event loop of its own, started again when it ends.
 
-One watch that kopf cannot go on with ends all the watches of its kopf, and cancels what else runs on that event loop. With one
-kopf for each namespace that is served, none of this reaches another namespace, nor the event loop of the operator. A scope costs
-a thread and about 2 MiB.
+One watch that kopf cannot go on with ends all the watches of its kopf, and cancels what else runs on that event loop. With
+kopfs of its own for each namespace that is served (`baton.controller.watch.KOPFS`), none of this reaches another namespace, nor
+the event loop of the operator. A scope costs two threads and about 3.5 MiB.
 """
 
 import asyncio
