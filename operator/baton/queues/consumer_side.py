@@ -36,8 +36,7 @@ class Reader(Protocol):
     def verify(self, partition: int, epoch: Epoch) -> None: ...
     def sure_at(self, partition: int) -> float:
         """When the last question was asked by whose answer the partition was this process' (monotonic): what was asked of the
-        queue, not when its answer was looked at, for a process may be stopped between the two. After a success of reading,
-        acknowledging or verifying."""
+        queue, not when its answer was looked at, for a process may be stopped between the two. 0: nothing was asked yet."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool: ...
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]: ...

@@ -164,6 +164,14 @@ async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is
     assert await queue.operator.pause(0, Epoch(1)) == 1
 
 
+async def test_a_process_that_has_not_begun_to_read_is_sure_of_nothing(queue: Queue) -> None:
+    queue.send("1")
+    reader = await queue.granted("a", 1)
+    assert (reader.read(0, Epoch(1), new=False), reader.sure_at(0)) == ([], 0.0)
+    await asyncio.to_thread(read, reader, 0, 1, 1)
+    assert reader.sure_at(0) == reader._positions[0].sure_at
+
+
 async def test_only_the_owner_at_the_epoch_reads(queue: Queue) -> None:
     await queue.operator.grant(0, Uid("a"), Epoch(3))
     for uid, epoch, partition in (("b", 3, 0), ("a", 2, 0), ("a", 4, 0), ("a", 3, 1)):

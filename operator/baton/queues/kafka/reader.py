@@ -155,8 +155,10 @@ class KafkaReader:
         self._commits.look(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
-        """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic)."""
-        return self._positions[partition].sure_at
+        """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic). Of a partition that was
+        not taken up yet nothing was asked: 0."""
+        position = self._positions.get(partition)
+        return position.sure_at if position is not None else 0.0
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""

@@ -109,8 +109,8 @@ class RedisReader:
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
     def sure_at(self, partition: int) -> float:
-        """When it was last asked for with success (monotonic): each question is one whether it still is the owner's."""
-        return self._sure_at[partition]
+        """When it was last asked for with success (monotonic; 0: never): each question is one whether it still is the owner's."""
+        return self._sure_at.get(partition, 0.0)
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
