@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -73,6 +74,7 @@ def run(dev: Dev) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
         process = ChildProcess(COMMAND, stdout=subprocess.PIPE, text=True, env=dev.environment, start_new_session=True)
         started.append(process)
         assert line(process) == "ready"
+        until(lambda: "cat" in programs_of_group(process.pid), "what tells signals for the group from others is there")
         return process
 
     yield start
@@ -80,6 +82,15 @@ def run(dev: Dev) -> Iterator[Callable[[], "subprocess.Popen[str]"]]:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def programs_of_group(group: int) -> set[str]:
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if os.getpgid(int(folder.name)) == group:
+                found.add((folder / "comm").read_text().strip())
+    return found
 
 
 def line(process: "subprocess.Popen[str]") -> str:
