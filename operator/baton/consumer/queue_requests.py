@@ -68,7 +68,6 @@ class QueueRequests:
         with self._asking(holding, reader):
             try:
                 entries = Entries.of(reader.read(number, epoch, most, most_bytes=int(min(most_bytes, _MOST_BYTES)), new=new))
-                holding.sure_at = reader.sure_at(holding.partition.number)
                 holding.take_in(entries, self._read)
                 holding.read_before = holding.read_before or new or not entries
                 self._read += len(entries)
@@ -96,7 +95,6 @@ class QueueRequests:
                 reader.set_aside(number, epoch, offset, why)
                 log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
                 holding.aside.pop(0)
-            holding.sure_at = reader.sure_at(holding.partition.number)
             holding.acknowledged(taken=True)
             told = True
         return told
@@ -114,7 +112,6 @@ class QueueRequests:
                 self._again(sequence, reader, first, failure.why)
             else:
                 reader.verify(holding.partition.number, holding.epoch)
-            holding.sure_at = reader.sure_at(holding.partition.number)
             answered = True
         return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
@@ -122,7 +119,6 @@ class QueueRequests:
         """Ask the queue whether it still is ours."""
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
-            holding.sure_at = reader.sure_at(holding.partition.number)
 
     def slice(self, workers: int = 1) -> int:
         """How many entries are read at a time, for so many workers."""
@@ -189,6 +185,7 @@ class QueueRequests:
         queue = holding.partition.queue
         try:
             yield
+            holding.sure_at = reader.sure_at(holding.partition.number)
             self._answered(queue)
         except StaleOwner as refusal:
             self._answered(queue)
