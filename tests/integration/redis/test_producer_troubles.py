@@ -2,12 +2,12 @@
 another thread."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from baton.queues.redis import RedisProducer
-from baton.queues.redis.producer import PendingSend
+from baton.queues.redis.producer import _MOST_UNTOLD, PendingSend
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
@@ -49,25 +49,103 @@ async def test_a_server_that_is_busy_with_somebodys_script_is_tried_again(own: R
     await queue.close()
 
 
-def test_callbacks_of_several_threads_may_flush(queue: Queue) -> None:
+def test_a_callback_may_flush_while_another_thread_does(queue: Queue) -> None:
     for _ in range(10):
-        inside = [threading.Event(), threading.Event()]
+        inside, both = threading.Event(), threading.Barrier(2)
 
-        def send(partition: int, inside: list[threading.Event] = inside) -> None:
-            def delivered(_: PendingSend) -> None:
-                inside[partition].set()
-                assert inside[1].wait(PATIENCE)
-                queue.producer.flush()
+        def delivered(_: PendingSend, inside: threading.Event = inside, both: threading.Barrier = both) -> None:
+            inside.set()
+            both.wait(PATIENCE)
+            queue.producer.flush()
 
-            queue.producer.produce(queue.key(partition), "x", on_delivery=delivered).result()
+        def send(delivered: Callable[[PendingSend], None] = delivered) -> None:
+            queue.producer.produce(queue.key(0), "x", on_delivery=delivered).result()
 
-        threads = [threading.Thread(target=send, args=(partition,), daemon=True) for partition in (0, 1)]
+        def flush(both: threading.Barrier = both) -> None:
+            queue.producer.produce(queue.key(1), "y").result()
+            both.wait(PATIENCE)
+            queue.producer.flush()
+
+        threads = [threading.Thread(target=each, daemon=True) for each in (send, flush)]
         threads[0].start()
-        assert inside[0].wait(PATIENCE)  # else one thread might call back for both
+        assert inside.wait(PATIENCE)
         threads[1].start()
         for thread in threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
+
+
+def test_one_thread_at_a_time_calls_back_and_in_order(queue: Queue) -> None:
+    told, inside, go_on = list[str](), threading.Event(), threading.Event()
+
+    def first(_: PendingSend) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+        told.append("first")
+
+    queue.producer.produce(queue.key(0), "first", on_delivery=first)
+    assert inside.wait(PATIENCE)
+    for number in range(10):
+        queue.producer.produce(queue.key(0), str(number), on_delivery=lambda one: told.append(one.entry.value.decode())).result()
+    assert told == []
+    go_on.set()
+    queue.producer.flush()
+    assert told == ["first", *map(str, range(10))]
+
+
+def test_whoever_calls_back_for_others_may_be_interrupted(queue: Queue) -> None:
+    told, inside, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def interrupted(_: PendingSend) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+        raise SystemExit
+
+    with RedisProducer(queue.url, queue.name, patience=PATIENCE, linger=PATIENCE) as producer:
+        producer.produce(queue.key(0), "x", on_delivery=interrupted)
+
+        def flush() -> None:
+            with pytest.raises(SystemExit):
+                producer.flush()
+
+        flushing = threading.Thread(target=flush)
+        flushing.start()
+        assert inside.wait(PATIENCE)
+        other = producer.produce(queue.key(0), "y", on_delivery=lambda _: told.set())
+        producer._shared.hurry()
+        until(other.done)
+        go_on.set()
+        flushing.join()
+        assert told.wait(PATIENCE), "without another call of the producer"
+
+
+def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, inside, go_on, waits = list[int](), threading.Event(), threading.Event(), threading.Event()
+    told = queue.producer._shared.told
+
+    def slow(_: PendingSend) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+
+    def waiting(until: float) -> None:
+        waits.set()
+        told(until)
+
+    def more() -> None:
+        for number in range(2 * _MOST_UNTOLD):
+            queue.producer.produce(queue.key(0), "x", on_delivery=lambda _: None).result()
+            given.append(number)
+
+    monkeypatch.setattr(queue.producer._shared, "told", waiting)
+    queue.producer.produce(queue.key(0), "first", on_delivery=slow)
+    assert inside.wait(PATIENCE)
+    producing = threading.Thread(target=more)
+    producing.start()
+    until(lambda: waits.is_set() or not producing.is_alive())
+    assert len(given) < 2 * _MOST_UNTOLD
+    go_on.set()
+    producing.join()
+    assert len(given) == 2 * _MOST_UNTOLD
 
 
 def test_without_room_for_another_thread_nothing_is_taken(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

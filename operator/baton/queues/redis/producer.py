@@ -26,6 +26,9 @@ from baton.queues.redis.url import read
 
 log = logging.getLogger(__name__)
 
+_MOST_UNTOLD = 1000
+"""Outcomes that may wait for callbacks. Where more do, `produce` waits for those, for `patience` seconds."""
+
 
 class RedisProducer:
     """Sends entries to a queue (`namespace/name`); safe to use from several threads, and on both sides of a fork.
@@ -99,8 +102,9 @@ class RedisProducer:
         on_delivery: "Callable[[PendingSend], object] | None" = None,
     ) -> "PendingSend":
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer. `on_delivery` is called
-        when it is known what became of it, on whichever thread finds out. A failure that nobody looks at is raised by `flush` or
-        `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
+        when it is known what became of it, on whichever thread finds out: one at a time, and for entries of a key in their order.
+        A failure that nobody looks at is raised by `flush` or `close`. Raises QueueUnreachable where there was no room for
+        `patience` seconds."""
         delivery = PendingSend(self._shared, self._unseen, on_delivery)
         now = time.monotonic()
         deadline = now + self._sending.patience
@@ -109,6 +113,8 @@ class RedisProducer:
         )
         while not self._shared.linger(entry, self, self._sending.room):
             self._make_room(entry, deadline)
+        if len(self._outbox.settled) > _MOST_UNTOLD:
+            self._shared.told(deadline)
         return delivery
 
     def flush(self, within: float | None = None) -> None:

@@ -139,24 +139,26 @@ class SharedOutbox:
         return True
 
     def tell(self) -> None:
-        """Calls back, without holding a lock that anybody waits for."""
+        """Calls back, without holding a lock that anybody waits for. One thread at a time does, in the order in which the
+        outcomes were known: what others find out meanwhile, it calls back after that."""
         mine = Lock()
         with mine:
-            with self._lock:
-                outbox = self._whole()
-                left = [each for each, (_, settled) in self._telling.items() if settled and not each.locked()]
-                settled = [one for each in left for one in self._telling[each][1]] + outbox.settled
-                if not settled:
-                    return
-                self._telling[mine] = threading.get_ident(), settled
-                outbox.settled = []
-                for each in left:
-                    del self._telling[each]
-            for listener in settled:
-                listener.settled()
-            with self._lock:
-                del self._telling[mine]
+            while settled := self._untold(mine):
+                for listener in settled:
+                    listener.settled()
+
+    def _untold(self, mine: Lock) -> "list[SendListener]":
+        """Whom the thread with this lock is to call back; nobody while another one does that."""
+        with self._lock:
+            outbox = self._whole()
+            if self._telling.pop(mine, None):
                 self._wake()
+            if any(each.locked() for each in self._telling):
+                return []
+            settled = [one for _, those in self._telling.values() for one in those] + outbox.settled
+            self._telling = {mine: (threading.get_ident(), settled)} if settled else {}
+            outbox.settled = []
+            return settled
 
     def told(self, until: float) -> None:
         """Waits until nobody calls back any more; within a callback it does not, for two of them would wait for each other."""
@@ -256,13 +258,14 @@ class SharedOutbox:
             while self._thread_goes_on(me):
                 self.work_until(lambda: not outbox.open, inf)
                 self.work_until(lambda: bool(outbox.open) or self.closed, time.monotonic() + _IDLE)
+                self.tell()  # whoever called back may have been interrupted
         except BaseException:
             self._thread = None
             raise
 
     def _thread_goes_on(self, me: threading.Thread) -> bool:
         with self._lock:
-            if self.outbox.open:
+            if self.outbox.open or self.outbox.settled:
                 return True
             if self._thread is me:
                 self._thread = None
