@@ -223,7 +223,7 @@ class KafkaQueue:
 
     async def _read_before(self, topic: Topic, partition: int, before: Record) -> tuple[int, int]:
         """How far an owner may have read that did not let go, and how far it may yet: see `Record`. A query reads on."""
-        if before.query or before.released or not before.reader:
+        if before.query or not before.left_behind:
             return before.again, before.stale
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look

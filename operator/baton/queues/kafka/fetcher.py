@@ -3,12 +3,10 @@
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
-from operator import ge
-from typing import Any, cast
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -16,6 +14,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
 from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
+from baton.queues.kafka.fetched_partition import FetchedPartition
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -26,8 +25,6 @@ _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
 """Seconds for whoever reads to take some of what there is enough of, before that rests."""
-_TELL_EVERY = 30.0
-"""Seconds."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 
@@ -53,35 +50,6 @@ def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
     }
 
 
-class _Fetched:
-    """Of one partition, in order."""
-
-    def __init__(self, offset: int) -> None:
-        self.messages: deque[Message] = deque()
-        self.next = offset
-        """The lowest offset that may come next: what librdkafka fetches again is passed over."""
-        self.size = 0
-        self.end: int | None = None
-        """Where the log ended when nothing was left to be fetched; None: there is more since."""
-        self.resting = False
-        """There is enough (fetched_ahead.py): it is not assigned. It is not paused, either: what librdkafka has paused stays so
-        when it is assigned again, and nobody would read a partition that comes back."""
-        self.failure: str | None = None
-        self.corrupt = False
-        """What comes next is. It is not assigned until that was told: librdkafka would go on somewhere behind it."""
-        self.told_at = -_TELL_EVERY
-        """When whoever reads was told of it (monotonic)."""
-
-    @property
-    def ahead(self) -> FetchedAhead:
-        return FetchedAhead(len(self.messages), self.size)
-
-    @property
-    def to_tell(self) -> bool:
-        """A failure is told every now and then: the queue's other partitions are read meanwhile."""
-        return self.failure is not None and time.monotonic() - self.told_at >= _TELL_EVERY
-
-
 class Fetcher:
     """Any thread may call. Errors are told to whoever reads the partition."""
 
@@ -91,8 +59,8 @@ class Fetcher:
         self._topic = topic
         self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
         self._news = threading.Condition()
-        self._fetched: dict[int, _Fetched] = {}
-        self._assigned: dict[int, _Fetched] = {}
+        self._fetched: dict[int, FetchedPartition] = {}
+        self._assigned: dict[int, FetchedPartition] = {}
         """Of these, what librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
         again must not come among those after it."""
         self._changed: set[int] = set()
@@ -112,7 +80,7 @@ class Fetcher:
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
         with self._news:
-            self._fetched |= {number: _Fetched(offset) for number, offset in offsets.items()}
+            self._fetched |= {number: FetchedPartition(offset) for number, offset in offsets.items()}
             self._changed |= offsets.keys()
             self._news.notify_all()
 
@@ -140,7 +108,7 @@ class Fetcher:
             fetched = self._fetched.get(partition)
             if fetched is None:
                 return []
-            taken = _taken(fetched, count, most_bytes, before)
+            taken = fetched.take(count, most_bytes, before)
             none = not taken and not fetched.messages
             if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
@@ -288,26 +256,17 @@ class Fetcher:
     def _ahead(self) -> list[FetchedAhead]:
         return [fetched.ahead for fetched in self._fetched.values()]
 
-    def _fetched_more(self, fetched: _Fetched, run: list[Message]) -> None:
+    def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:
         """Without an error, of one partition."""
-        offsets = cast("list[int]", list(map(Message.offset, run)))
-        if offsets[0] < fetched.next or any(map(ge, offsets, offsets[1:])):
-            for message, offset in zip(run, offsets, strict=True):
-                if offset >= fetched.next:
-                    self._fetched_more(fetched, [message])
-            return
-        fetched.next, self._trouble = offsets[-1] + 1, None
-        fetched.failure, fetched.end = None, None
-        fetched.messages.extend(run)
-        fetched.size += sum(map(_size, run))
+        if fetched.add(run):
+            self._trouble = None
 
-    def _failed(self, error: KafkaError, fetched: _Fetched | None, message: Message) -> None:
+    def _failed(self, error: KafkaError, fetched: FetchedPartition | None, message: Message) -> None:
         if fetched is None:
             self._troubled(error)
             return
         if error.code() == END_OF_LOG:
-            end = message.offset() or 0
-            fetched.next, fetched.end, fetched.failure = max(fetched.next, end), end, None
+            fetched.ended(message.offset() or 0)
             return
         fetched.failure = why_not_read(self._address, self._topic, message.partition(), error)
         fetched.corrupt = error.code() == CORRUPT
@@ -337,19 +296,3 @@ def _consumer(address: KafkaAddress, made: dict[str, Any]) -> Consumer:
             f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
             "values"
         ) from None
-
-
-_size = len
-"""Of a message: bytes of its value and its key."""
-
-
-def _taken(fetched: _Fetched, count: int, most_bytes: int, before: int) -> list[Message]:
-    """Out of what was fetched: as many as there may be, but for those at the end that are too much, or too late."""
-    messages = fetched.messages
-    taken = [messages.popleft() for _ in range(min(count, len(messages)))]
-    size = sum(map(_size, taken))
-    while taken and ((size > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
-        size -= _size(taken[-1])
-        messages.appendleft(taken.pop())
-    fetched.size -= size
-    return taken

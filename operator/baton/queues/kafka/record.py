@@ -92,13 +92,18 @@ class Record:
         fields |= {name: value for name, value in more.items() if value}
         return json.dumps(fields, separators=(",", ":"))
 
+    @property
+    def left_behind(self) -> bool:
+        """Somebody has read, and did not let go."""
+        return bool(self.query) or (bool(self.reader) and not self.released)
+
     def handed_over(self, end: int) -> int:
         """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
-        return max(self.again, min(self.reserved, end) if self._left_behind else 0)
+        return max(self.again, min(self.reserved, end) if self.left_behind else 0)
 
     def still_read(self) -> int:
         """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""
-        return max(self.stale, self.reserved if self._left_behind else 0)
+        return max(self.stale, self.reserved if self.left_behind else 0)
 
     @property
     def marked(self) -> int:
@@ -110,11 +115,6 @@ class Record:
         tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
         again, stale = (bound if offset < bound else 0 for bound in (self.again, self.stale))
         return replace(self, again=again, stale=stale, tries=tries)
-
-    @property
-    def _left_behind(self) -> bool:
-        """Somebody has read, and did not let go."""
-        return bool(self.query) or (bool(self.reader) and not self.released)
 
 
 class Committed(NamedTuple):

@@ -1,0 +1,76 @@
+"""What was fetched of one partition and not taken, in order."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from operator import ge
+from typing import cast
+
+from confluent_kafka import Message
+
+from baton.queues.kafka.fetched_ahead import FetchedAhead
+
+_TELL_EVERY = 30.0
+"""Seconds."""
+
+
+class FetchedPartition:
+    """From an offset on. Its fetcher sees to it that one thread at a time is here."""
+
+    def __init__(self, offset: int) -> None:
+        self.messages: deque[Message] = deque()
+        self.next = offset
+        """The lowest offset that may come next: what librdkafka fetches again is passed over."""
+        self.size = 0
+        self.end: int | None = None
+        """Where the log ended when nothing was left to be fetched; None: there is more since."""
+        self.resting = False
+        """There is enough (fetched_ahead.py): it is not assigned. It is not paused, either: what librdkafka has paused stays so
+        when it is assigned again, and nobody would read a partition that comes back."""
+        self.failure: str | None = None
+        self.corrupt = False
+        """What comes next is. It is not assigned until that was told: librdkafka would go on somewhere behind it."""
+        self.told_at = -_TELL_EVERY
+        """When whoever reads was told of it (monotonic)."""
+
+    @property
+    def ahead(self) -> FetchedAhead:
+        return FetchedAhead(len(self.messages), self.size)
+
+    @property
+    def to_tell(self) -> bool:
+        """A failure is told every now and then: the queue's other partitions are read meanwhile."""
+        return self.failure is not None and time.monotonic() - self.told_at >= _TELL_EVERY
+
+    def add(self, run: Sequence[Message]) -> bool:
+        """Messages without an error. False: all of them were fetched before."""
+        offsets = cast("list[int]", list(map(Message.offset, run)))
+        if offsets[0] < self.next or any(map(ge, offsets, offsets[1:])):
+            added = False
+            for message, offset in zip(run, offsets, strict=True):
+                if offset >= self.next:
+                    added = self.add([message])
+            return added
+        self.next = offsets[-1] + 1
+        self.failure, self.end = None, None
+        self.messages.extend(run)
+        self.size += sum(map(_size, run))
+        return True
+
+    def ended(self, end: int) -> None:
+        """Nothing is left to be fetched: there the log ends."""
+        self.next, self.end, self.failure = max(self.next, end), end, None
+
+    def take(self, count: int, most_bytes: int, before: int) -> list[Message]:
+        """As many as there may be, but for those at the end that are too much, or too late: see `Fetcher.take`."""
+        taken = [self.messages.popleft() for _ in range(min(count, len(self.messages)))]
+        size = sum(map(_size, taken))
+        while taken and ((size > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
+            size -= _size(taken[-1])
+            self.messages.appendleft(taken.pop())
+        self.size -= size
+        return taken
+
+
+_size = len
+"""Of a message: bytes of its value and its key."""
