@@ -207,7 +207,7 @@ SPARK = (
     Mutation("stream", "plan ranges of a queue that has given no number", "spark/stream.py", _STREAM, "            if not queues <= self._query.known.keys():\n                raise AskAgain(_QUEUE_AGAIN)\n", ""),
     Mutation("stream", "look all the time beside other sources", "spark/stream.py", _STREAM, "took / _SHARE_BESIDE_OTHERS, took", "0, took"),
     Mutation("stream", "say of a stream that stops that a batch may run", "spark/stream.py", _STREAM, "            self.held = True\n", ""),
-    Mutation("hold-up", "kill who waits for a queue that is away", "spark/watch.py", "unit/spark/test_watch.py", "if kill and not self._queues_answer():", "if False:"),
+    Mutation("hold-up", "kill who waits for a queue that is away", "spark/fleet_loop.py", "unit/spark/test_fleet_loop.py", "if kill and not self._queues_answer():", "if False:"),
 
     # Queries that fail
     Mutation("failures", "try again all the time", "spark/query_failures.py", "unit/spark/test_query_failures.py", "_FIRST * 2 ** min(self.count - 1, _SIX)", "_FIRST"),

@@ -21,7 +21,7 @@ LAST = 20.0
 
 
 class Dismissals:
-    """Of one fleet. Used by its watch alone."""
+    """Of one fleet. Used by its loop alone."""
 
     def __init__(self, pods: LeavingPods, executors: Executors, clock: Callable[[], float] = time.monotonic) -> None:
         self._pods, self._executors, self._clock = pods, executors, clock

@@ -20,6 +20,7 @@ from baton.spark.environment import FleetEnvironment
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
+from baton.spark.fleet_loop import FleetLoop
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor, by_pod, location
 from baton.spark.queue_outages import QueueAwayError
@@ -32,7 +33,6 @@ from baton.spark.start_times import StartTimes
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
 from baton.spark.unread_queues import unread_queues
-from baton.spark.watch import Watch
 
 log = logging.getLogger("baton.spark")
 
@@ -132,7 +132,7 @@ class RunningFleet:
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)
-        Watch(
+        FleetLoop(
             alive=self._follow,
             ended=self._close,
             ready=self._executors_are,

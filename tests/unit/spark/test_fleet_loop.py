@@ -8,12 +8,12 @@ import pytest
 from baton.model import MemberId
 from baton.spark.dismissals import LAST, Dismissals
 from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.fleet_loop import EVERY, SOON, FleetLoop
 from baton.spark.grants_in_use import GrantsInUse
 from baton.spark.locality import Executor
 from baton.spark.scale import RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
-from baton.spark.watch import EVERY, SOON, Watch
 from tests.unit.spark.builders import entry, executor
 from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import PATIENCE, until
@@ -63,7 +63,7 @@ class Scene:
         self.trouble = ""
         self.queues_answer = True
         self.now, self.until = 100.0, dict[MemberId, float]()
-        self.watch = Watch(
+        self.loop = FleetLoop(
             alive=lambda: True,
             ended=lambda: None,
             ready=lambda fleet: self.ready.append(tuple(one.id for one in fleet)),
@@ -90,39 +90,39 @@ def scene() -> Scene:
 
 def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
-    scene.watch.look()
+    scene.loop.look()
     assert scene.speaks_for() == ("1", "2")
     scene.scheduler.fleet = (executor(2),)
-    scene.watch.look()
+    scene.loop.look()
     assert scene.speaks_for() == ("2",)
 
 
 def test_while_an_executor_is_not_warm_yet_the_next_look_comes_sooner() -> None:
     scene = Scene(warm_up_patience=PATIENCE)
     scene.scheduler.fleet = (executor(1),)
-    assert (scene.watch.look(), scene.speaks_for()) == (SOON, ())
+    assert (scene.loop.look(), scene.speaks_for()) == (SOON, ())
     scene.go_on.set()
-    until(lambda: scene.watch.look() == EVERY, "it is warm")
+    until(lambda: scene.loop.look() == EVERY, "it is warm")
     assert scene.speaks_for() == ("1",)
 
 
 def test_who_is_ready_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:
     for scene.scheduler.fleet in ((executor(1),), (executor(1),), ()):
-        scene.watch.look()
+        scene.loop.look()
     assert scene.ready == [("1",), ()]
 
 
 def test_a_ledger_without_a_size_resizes_nothing(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.totals == []
 
 
 def test_a_size_is_asked_for_once(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1),)
     scene.ledger.write(scale=RequestedScale(4))
-    scene.watch.look()
-    scene.watch.look()
+    scene.loop.look()
+    scene.loop.look()
     assert scene.scheduler.totals == [4]
 
 
@@ -130,10 +130,10 @@ def test_a_victim_goes_when_it_has_handed_off_and_is_not_replaced(scene: Scene) 
     victims = frozenset({MemberId("exec-2")})
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(1, victims))
-    scene.watch.look()
+    scene.loop.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2], [])
     scene.ledger.write(entry("exec-1", {0: 1, 1: 2}), entry("exec-2"), scale=RequestedScale(1, victims))
-    scene.watch.look()
+    scene.loop.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([2, 1], ["2"])
 
 
@@ -141,10 +141,10 @@ def test_who_missed_a_deadline_and_is_the_last_at_work_is_ended(scene: Scene) ->
     scene.scheduler.fleet = (executor(1, active=1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}))
     scene.grants_in_use.take(lambda ownership: ownership.owned)
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == []
     scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == ["1"]
 
 
@@ -154,17 +154,17 @@ def test_who_may_be_waiting_for_a_queue_that_is_away_is_not_ended(scene: Scene) 
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     scene.ledger.write(entry("exec-1"), entry("exec-2", {0: 2}))
     scene.queues_answer = False
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == []
     scene.queues_answer = True
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == ["1"]
 
 
 def test_what_keeps_the_driver_from_its_queues_is_said_until_it_is_over() -> None:
     scene = Scene()
     for scene.trouble in ("Redis does not answer", ""):
-        scene.watch.look()
+        scene.loop.look()
         assert scene.session.word.trouble == scene.trouble
 
 
@@ -175,7 +175,7 @@ def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_a
     scene.scheduler.registered = gone  # type: ignore[method-assign]
     scene.trouble = "Redis does not answer"
     with pytest.raises(ConnectionRefusedError):
-        scene.watch.look()
+        scene.loop.look()
     assert scene.session.word.trouble == scene.trouble
 
 
@@ -187,7 +187,7 @@ def leaving(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.ledger.write(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}), scale=RequestedScale(2))
     scene.until[LEAVES] = scene.now + 60
-    scene.watch.look()
+    scene.loop.look()
 
 
 def handed_off(scene: Scene) -> None:
@@ -198,10 +198,10 @@ def test_who_is_asked_to_stop_is_replaced_at_once_and_ended_when_it_has_handed_o
     leaving(scene)
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([3], [])
     handed_off(scene)
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == ["2"]
     scene.scheduler.fleet = (executor(1),)
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.totals == [3, 2]
 
 
@@ -209,9 +209,9 @@ def test_who_has_handed_off_is_not_ended_while_a_job_may_need_its_blocks_or_it_h
     leaving(scene)
     handed_off(scene)
     scene.scheduler.running = 1
-    scene.watch.look()
+    scene.loop.look()
     scene.scheduler.running, scene.scheduler.fleet = 0, (executor(1), executor(2, active=1))
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == []
 
 
@@ -219,7 +219,7 @@ def test_in_its_last_seconds_who_is_asked_to_stop_is_ended_as_soon_as_it_is_idle
     leaving(scene)
     scene.scheduler.running = 1
     scene.now = scene.until[LEAVES] - LAST
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == ["2"]
 
 
@@ -228,12 +228,12 @@ def test_who_is_asked_to_stop_is_left_alone_while_the_batch_has_something_of_it(
     scene.grants_in_use.take(lambda ownership: ownership.owned)
     leaving(scene)
     scene.now = scene.until[LEAVES] - 1
-    scene.watch.look()
+    scene.loop.look()
     assert scene.scheduler.ended == []
 
 
 def test_without_a_wanted_size_who_is_asked_to_stop_is_ended_all_the_same(scene: Scene) -> None:
     scene.scheduler.fleet = (executor(1), executor(2))
     scene.until[LEAVES] = scene.now + 60
-    scene.watch.look()
+    scene.loop.look()
     assert (scene.scheduler.totals, scene.scheduler.ended) == ([], ["2"])

@@ -24,7 +24,7 @@ _REPORT = 60.0
 """Seconds."""
 
 
-class Watch:
+class FleetLoop:
     """Looks twice a second, more often while it waits for an executor, and ends with the fleet."""
 
     def __init__(
