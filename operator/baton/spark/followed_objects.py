@@ -27,6 +27,8 @@ class FollowedObjects:
         of them, at first and after each change."""
         self._api, self._path, self._what, self._seen, self._only = api, path, what, seen, only
         self._closed = threading.Event()
+        self._out_of_sight = False
+        """That was told."""
         self._watch: ListWatch | None = None
         self._thread = threading.Thread(target=self._run, name=f"baton-follow {what}", daemon=True)
 
@@ -41,26 +43,25 @@ class FollowedObjects:
             self._watch.end()
 
     def _run(self) -> None:
-        problem = False
         while not self._closed.is_set():
             try:
-                self._follow(again=problem)
-                problem = False
+                self._follow()
             except Exception as error:  # whatever the API server or the network does, the fleet goes on
                 if self._closed.is_set():
                     return
-                if not problem:
+                if not self._out_of_sight:
                     log.warning("%s: out of sight, the last state stands: %s", self._what, error)
-                problem = True
+                self._out_of_sight = True
                 self._closed.wait(_AGAIN)
 
-    def _follow(self, *, again: bool) -> None:
+    def _follow(self) -> None:
         """List, and watch from there on until a watch cannot go on."""
         listed = self._api.list(self._path, **self._only)
         objects = {one["metadata"]["name"]: one for one in listed["items"]}
         self._seen(list(objects.values()))
-        if again:
+        if self._out_of_sight:
             log.info("%s: in sight again", self._what)
+        self._out_of_sight = False
         version = listed["metadata"]["resourceVersion"]
         while version and not self._closed.is_set():
             asked = time.monotonic()
