@@ -23,7 +23,7 @@ from tests.processes import ChildProcess
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "guides" / "spark.md").read_text()
+GUIDE = (ROOT / "docs" / "guides" / "spark-connect.md").read_text()
 CLIENT = "tests.integration.spark.connect_client"
 JAVA_CLIENT = Path(__file__).parent / "java" / "ConnectClient.java"
 LONGEST = 600
