@@ -1,12 +1,14 @@
 """The size of the fleet: what the ledger wants, and what the driver therefore asks of Spark."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from baton.model.ids import MemberId
-from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.ledger import LedgerError, MemberEntry, read_object
 from baton.spark.locality import Executor
+
+_MOST = 2**31 - 1
+"""Executors: Spark counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +35,19 @@ def parse_scale(text: str | None) -> RequestedScale | None:
     if not text:
         return None
     try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise LedgerError(f"group: not JSON: {error}") from None
-    wanted = raw.get("scale") if isinstance(raw, dict) else None
+        wanted = read_object(text).get("scale")
+    except LedgerError as error:
+        raise LedgerError(f"group: {error}") from None
     if wanted is None:
         return None
-    replicas = wanted.get("replicas") if isinstance(wanted, dict) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        raise LedgerError(f"group: scale.replicas: expected a number of executors, found {replicas!r}")
-    return RequestedScale(replicas, frozenset(MemberId(str(name)) for name in wanted.get("victims", ())))
+    if not isinstance(wanted, dict):
+        raise LedgerError("group: scale: expected replicas and victims")
+    replicas, victims = wanted.get("replicas"), wanted.get("victims", [])
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas <= _MOST:
+        raise LedgerError("group: scale.replicas: expected a number of executors")
+    if not isinstance(victims, list) or not all(isinstance(name, str) for name in victims):
+        raise LedgerError("group: scale.victims: expected names of executors' pods")
+    return RequestedScale(replicas, frozenset(map(MemberId, victims)))
 
 
 def order(

@@ -29,7 +29,21 @@ def test_the_size_and_the_victims_are_read_from_the_group_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"scale": 3}', '{"scale": {"replicas": "4"}}', '{"scale": {"replicas": -1}}', '{"scale": {"replicas": true}}']
+    "text",
+    [
+        "{",
+        "[]",
+        '{"of": ' + "[" * 100_000,
+        '{"scale": 3}',
+        '{"scale": {"replicas": "4"}}',
+        '{"scale": {"replicas": -1}}',
+        '{"scale": {"replicas": true}}',
+        '{"scale": {"replicas": 2147483648}}',
+        '{"scale": {"replicas": 4, "victims": null}}',
+        '{"scale": {"replicas": 4, "victims": 3}}',
+        '{"scale": {"replicas": 4, "victims": "exec-3"}}',
+        '{"scale": {"replicas": 4, "victims": [["exec-3"]]}}',
+    ],
 )
 def test_a_size_that_cannot_be_one_is_refused(text: str) -> None:
     with pytest.raises(LedgerError, match="group"):
