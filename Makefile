@@ -43,6 +43,10 @@ cluster-up: $(if $(filter 0,$(NODE)),setup,machine) ## A real Kubernetes on this
 cluster-install: setup ## Install the operator of this checkout on the cluster that `make cluster-up` left running, by helm
 	@$(BIN)/python -m cluster install
 
+.PHONY: cluster-load
+cluster-load: setup ## Build the images of the examples, and load them into the cluster that `make cluster-up` left running
+	@$(BIN)/python -m cluster load
+
 .PHONY: cluster-down
 cluster-down: setup ## Stop what `make cluster-up` left running
 	@$(BIN)/python -m cluster down

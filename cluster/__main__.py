@@ -1,4 +1,4 @@
-"""`python -m cluster up | install | down | status | prepare | …`: the test cluster by hand."""
+"""`python -m cluster up | install | load | down | status | prepare | …`: the test cluster by hand."""
 
 import sys
 import time
@@ -59,19 +59,26 @@ def up(node: bool) -> None:
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
         click.echo("To install Baton on it:\n  make cluster-install")
+        click.echo("To load the images of the examples into it:\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
 
 @main.command()
 def install() -> None:
     """Install the operator of this checkout on the cluster with a node that `up` left running, by the chart; or upgrade it."""
-    cluster = Cluster(node=True)
-    if not runs.is_kept(cluster.folder):
-        raise ClusterError("there is no cluster with a node that was left running: start one with: make cluster-up")
+    cluster = _kept()
     values = cluster.folder / "baton-values.json"
     cluster.install_operator(values)
     click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. Does anything look wrong:")
     click.echo(f"  kubectl --namespace {OPERATOR_NAMESPACE} logs deployment/baton --all-pods")
+
+
+@main.command()
+def load() -> None:
+    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running."""
+    cluster = _kept()
+    for image in built_images.EXAMPLES:
+        click.echo(f"loaded {cluster.load_built_image(image)}, for manifests/examples/{image.dockerfile.parent.name}")
 
 
 @main.command()
@@ -103,6 +110,14 @@ def status() -> None:
         for name in registry.names():
             process = registry.find(name)
             click.echo(f"  {name:26}{f'running, pid {process.pid}' if process and process.alive() else 'stopped'}")
+
+
+def _kept() -> Cluster:
+    """Raises ClusterError."""
+    cluster = Cluster(node=True)
+    if not runs.is_kept(cluster.folder):
+        raise ClusterError("there is no cluster with a node that was left running: start one with: make cluster-up")
+    return cluster
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ class Image(NamedTuple):
 
 
 OPERATOR = Image("docker.io/library/baton-operator:0.1.0", ROOT / "manifests" / "operator" / "Dockerfile")
+CONSUMER = Image("docker.io/library/orders-consumer:1", ROOT / "manifests" / "examples" / "redis-consumer" / "Dockerfile")
 SPARK = Image("docker.io/library/orders-spark:1", ROOT / "manifests" / "examples" / "spark" / "Dockerfile")
+EXAMPLES = (CONSUMER, SPARK)
 
 _RELEASE = "bookworm"
 _BASE = f"localhost/python:3.11-slim-{_RELEASE}"

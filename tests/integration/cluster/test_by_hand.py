@@ -48,8 +48,11 @@ def test_a_cluster_in_use_is_left_alone_and_named(control_plane: Cluster) -> Non
     assert "namespace/default" in control_plane.kubectl("get", "namespaces", "-o", "name")
 
 
-def test_without_a_cluster_there_is_nothing_to_install_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["install", "load"])
+def test_without_a_cluster_there_is_nothing_to_put_anything_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     monkeypatch.setattr(runs, "RUNS", tmp_path)
-    refused = CliRunner().invoke(main, ["install"]).exception
+    refused = CliRunner().invoke(main, [command]).exception
     assert isinstance(refused, ClusterError)
     assert str(refused) == "there is no cluster with a node that was left running: start one with: make cluster-up"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster import Cluster, ClusterError
+from cluster import Cluster, ClusterError, built_images
 
 NAMESPACE = "cluster-test"
 LABELS = {"app": "sleeper"}
@@ -134,3 +134,17 @@ def test_an_image_that_nobody_loaded_is_not_looked_for_anywhere(node: Cluster, p
 def test_a_container_that_does_not_run_cannot_be_signalled(node: Cluster, pods: list[str]) -> None:
     with pytest.raises(ClusterError, match='"nobody" not found'):
         node.signal_container("nobody", signal.SIGKILL, NAMESPACE)
+
+
+@pytest.mark.parametrize("image", built_images.EXAMPLES, ids=lambda image: image.dockerfile.parent.name)
+def test_the_image_of_an_example_is_called_as_its_manifests_have_it(image: built_images.Image) -> None:
+    name = image.name.removeprefix("docker.io/library/")
+    manifests = image.dockerfile.parent.glob("*.yaml")
+    assert any(f"image: {name} " in one.read_text() or f"image={name}" in one.read_text() for one in manifests)
+
+
+def test_an_example_runs_in_its_image_that_was_built_and_loaded(node: Cluster) -> None:
+    name = node.load_built_image(built_images.CONSUMER)
+    run = ("run", "loaded", f"--image={name}", "--image-pull-policy=Never", "--restart=Never", "--quiet", "--attach", "--rm")
+    said = node.kubectl(*run, "--pod-running-timeout=300s", "--", "-c", "import baton.queues.redis; print('imported')")
+    assert "imported" in said
