@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from baton.kube.election import LONGEST_DURATION
 from baton.kube.objects import GROUP_VERSION
-from baton.model.names import ASSIGNORS_ANNOTATION, DRAIN_ANNOTATION, GROUP_LABEL
+from baton.kube.releases import RELEASE_ANNOTATION
+from baton.model.names import ASSIGNORS_ANNOTATION, DRAIN_ANNOTATION, GROUP_LABEL, ledger_name
 from baton.model.ranges import parse_grants
 from charts.render import ROOT
 from cluster import Cluster, ClusterError
@@ -170,9 +172,12 @@ def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(
         until(lambda: finalizers(operator, left))
         before, moves = granted(fleet), fleet.group()["status"]["moves"]
 
-        with pytest.raises(ClusterError, match=r"alone/numbers.*Delete them first") as refused:
+        operator.kubectl("-n", left, "apply", "-f", "-", text=json.dumps(leading("other-operator")))
+        own = served_by(operator, left, f"{left}/other-operator")
+        with pytest.raises(ClusterError, match=r"Groups are left: alone/numbers\. Delete them first") as refused:
             uninstall(operator)
         print(refused.value)
+        served_by(operator, left, own)
         assert leader(operator), "the operator is still there"
         operator.helm("rollback", "baton", "1", "--namespace", NAMESPACE, "--wait", "--timeout", "300s")
         release = json.loads(operator.helm("status", "baton", "--namespace", NAMESPACE, "--output", "json"))
@@ -194,6 +199,20 @@ def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(
         fleet.settled(members=2)
     uninstall(operator)  # as no group is left
     operator.kubectl("delete", "namespace", "alone", "left", "--ignore-not-found", "--timeout=300s")
+
+
+def leading(name: str) -> dict[str, Any]:
+    """The Lease of another release's leader, for as long as anybody believes it without a renewal."""
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": int(LONGEST_DURATION)}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+
+
+def served_by(cluster: Cluster, name: str, release: str) -> str:
+    """From now on the group in this namespace is that release's, by its ledger. Gives whose it was."""
+    ledger = ("configmap", ledger_name(GROUP), "-n", name)
+    was = until(lambda: cluster.find(*ledger).get("metadata", {}).get("annotations", {}).get(RELEASE_ANNOTATION))
+    cluster.kubectl("annotate", *ledger, "--overwrite", f"{RELEASE_ANNOTATION}={release}")
+    return str(was)
 
 
 def owned(fleet: Fleet) -> dict[str, set[int]]:
