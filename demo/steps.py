@@ -111,12 +111,13 @@ def stop_one(run: Run) -> None:
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
     try:
-        run.observer.wait(
+        gone = run.observer.wait(
             "its deadline, and its partitions in other hands",
-            lambda picture: _elsewhere(picture, victim, set(grants)),
+            # The status is written after the ledger, and says both how many moved and how many deadlines were missed.
+            lambda picture: _elsewhere(picture, victim, set(grants)) and picture.moves > before.moves,
             _REBALANCE,
         )
-        missed = run.observer.picture.deadline_misses > before.deadline_misses
+        missed = gone.deadline_misses > before.deadline_misses
         why = "the deadline passed" if missed else "it had nothing in hand"
         run.story.good(f"{why}: {format_numbers(grants)} went on without it")
         _try(run, victim, grants, "while it is stopped")
