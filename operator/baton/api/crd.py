@@ -105,7 +105,7 @@ def _root(model: type[BaseModel]) -> Document:
     schema["properties"] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"type": "object"},
+        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},  # a rule that reports the name needs it here
         "spec": fields["spec"],
         "status": fields["status"],
     }

@@ -200,6 +200,7 @@ class ConsumerGroup(Shape):
                 f"size(self.metadata.name) <= {LONGEST_NAME}",
                 f"metadata.name is longer than {LONGEST_NAME} characters: pods carry it as the value of the label "
                 "baton.dev/group, so choose a shorter one",
+                field=".metadata.name",
                 reason="FieldValueInvalid",
             ),
         )

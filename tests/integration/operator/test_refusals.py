@@ -1,5 +1,6 @@
 """What the API server refuses at apply, in words that name the field and the cure."""
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,14 @@ from tests.integration.operator.world import World
 REDIS = {"type": "Redis", "redis": {"url": "redis://redis:6379"}}
 QUEUE: dict[str, Any] = {"partitions": 4, "source": REDIS}
 GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
+
+NOT_CHECKED = re.compile(r"<nil>: Invalid value: \S+ some validation rules were not checked because the object was invalid")
+"""The API server's own words beside a mistake that is no rule's, which no CRD can change."""
+
+
+def own_words(refusal: ApiError) -> str:
+    """What it says besides."""
+    return NOT_CHECKED.sub("", refusal.message)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,9 @@ GROUP: dict[str, Any] = {"queues": [{"name": "orders"}]}
 async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", spec)
-    assert all(part in refusal.value.message for part in said), refusal.value.message
+    told = own_words(refusal.value)
+    assert all(part in told for part in said), told
+    assert "<nil>" not in told
 
 
 @pytest.mark.parametrize(
@@ -163,7 +174,9 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
 async def test_a_group_that_cannot_be_meant_so_is_refused(empty: World, spec: dict[str, Any], said: list[str]) -> None:
     with pytest.raises(ApiError) as refusal:
         await empty._create_own("consumergroups", "ConsumerGroup", "orders", spec)
-    assert all(part in refusal.value.message for part in said), refusal.value.message
+    told = own_words(refusal.value)
+    assert all(part in told for part in said), told
+    assert "<nil>" not in told
 
 
 async def test_an_assignor_of_the_users_own_passes_by_its_name(empty: World) -> None:
@@ -199,8 +212,9 @@ async def test_a_url_with_what_it_may_have_is_taken(empty: World, url: str) -> N
 
 
 async def test_a_group_whose_name_no_label_can_hold_is_refused(empty: World) -> None:
-    with pytest.raises(ApiError, match="choose a shorter one"):
+    with pytest.raises(ApiError) as refusal:
         await empty._create_own("consumergroups", "ConsumerGroup", "o" * 64, GROUP)
+    assert re.search(r"is invalid: metadata\.name: Invalid value: .*choose a shorter one", refusal.value.message)
 
 
 async def test_the_type_of_a_source_cannot_be_changed(empty: World) -> None:

@@ -56,7 +56,14 @@ def test_a_group_can_be_scaled_and_shows_what_matters() -> None:
     assert shown == ["State", "Ready", "Partitions", "Unowned", "Members", "Desired", "Moving", "Hold-until", "Seen", "Age"]
 
 
-IMPLIED = {"apiVersion", "kind", "metadata"}
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_of_the_whole_names_the_field_that_it_is_about(kind: str) -> None:
+    """Else the API server names it `<nil>`."""
+    schema = KINDS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert all("fieldPath" in rule for rule in schema.get("x-kubernetes-validations", ()))
+
+
+IMPLIED = {"apiVersion", "kind", "metadata", "metadata.name"}
 
 
 def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
