@@ -25,8 +25,8 @@ def _consumer_groups() -> Document:
         columns=[
             _column("State", ".status.state", "A summary of the conditions"),
             _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether everything that is asked for can be done"),
-            _column("Partitions", ".status.partitions", "Partitions of the group's queues", kind="integer"),
-            _column("Unowned", ".status.unowned", "Partitions without an owner", kind="integer"),
+            _column("Partitions", ".status.partitions", "Partitions of the group's queues; empty: not known", kind="integer"),
+            _column("Unowned", ".status.unowned", "Partitions without an owner; empty: not known", kind="integer"),
             _column("Members", ".status.members", "Pods that take part", kind="integer"),
             _column("Desired", ".status.desiredReplicas", "Pods that there are to be", kind="integer"),
             _column("Moving", ".status.moving", "Partitions that are changing hands", kind="integer"),

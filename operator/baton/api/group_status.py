@@ -106,6 +106,9 @@ class ProposalStatus(Shape):
     """The moves by queue, giver and receiver, at most 50 of them."""
 
 
+OF_QUEUES = ("partitions", "unowned")
+"""The numbers that are not known before a queue has answered."""
+
 Count = Annotated[int, Field(json_schema_extra=lambda schema: schema.pop("default", None))]
 """0 in here, and absent in a resource that no operator has looked at: a default of the CRD's would say that one has."""
 
@@ -118,9 +121,9 @@ class GroupNumbers(Shape):
     standbys: Count = 0
     """The number of members that own no partition and wait for one."""
     partitions: Count = 0
-    """The number of partitions of the group's queues."""
+    """The number of partitions of the group's queues. Absent as long as none of them has answered."""
     unowned: Count = 0
-    """The number of partitions without an owner at this moment."""
+    """The number of partitions without an owner at this moment. Absent as long as no queue has answered."""
     moving: Count = 0
     """The number of hand-offs that run or are planned."""
     moves: Count = 0

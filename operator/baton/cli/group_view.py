@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueStatus
 from baton.api.enums import Approval
+from baton.api.group_status import OF_QUEUES
 from baton.cli.leader import Leader
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.group_state import state_of, why_of
@@ -32,7 +33,6 @@ UNSEEN_AFTER = 300.0
 
 _OF_ONE = ("owners", "queues", "vacantSlots", "drained", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
-OF_QUEUES = ("partitions", "unowned")
 
 
 @dataclass(frozen=True, slots=True)

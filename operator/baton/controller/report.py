@@ -17,7 +17,7 @@ from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
 from baton.controller.queue_state import QueueFacts
 from baton.controller.services import Services
-from baton.controller.status import group_conditions, group_status, halted_status
+from baton.controller.status import group_conditions, group_status, halted_status, partitions_are_known, written
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened
@@ -63,8 +63,9 @@ class Reporter:
             problems = [*problems, problem]
         bound = self._services.admission_policy
         told = group_conditions(group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for)
-        status = group_status(group, whole, seen, told, now, unacknowledged, asked_for)
-        self._writer.want(status.model_dump(by_alias=True, exclude_none=True, mode="json"), group.status)
+        known = partitions_are_known(whole, sights)
+        status = group_status(group, whole, seen, told, now, unacknowledged, asked_for, known=known)
+        self._writer.want(written(status), group.status)
         self._writer.looked()
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)

@@ -1,11 +1,11 @@
 """The status of a ConsumerGroup, from what its engine and its queues say. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from baton.api import ConsumerGroupStatus, Handoff, ShownState
 from baton.api.enums import Approval, ScaleMode
-from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN
+from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUES, GroupNumbers
 from baton.controller.conditions import (
     NONE_ASKED_FOR,
     Told,
@@ -42,14 +42,17 @@ def group_status(
     now: float,
     unacknowledged: Mapping[Partition, int | None],
     asked_for: int | None = None,
+    *,
+    known: bool = True,
 ) -> ConsumerGroupStatus:
-    """The status of a ConsumerGroup. `asked_for`: see `group_conditions`. Pure."""
+    """The status of a ConsumerGroup. `asked_for`: see `group_conditions`. `known`: see `partitions_are_known`. Pure."""
+    numbers = {name: number for name, number in whole.numbers if known or name not in OF_QUEUES}
     return ConsumerGroupStatus(
         observed_generation=group.generation,
         state=shown_state(whole.state, next(one for one in told if one[0] == "Ready"), deleting=group.deleting),
         hold_until=None if whole.hold_until is None else to_text(whole.hold_until),
         assignment_generation=whole.generation,
-        **dict(whole.numbers),
+        **numbers,
         assignor=whole.assignor,
         selector=_selector(group),
         desired_replicas=asked_for,
@@ -61,6 +64,17 @@ def group_status(
         proposal=whole.proposal,
         conditions=conditions(told, group.status.get("conditions") or (), group.generation, now),
     )
+
+
+def partitions_are_known(whole: Summary, sights: Iterable[QueueSight]) -> bool:
+    """Whether it is known how many partitions there are: no 0 is told as long as a queue has never answered. Pure."""
+    return whole.numbers.partitions > 0 or not any(one.wanted and one.partitions is None for one in sights)
+
+
+def written(status: ConsumerGroupStatus) -> Json:
+    """As it is written: without numbers that are not known. Pure."""
+    unknown = GroupNumbers.model_fields.keys() - status.model_fields_set
+    return status.model_dump(by_alias=True, exclude_none=True, exclude=unknown, mode="json")
 
 
 def group_conditions(

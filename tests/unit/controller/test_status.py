@@ -14,7 +14,7 @@ from baton.controller.hold_ups import HoldUp
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
 from baton.controller.queue_state import QueueFacts
-from baton.controller.status import group_conditions, group_status, halted_status
+from baton.controller.status import group_conditions, group_status, halted_status, partitions_are_known, written
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from baton.kube.members import GroupMembers
@@ -208,6 +208,32 @@ def test_a_group_that_is_being_deleted_is_called_so_whatever_else_is_wrong() -> 
 def test_a_queue_that_has_not_answered_yet_is_no_trouble_and_not_ready_either() -> None:
     word, told = told_of(Group(0), Problem(Reason.WAITING_FOR_QUEUE, "orders has not answered yet"))
     assert (word, told["Ready"], told["Settled"]) == ("NotReady", ("Unknown", "WaitingForQueue"), ("False", "NotReady"))
+
+
+def told_partitions(partitions: int, *sights: QueueSight) -> tuple[int | None, int | None]:
+    """As they are written of a group with so many in its ledger."""
+    whole = summary(Group(partitions).start("a").state)
+    known = partitions_are_known(whole, sights)
+    status = written(group_status(group_view(), whole, GroupMembers(), FINE_SO_FAR, NOW, {}, known=known))
+    assert status["members"] == 1
+    return status.get("partitions"), status.get("unowned")
+
+
+def sight(name: str, partitions: int | None, *, there: bool = True) -> QueueSight:
+    view = queue() if there else None
+    return QueueSight(QueueName(name), named=True, view=view, facts=QueueFacts(partitions=partitions))
+
+
+def test_no_partition_is_told_of_as_long_as_a_queue_has_never_answered() -> None:
+    assert told_partitions(0, sight("orders", None)) == (None, None)
+    assert told_partitions(0, sight("orders", None), sight("pay", None)) == (None, None)
+    assert told_partitions(4, sight("orders", 4), sight("pay", None)) == (4, 0), "at least those of who has answered"
+    assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
+
+
+def test_a_group_that_has_no_partition_says_so() -> None:
+    assert told_partitions(0, sight("orders", 0)) == (0, 0)
+    assert told_partitions(0, sight("orders", None, there=False)) == (0, 0), "there is no such queue, as Ready says"
 
 
 def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
