@@ -3,17 +3,21 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
-from tests.integration.kafka.reading import read
+from tests.integration.kafka.reading import committed_messages, read
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE, eventually, until
 
@@ -32,6 +36,43 @@ async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
     ]
     assert entries[0].headers == {"one": b"1", "two": b"2", "alone": None} and entries[0].timestamp > 1_700_000_000_000
     assert (entries[0].queue, [entry.offset for entry in entries]) == ("orders", ["0", "1", "2", "3"])
+
+
+class NoText(str):
+    """A name that clients without Unicode send."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return b"\xff" + super().encode(encoding, errors)
+
+
+async def test_a_header_whose_name_is_no_text_ends_no_process(make: MakeQueue, caplog: pytest.LogCaptureFixture) -> None:
+    queue = make(redeliveries=1)
+    await eventually(lambda: ensured(queue), "the operator is in the group")
+    queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
+    queue.send("before")
+    records: Any = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, -1, 10_000)
+    records.append(0, None, b"k", b"odd", [("one", b"1"), (NoText("two"), b"2"), ("three", b"3")])
+    client = KafkaClient(queue.address, queue.group, "test")
+    answer = await client.to_broker(1, ProduceRequest(None, -1, 5000, [(queue.topic, [(0, bytes(records.build()))])]))
+    await client.close()
+    assert [one[:2] for one in answer.topics[0][1]] == [(0, 0)]
+    queue.send("behind", headers={"one": b"1"})
+    reader = await queue.granted("a", 1)
+    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
+    assert [(entry.value, entry.headers) for entry in entries] == [(b"before", {}), (b"odd", {}), (b"behind", {"one": b"1"})]
+    assert f"{queue.topic}/0: the message at offset 1 comes without its headers" in caplog.text
+    await asyncio.to_thread(reader.set_aside, 0, Epoch(1), "1", "it fails")
+    [[letter]] = await asyncio.to_thread(committed_messages, queue.broker, f"{queue.topic}.dead-letters")
+    assert (letter.key(), letter.value(), dict(letter.headers() or ())["baton-offset"]) == (b"k", b"odd", b"1")
+
+
+async def ensured(queue: Queue) -> bool:
+    with suppress(QueueUnreachable):  # the broker has just begun
+        await queue.operator.ensure(None)
+        return True
+    return False
 
 
 async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:

@@ -5,6 +5,7 @@ import threading
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.message_headers import headers_of
 from baton.queues.protocol import QueueUnreachable
 
 _WITHIN = 5.0
@@ -39,7 +40,7 @@ class DeadLetterTopic:
                     topic,
                     key=message.key(),
                     value=message.value(),
-                    headers=[*(message.headers() or ()), *about],
+                    headers=[*(headers_of(message) or ()), *about],
                     on_delivery=lambda error, _: outcome.append(error),
                 )
                 producer.flush(2 * _WITHIN)

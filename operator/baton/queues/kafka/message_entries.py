@@ -10,6 +10,7 @@ from confluent_kafka import Message
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entries import Entries
 from baton.queues.entry import NO_HEADERS, Entry
+from baton.queues.kafka.message_headers import headers_of
 
 
 class MessageEntries(Entries):
@@ -41,7 +42,7 @@ class MessageEntries(Entries):
 
 
 def _entry(queue: QueueName, partition: int, epoch: Epoch, again: int, message: Any) -> Entry:
-    offset, headers = message.offset(), message.headers()
+    offset, headers = message.offset(), headers_of(message)
     return Entry(
         queue,
         partition,
