@@ -16,6 +16,8 @@ LONGEST = 4095
 _VERSION = 1
 _BOUND = 2**62
 """Of epochs and numbers of queries. A record with a higher one is not Baton's: at 64 bits none could be granted above it."""
+_TOKEN_BOUNDS = (2**63, 2**15)
+"""Of a token's numbers, as requests have them: one with a higher number can be sent in none."""
 _MOST_TRIES = 50
 """Entries of which it is written down how often they failed: those that come first."""
 
@@ -145,7 +147,9 @@ def _record(fields: dict[str, Any]) -> Record | None:
     tries = fields.get("tries", [])
     if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
-    if token is None or not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
+    if token is None or any(one >= bound for one, bound in zip(token, _TOKEN_BOUNDS, strict=True)):
+        return None
+    if not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
         return None
     if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
         return None

@@ -58,6 +58,7 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         "[" * 4000,
         "x" * 100_000,
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": -1}, {"epoch": True}, {"token": [1]})),
+        json.dumps(json.loads(RECORD.to_text()) | {"token": [1, 2**15]}),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"uid": 5}, {"topic": None}, {"first": "4"})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"reader": 1}, {"again": "9"}, {"first": 2**63})),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**62}, {"query": 2**62}, {"baton": 2})),
