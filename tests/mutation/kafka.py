@@ -73,7 +73,7 @@ KAFKA = (
     Mutation("position", "reserve more from record to record", _KAFKA + "read_position.py", _POSITION, "asked_at, asked_at, self.progress.end\n", "asked_at, asked_at, self.recorded\n"),
     Mutation("position", "let go of what is in hand", _KAFKA + "read_position.py", _POSITION, "released=not self.progress.unfinished", "released=True"),
     Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "reserved=self.progress.end, released", "reserved=self.record.reserved, released"),
-    Mutation("position", "count no failure", _KAFKA + "read_position.py", _POSITION, "self.record.tries.get(offset, 0) + 1}", "self.record.tries.get(offset, 0)}"),
+    Mutation("position", "count no failure", _KAFKA + "read_position.py", _POSITION, "self.record.tries.get(offset, 0) + 1)", "self.record.tries.get(offset, 0))"),
     Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _POSITION, "for place in places) > self.record.most", "for place in places) >= self.record.most"),
     Mutation("position", "count ended processes for an entry that there is not", _KAFKA + "read_position.py", _POSITION, " if offset == self.first else {offset}", " if False else {offset}"),
     Mutation("position", "count ended processes for entries behind the first", _KAFKA + "read_position.py", _POSITION, " if offset == self.first else {offset}", ""),

@@ -15,6 +15,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.group_offsets import Commit
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, read
@@ -73,6 +74,33 @@ async def ensured(queue: Queue) -> bool:
         await queue.operator.ensure(None)
         return True
     return False
+
+
+async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = make(redeliveries=1)
+    await eventually(lambda: ensured(queue), "the operator is in the group")
+    queue.send("1")
+    reader = await queue.granted("a", 1)
+    await asyncio.to_thread(read, reader, 0, 1, 1)
+    commit = reader._offsets.commit
+
+    def lossy(partition: int, wanted: Commit, within: float | None = None) -> None:
+        commit(partition, wanted, within)
+        raise QueueUnreachable("its answer is lost")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(reader._offsets, "commit", lossy)
+        with pytest.raises(QueueUnreachable, match="its answer is lost"):
+            await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails")
+    await asyncio.to_thread(reader.verify, 0, Epoch(1))
+    assert await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails"), "it is the same failure"
+    record = (await queue.seen()).record
+    assert record is not None and record.tries == {0: 1}
+    for _ in range(2):
+        with pytest.raises(QueueUnreachable, match="for dead letters: create it"):
+            await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails again")
+    record = (await queue.seen()).record
+    assert record is not None and record.tries == {0: 2}, "it is the second failure, until it is a dead letter"
 
 
 async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:

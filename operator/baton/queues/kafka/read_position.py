@@ -48,6 +48,9 @@ class ReadPosition:
     """From when on whoever read before has heard of this process, or looks before it hands out more (monotonic)."""
     caught_up: bool = False
     """All was handed out that somebody else may have been, too."""
+    counting: dict[int, int] = field(default_factory=dict)
+    """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
+    lost."""
     first: int | None = None
     """The first entry that it was handed out: it stands further on where marks of transactions come before it, or what was
     aborted or compacted away."""
@@ -142,9 +145,14 @@ class ReadPosition:
         return replace(record, stale=0) if self.caught_up else record
 
     def failed(self, offset: int) -> Record:
-        """An entry has failed once more."""
-        tries: Mapping[int, int] = {**self.record.tries, offset: self.record.tries.get(offset, 0) + 1}
+        """An entry has failed once more: once, however often that is asked for before it is `counted`."""
+        count = self.counting.setdefault(offset, self.record.tries.get(offset, 0) + 1)
+        tries: Mapping[int, int] = {**self.record.tries, offset: count}
         return replace(self.record, tries=tries)
+
+    def counted(self, offset: int) -> None:
+        """The broker has taken what `failed` answered."""
+        self.counting.pop(offset, None)
 
     def too_often(self, offset: int) -> bool:
         """It has failed, or had processes end on it, more often than it may."""

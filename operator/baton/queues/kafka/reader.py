@@ -121,10 +121,11 @@ class KafkaReader:
             self._commits.look(partition, position)
             return True
         self._commits.commit(partition, position, lambda: position.failed(int(offset)))
-        if not position.too_often(int(offset)):
-            return True
-        self.set_aside(partition, epoch, offset, why)
-        return False
+        hopeless = position.too_often(int(offset))
+        if hopeless:
+            self.set_aside(partition, epoch, offset, why)
+        position.counted(int(offset))
+        return not hopeless
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""

@@ -82,6 +82,8 @@ def test_an_entry_that_failed_too_often_is_known_by_its_tries() -> None:
     one = position(replace(GRANTED, most=1))
     for expected in (False, True):
         one.record = one.failed(10)
+        assert one.failed(10) == one.record, "it is the same failure, until it is counted"
+        one.counted(10)
         assert one.too_often(10) is expected
 
 
