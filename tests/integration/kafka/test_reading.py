@@ -103,6 +103,37 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, 
     assert record is not None and record.tries == {0: 2}, "it is the second failure, until it is a dead letter"
 
 
+async def test_what_is_taken_up_more_than_once_because_answers_were_lost_has_no_try_more(
+    make: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make(redeliveries=1)
+    await eventually(lambda: ensured(queue), "the operator is in the group")
+    queue.send("1", "2")
+    reader = await queue.granted("a", 1)
+    lost = 0
+
+    def lossy(real: Callable[..., Any]) -> Callable[..., Any]:
+        def told(*arguments: Any) -> Any:
+            nonlocal lost
+            answer = real(*arguments)
+            if lost < 3:
+                lost += 1
+                raise QueueUnreachable("its answer is lost")
+            return answer
+
+        return told
+
+    for name in ("commit_several", "renewed"):
+        monkeypatch.setattr(reader._offsets, name, lossy(getattr(reader._offsets, name)))
+    for _ in range(3):
+        with pytest.raises(QueueUnreachable, match="its answer is lost"):
+            await asyncio.to_thread(reader.read, 0, Epoch(1))
+    entries = await asyncio.to_thread(read, reader, 0, 1, 2)
+    assert [(entry.value, entry.redelivered) for entry in entries] == [(b"1", False), (b"2", False)]
+    record = (await queue.seen()).record
+    assert record is not None and not record.tries
+
+
 async def test_a_large_message_and_a_bound_on_bytes(make: MakeQueue) -> None:
     queue = make(max_message_bytes="8000000")
     queue.producer = Producer({**ORDERED, "bootstrap.servers": queue.broker.servers, "message.max.bytes": 8_000_000})

@@ -40,6 +40,9 @@ class OwnerCommits:
         self._uid = uid
         self._positions = positions
         self._process = token_hex(8)
+        self._marking: dict[int, Epoch] = {}
+        """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
+        handed out, so they have no try more where it is told again."""
         self._silent_at = float("-inf")
         """When the broker did not take a last word (monotonic)."""
         self._asking = threading.RLock()
@@ -60,7 +63,10 @@ class OwnerCommits:
             if seen.record is not None
         }
         wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
+        self._marking |= {number: one.record.epoch for number, one in wanted.items()}
         refused = self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
+        for number in wanted.keys() - refused.keys():
+            del self._marking[number]
         return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
@@ -72,6 +78,7 @@ class OwnerCommits:
             seen = self._taken_up_in_time(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
+        self._marking.pop(partition, None)
         return ReadPosition.begun(seen, now)
 
     def refuse_lost(self, partition: int, position: ReadPosition) -> None:
@@ -213,12 +220,17 @@ class OwnerCommits:
                 return seen
             if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
                 record = taken_up(seen.record, seen.offset, 0, self._process)
+                self._marking[partition] = epoch
                 self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
                 return seen._replace(record=record)
 
             def change(seen: Committed, end: int) -> Record | None:
                 if seen.record is None or not names(seen.record, self._uid, epoch):
                     return None
+                if seen.record.reader != self._process:
+                    self._marking[partition] = epoch
+                elif self._marking.get(partition) == epoch:
+                    return seen.record
                 return taken_up(seen.record, seen.offset, end, self._process)
 
             return self._offsets.renewed(partition, change)
