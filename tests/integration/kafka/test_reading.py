@@ -52,7 +52,8 @@ async def test_a_header_whose_name_is_no_text_ends_no_process(make: MakeQueue, c
     queue = make(redeliveries=1)
     await eventually(lambda: ensured(queue), "the operator is in the group")
     queue.broker.make_topic(f"{queue.topic}.dead-letters", 1)
-    queue.send("before")
+    before = 100  # Python has specialised its calls by then
+    queue.send(*map(str, range(before)))
     records: Any = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, -1, 10_000)
     records.append(0, None, b"k", b"odd", [("one", b"1"), (NoText("two"), b"2"), ("three", b"3")])
     client = KafkaClient(queue.address, queue.group, "test")
@@ -61,12 +62,12 @@ async def test_a_header_whose_name_is_no_text_ends_no_process(make: MakeQueue, c
     assert [one[:2] for one in answer.topics[0][1]] == [(0, 0)]
     queue.send("behind", headers={"one": b"1"})
     reader = await queue.granted("a", 1)
-    entries = await asyncio.to_thread(read, reader, 0, 1, 3)
-    assert [(entry.value, entry.headers) for entry in entries] == [(b"before", {}), (b"odd", {}), (b"behind", {"one": b"1"})]
-    assert f"{queue.topic}/0: the message at offset 1 comes without its headers" in caplog.text
-    await asyncio.to_thread(reader.set_aside, 0, Epoch(1), "1", "it fails")
+    entries = await asyncio.to_thread(read, reader, 0, 1, before + 2)
+    assert [(entry.value, entry.headers) for entry in entries[before:]] == [(b"odd", {}), (b"behind", {"one": b"1"})]
+    assert f"{queue.topic}/0: the message at offset {before} comes without its headers" in caplog.text
+    await asyncio.to_thread(reader.set_aside, 0, Epoch(1), str(before), "it fails")
     [[letter]] = await asyncio.to_thread(committed_messages, queue.broker, f"{queue.topic}.dead-letters")
-    assert (letter.key(), letter.value(), dict(letter.headers() or ())["baton-offset"]) == (b"k", b"odd", b"1")
+    assert (letter.key(), letter.value(), dict(letter.headers() or ())["baton-offset"]) == (b"k", b"odd", b"%d" % before)
 
 
 async def ensured(queue: Queue) -> bool:
