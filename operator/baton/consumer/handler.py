@@ -54,8 +54,12 @@ class HandlerRun:
         self._runner: asyncio.Runner | None = None
 
     def __call__(self, entries: object) -> None:
-        """Returns when the handler has run to its end. Raises what it raises."""
-        result = self._handler(entries)
+        """Returns when the handler has run to its end. Raises what it raises: where it waited for something that was cancelled,
+        in an event loop of its own, that is a failure of its entry."""
+        try:
+            result = self._handler(entries)
+        except asyncio.CancelledError as error:
+            raise _cancelled() from error
         if result is not None:  # what follows takes longer than many handlers
             self.complete(result)
 
@@ -90,7 +94,11 @@ async def awaited(result: object) -> None:
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
-        raise RuntimeError("what it waited for was cancelled") from error
+        raise _cancelled() from error
+
+
+def _cancelled() -> RuntimeError:
+    return RuntimeError("what it waited for was cancelled")
 
 
 def _no_generator(result: object) -> None:

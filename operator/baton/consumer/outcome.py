@@ -42,6 +42,9 @@ ACK, KEPT = Ack(), Kept()
 class Retry(Exception):  # noqa: N818 -- a word to the consumer
     """Raised by a handler: try this entry again, in `delay` seconds. Its partition (or its key) waits for it."""
 
+    delay: float | None = None
+    """Also of a subclass whose `__init__` does not call this one's."""
+
     def __init__(self, why: str = "the handler asked for another try", *, delay: float | None = None) -> None:
         """Raises TypeError and ValueError for a delay that is no number of seconds."""
         super().__init__(why)
@@ -56,9 +59,13 @@ class Reject(Exception):  # noqa: N818 -- likewise
 
 
 def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> Nack | DeadLetter:
-    """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry."""
+    """What an exception of a handler says of its entry. `hopeless`: exceptions that are not worth a retry. A delay that is no
+    number of seconds, which a subclass of Retry may have, is a failure like any other."""
     if isinstance(error, Retry):
-        return Nack(bounded(_text(error)), error.delay)
+        try:
+            return Nack(bounded(_text(error)), seconds(error.delay))
+        except (TypeError, ValueError) as wrong:
+            return Nack(bounded(said(wrong)))
     if isinstance(error, Reject):
         return DeadLetter(bounded(_text(error)))
     why = bounded(said(error))
@@ -85,9 +92,13 @@ def seconds(delay: float | None) -> float | None:
         return None
     if isinstance(delay, bool) or not isinstance(delay, (int, float)):
         raise TypeError(f"delay is {delay!r}: set it to a number of seconds")
-    if not 0 <= delay < inf:
+    try:
+        exact = float(delay)
+    except OverflowError:  # so many digits
+        exact = inf
+    if not 0 <= exact < inf:
         raise ValueError(f"delay is {delay!r}: set it to a number of seconds, 0 or more")
-    return delay
+    return exact
 
 
 def said(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """No entry ends the consumer, and a consumer that ends for a fault of its own does not keep its Lease."""
 
+import asyncio
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,12 +10,13 @@ import pytest
 
 from baton.consumer import Retry
 from baton.consumer.batch import Batch
+from baton.consumer.deserializing import Deserializers
 from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Nack, outcome_of
 from baton.consumer.session import Session
 from baton.model.ids import Epoch
 from tests.in_memory_lease import InMemoryLease
-from tests.in_memory_queue import InMemoryQueue, consumer_of
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import until
 
 
@@ -39,7 +42,10 @@ def test_words_of_a_program_are_text_that_every_queue_takes() -> None:
         why.encode()
 
 
-@pytest.mark.parametrize("delay", [timedelta(seconds=60), "soon", float("nan"), float("inf"), -1])
+HUGE = pytest.param(10**400, id="huge")
+
+
+@pytest.mark.parametrize("delay", [timedelta(seconds=60), "soon", float("nan"), float("inf"), -1, HUGE])
 def test_a_delay_that_is_no_number_of_seconds_is_refused_where_it_is_given(delay: float) -> None:
     queue = InMemoryQueue(1)
     with pytest.raises((TypeError, ValueError)):
@@ -51,6 +57,69 @@ def test_a_delay_that_is_no_number_of_seconds_is_refused_where_it_is_given(delay
             with pytest.raises((TypeError, ValueError)):
                 word.nack(delay)
         assert batch.ack().wait()
+
+
+class NotYet(Retry):
+    """A program's own, which says nothing to the class that it is of."""
+
+    def __init__(self, delay: Any = None) -> None:
+        if delay is not None:
+            self.delay = delay
+
+
+def cancels(entry: HeldEntry) -> None:
+    async def waits() -> None:
+        task = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(waits())
+
+
+def raises(error: Exception) -> Callable[[HeldEntry], None]:
+    def handle(entry: HeldEntry) -> None:
+        raise error
+
+    return handle
+
+
+ODD = [raises(NotYet()), raises(NotYet("soon")), raises(NotYet(10**400))]
+
+
+@pytest.mark.parametrize("first", [*ODD, cancels])
+def test_an_entry_comes_again_however_its_handler_failed(first: Callable[[HeldEntry], None]) -> None:
+    queue, ledger, tried = InMemoryQueue(1), InMemoryLedger({0: 1}), list[HeldEntry]()
+
+    def handle(entry: HeldEntry) -> None:
+        tried.append(entry)
+        if len(tried) == 1:
+            first(entry)
+        consumer.stop()
+        ledger.says({}, {0: 1})
+
+    consumer = consumer_of(queue, ledger)
+    consumer.run(handle)
+    assert len(tried) == 2 and queue.retries == queue.acknowledged == ["0"]
+
+
+@pytest.mark.parametrize("first", ODD)
+def test_and_however_its_deserializer_asks_for_another_try(first: Callable[[Any], None]) -> None:
+    queue, ledger, tried = InMemoryQueue(1), InMemoryLedger({0: 1}), list[bytes]()
+
+    def deserialize(value: bytes) -> bytes:
+        tried.append(value)
+        if len(tried) == 1:
+            first(value)
+        return value
+
+    def handle(entry: HeldEntry) -> None:
+        consumer.stop()
+        ledger.says({}, {0: 1})
+
+    consumer = consumer_of(queue, ledger, deserializers=Deserializers(value=deserialize))
+    consumer.run(handle)
+    assert len(tried) == 2 and queue.retries == queue.acknowledged == ["0"]
 
 
 def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
