@@ -42,6 +42,8 @@ class GracePeriod:
     def abort(self) -> None:
         """End the grace period at once."""
         self._stop_at = self._clock()
+        if self._leave_by is not None:
+            self._leave_by = self._stop_at
         self.aborted = True
 
     def leave(self, per_entry: float) -> None:

@@ -22,7 +22,8 @@ _TELL_EVERY = 0.05
 
 
 class Progress:
-    """With one delivery. As a context: in the end what was not begun goes back, also where the process ends."""
+    """With one delivery. As a context: in the end what was not begun goes back. Where the handler has ended the process it does
+    not: another worker would begin what this one was at, unmarked, or what is behind that."""
 
     def __init__(self, loop: ConsumerLoop, delivery: Delivery, options: CheckedOptions) -> None:
         self._loop = loop
@@ -38,7 +39,10 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._loop.tell(self._said())
+            return
         self._loop.give_back(self._delivery, self._said(), time.monotonic() - self._begun, self._count)
 
     def entries(self) -> Iterator[HeldEntry]:

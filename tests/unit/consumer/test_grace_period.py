@@ -42,3 +42,14 @@ def test_nothing_is_begun_that_takes_too_long_or_where_it_is_to_end_at_once() ->
     grace.stop_now()
     grace.leave(0.001)
     assert grace.begins_nothing
+
+
+def test_what_ends_at_once_waits_for_no_handler_also_where_it_was_about_to_end() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop_now()
+    grace.leave(0.01)
+    assert grace.due == 1003.0
+    clock[0] = 1001.0
+    grace.abort()
+    assert grace.due == 1001.0

@@ -8,8 +8,11 @@ import threading
 import pytest
 
 from baton.consumer import Batch, Reject, Retry
-from baton.consumer.handler_options import HandlerOptions
+from baton.consumer.delivery import BatchSize, Delivery
+from baton.consumer.handler_options import CheckedOptions, HandlerOptions
 from baton.consumer.held_entry import HeldEntry
+from baton.consumer.outcome import ACK
+from baton.consumer.progress import Progress
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
@@ -197,3 +200,31 @@ def test_a_batch_that_fails_is_logged_with_its_traceback_and_the_entry_to_blame_
         ("the handler failed on orders/0 entry 0 and 1 more: ValueError: no; it is tried again, entry by entry", True),
         ("the handler failed on orders/0 entry 0 once more: ValueError: no; it is tried again", False),
     ]
+
+
+@pytest.mark.parametrize("batch", [None, BatchSize()])
+def test_what_a_handler_was_at_when_it_ended_the_process_is_begun_by_nobody_else_here(batch: BatchSize | None) -> None:
+    """Another worker would get it unmarked; and what is behind it would be done before it."""
+    queue, options = InMemoryQueue(3), CheckedOptions(batch=batch)
+    with consumer_of(queue, InMemoryLedger({0: 1, 1: 1})) as consumer:
+        loop = consumer._loop
+        loop.serve(2)
+
+        def take() -> Delivery:
+            answer = loop.take(options.want())
+            assert isinstance(answer, Delivery)
+            return answer
+
+        def handle() -> None:
+            with Progress(loop, take(), options) as progress:
+                assert progress.batch() if batch else next(progress.entries())
+                raise SystemExit
+
+        with pytest.raises(SystemExit):
+            handle()
+        for another in ("10", "11"):
+            queue.unread[1] = [(another, b"k")]
+            delivery = take()
+            assert [entry.offset for entry in delivery.entries] == [another], "those of the other partition go on"
+            loop.give_back(delivery, [(delivery.entries, ACK)])
+    assert queue.acknowledged == ["10", "11"]
