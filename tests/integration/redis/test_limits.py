@@ -1,12 +1,18 @@
 """maxDeliveredUnacked and maxRedeliveries: written by the operator, met by every reader at the queue."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
 
 import pytest
+from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisReader
+from baton.queues.redis.wire import Ask
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
@@ -176,6 +182,70 @@ async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
     assert await queue.operator.pause(0, ONE) == 1
     assert not owner.retry(0, ONE, entry.offset, "again"), "a repeated request makes no second letter"
     assert len(dead(queue)) == 1
+
+
+@contextmanager
+def answers_lost(reader: RedisReader, nth: int = 1) -> Iterator[None]:
+    """From the nth on: the server does what it is asked, also by those who ask again at once, and nobody hears of it."""
+    kept = reader._scripts._kept
+    ask, asked_before = kept.ask, count(1)
+
+    def lossy(asked: Ask) -> list[object]:
+        answers = ask(asked)
+        if next(asked_before) >= nth:
+            raise ConnectionError("the answer is lost")
+        return answers
+
+    with pytest.MonkeyPatch.context() as lost:
+        lost.setattr(kept, "ask", lossy)
+        with pytest.raises(QueueUnreachable, match="the answer is lost"):
+            yield
+
+
+async def test_a_failure_whose_answer_was_lost_is_counted_once(queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+    queue.send("a", "b")
+    owner = await queue.granted("a", ONE)
+    first, second = owner.read(0, ONE)
+    for nth in (1, 2):  # that the server is asked
+        for entry in (first, second):
+            with answers_lost(owner, nth):
+                owner.retry(0, ONE, entry.offset, "no")
+    assert owner.retry(0, ONE, first.offset, "no")
+    assert owner.retry(0, ONE, second.offset, "no")
+    with answers_lost(owner, 2):
+        owner.retry(0, ONE, first.offset, "it failed twice")
+    assert not owner.retry(0, ONE, first.offset, "it failed twice")
+    assert [letter[b"why"] for letter in dead(queue)] == [b"it failed twice"]
+
+
+async def test_what_was_read_again_because_answers_were_lost_is_no_dead_letter(queue: Queue) -> None:
+    await queue.limited(redeliveries=1)
+    queue.send("a", "b", "c", "d")
+    owner = await queue.granted("a", ONE)
+    for _ in range(2):
+        with answers_lost(owner):
+            owner.read(0, ONE, 2)
+    assert [entry.value for entry in owner.read(0, ONE, 2)] == [b"a"]
+    with answers_lost(owner):
+        owner.read(0, ONE, 2)
+    assert [entry.value for _ in range(3) for entry in owner.read(0, ONE, 1)] == [b"b", b"c", b"d"]
+    assert dead(queue) == []
+
+
+async def test_but_what_a_process_had_before_counts_where_it_or_the_next_one_begins_again(queue: Queue) -> None:
+    await queue.limited(redeliveries=2)
+    queue.send("bad", "b")
+    reader = await queue.granted("a", ONE)
+    reader.read(0, ONE)
+    reader.let_go({0: ONE}, 0)
+    assert [entry.value for entry in reader.read(0, ONE)] == [b"bad"]
+    third = queue.reader("a")
+    with answers_lost(third):
+        third.read(0, ONE)
+    assert [entry.value for entry in third.read(0, ONE)] == [b"bad"]
+    assert [entry.value for entry in queue.reader("a").read(0, ONE)] == [b"b"]
+    assert [letter[b"deliveries"] for letter in dead(queue)] == [b"3"]
 
 
 async def test_a_stale_owner_sets_nothing_aside(queue: Queue) -> None:

@@ -10,8 +10,9 @@ class PartitionKeys(NamedTuple):
     """The keys of one partition, in the order in which every script takes them."""
 
     owner: str
-    """Hash, the fence: uid, epoch, paused; left, served and waiting (how many), while entries of a former owner wait to be
-    handed out; and the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
+    """Hash, the fence: uid, epoch, paused; process, which reads it singly, and given, up to where that was given entries, where
+    their deliveries are counted; left, served and waiting (how many), while entries of a former owner wait to be handed out; and
+    the limits of the queue's spec, maxDeliveredUnacked and maxRedeliveries."""
     stream: str
     """Stream. Entries have the ids `n-0`, with an n that grows by one, and the fields k, v, t and h (if it
     has headers). The first n is the time in microseconds; after a restart, a failover or a loss, which may have taken entries,

@@ -1,6 +1,6 @@
 """Where a reader is in its partitions, and what its members hold of them. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 AT_ONCE = 2**20
 """Entries: as good as no bound of their own."""
@@ -11,6 +11,8 @@ class Position:
     """Where this reader is in a partition, under one epoch."""
 
     epoch: int
+    nth: int
+    """Of all that this reader had."""
     received: int = 0
     """The last entry that it received singly under this epoch."""
     tail: int | None = None
@@ -27,6 +29,9 @@ class Position:
     """Entries that are asked for at once."""
     in_line: int = 0
     """Since when it waits for the member to finish with other entries; 0: it does not."""
+    counting: dict[str, int] = field(default_factory=dict)
+    """How often entries have been handed out, with a time that the queue is being told of: it may have heard, and its answer be
+    lost."""
 
 
 class Positions:
@@ -36,6 +41,7 @@ class Positions:
     def __init__(self) -> None:
         self._positions: dict[int, Position] = {}
         self._requests = 0
+        self._made = 0
 
     def found(self, partition: int) -> Position | None:
         """None: it was not read yet."""
@@ -45,7 +51,7 @@ class Positions:
         """Under this epoch. A late word of an earlier epoch does not make a reader lose its place."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
-            newer = Position(epoch)
+            newer = self._new(epoch)
             if position is not None and epoch < position.epoch:
                 return newer
             position = self._positions[partition] = newer
@@ -56,7 +62,7 @@ class Positions:
         something to read."""
         position = self._positions.get(partition)
         if position is None or position.epoch != epoch:
-            self._positions[partition] = Position(epoch, more=ours)
+            self._positions[partition] = self._new(epoch, more=ours)
 
     def let_go(self, partition: int, epoch: int) -> None:
         """What was read under this epoch does not count any more."""
@@ -85,6 +91,10 @@ class Positions:
         for other in self._positions.values():
             if other.in_line:
                 other.more = True
+
+    def _new(self, epoch: int, *, more: bool = True) -> Position:
+        self._made += 1
+        return Position(epoch, self._made, more=more)
 
 
 def holds(position: Position, outstanding: int, *, full: bool = False) -> None:

@@ -71,7 +71,7 @@ class RedisReader:
         elsewhere = self._positions.elsewhere(position)
         begins = int(not position.began)
         most = min(count, position.most)
-        arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process, begins, most_bytes)
+        arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process(position), begins, most_bytes)
         answer = self._entries(scripts.READ, position, partition, arguments)
         _, pending, seen, last, more, full, outstanding, about, texts = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
@@ -94,10 +94,19 @@ class RedisReader:
             self._positions.finished(position, outstanding)
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        """Count one more delivery of an entry that its owner has failed with. False: it was one too many (maxRedeliveries), and
-        the entry is with the dead letters now, with `why` it failed; or it was finished with before.
+        """Count one more delivery of an entry that its owner has failed with: one, however often this is asked for before it is
+        answered. False: it was one too many (maxRedeliveries), and the entry is with the dead letters now, with `why` it failed;
+        or it was finished with before.
         """
-        return self._failed(partition, epoch, offset, why, hopeless=False)
+        counting = self._positions.of(partition, epoch).counting
+        if offset not in counting:
+            again, before = self._failed(partition, epoch, offset, why)
+            if not again:
+                return False
+            counting[offset] = before + 1
+        again, _ = self._failed(partition, epoch, offset, why, deliveries=counting[offset])
+        del counting[offset]
+        return again
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """Finish with an entry that no other try would help: it goes to the dead letters, with `why`."""
@@ -170,12 +179,14 @@ class RedisReader:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _failed(self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool) -> bool:
+    def _failed(
+        self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool = False, deliveries: int = 0
+    ) -> tuple[bool, int]:
         position = self._positions.of(partition, epoch)
-        arguments = (self._uid, epoch, self._known_as(position), offset, why, int(hopeless))
-        _, again, outstanding = self._ask(scripts.RETRY, partition, arguments)
+        arguments = (self._uid, epoch, self._known_as(position), offset, why, int(hopeless), deliveries)
+        _, again, outstanding, before = self._ask(scripts.RETRY, partition, arguments)
         self._positions.finished(position, outstanding)
-        return bool(again)
+        return bool(again), before
 
     def _entries(self, script: scripts.Script, position: Position, partition: int, arguments: Sequence[Any]) -> list[Any]:
         try:
@@ -206,11 +217,11 @@ class RedisReader:
         self._sure_at[partition] = asked_at
         return answer
 
-    @property
-    def _process(self) -> str:
-        """Who reads. A process that is forked from this one is another."""
-        return f"{self._token}-{os.getpid()}"
+    def _process(self, position: Position) -> str:
+        """Who reads, from where: what was let go of and is read again was handed out before. A process that is forked from this
+        one is another."""
+        return f"{self._token}-{os.getpid()}-{position.nth}"
 
     def _known_as(self, position: Position) -> str:
         """The process, where the queue knows which one reads."""
-        return self._process if position.began else ""
+        return self._process(position) if position.began else ""

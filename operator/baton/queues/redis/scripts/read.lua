@@ -8,11 +8,14 @@
 -- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told).
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
--- a lost reply carried: all of it may have been worked on.
+-- a lost reply carried: all of it may have been worked on. But what this process was given in a lost reply nobody has worked on, so
+-- to give it again is no delivery more.
 local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
-if begins then redis.call('HSET', OWNER, 'process', ARGV[7]) end
+local known = of_owner()
+local lost = known[4] == ARGV[7] and tonumber(known[9] or 0) or 0 -- what is behind the cursor up to here, it was given
+if begins and known[4] ~= ARGV[7] then redis.call('HSET', OWNER, 'process', ARGV[7], 'given', 0) end
 local last = look()
 local cursor, count, elsewhere, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[9])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
@@ -25,7 +28,7 @@ local served, left = unserved()
 local given, cut = 0, false
 
 -- What this owner had counts as its own already; what a former owner left only from now on.
-local wanted, exhausted = count, false
+local wanted, exhausted, uncounted = count, false, nil
 if left then
   wanted = math.min(count, #redis.call('XPENDING', STREAM, GROUP, '(' .. id(cursor), id(served), count) + free)
 end
@@ -38,8 +41,9 @@ if redeliveries > 0 then
     if not head then
       exhausted = reach == '+'
       break
-    elseif head[4] <= redeliveries then
+    elseif head[4] <= redeliveries or number(head[1]) <= lost then
       wanted = 1
+      uncounted = number(head[1]) <= lost and head
       break
     end
     set_aside(head[1], head[4], 'handed out ' .. head[4] .. ' times and never acknowledged')
@@ -76,6 +80,7 @@ elseif wanted > 0 then
     end
   end
 end
+if uncounted then redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, uncounted[1], 'RETRYCOUNT', uncounted[4], 'JUSTID') end
 if left then
   if not closing and (exhausted or served >= left) then
     redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
@@ -119,5 +124,8 @@ end
 local full = not closing and not cut and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
 local more = cut or given == count or filled and not full or not exhausted and (any_wanted or not full)
 if not more and not full then sleep(waits) end
+if redeliveries > 0 and given > 0 and number(about[given]) > lost then
+  redis.call('HSET', OWNER, 'given', string.format('%d', number(about[given])))
+end
 local about_them, their_texts = told()
 return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
