@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count, groupby, repeat
 from operator import attrgetter
+from typing import NamedTuple
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.entry_sequence import EntrySequence
@@ -41,6 +42,17 @@ class Notice(Enum):
     REVOKED = auto()
 
 
+class Outage(NamedTuple):
+    """A queue that does not answer, or does not take dead letters and failures of one partition."""
+
+    tries: int
+    until: float
+    """When it is asked again (monotonic)."""
+    since: float
+    why: str
+    """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
+
+
 @dataclass(slots=True, eq=False)
 class HeldPartition:
     """What is in hand of a partition under one epoch."""
@@ -62,6 +74,8 @@ class HeldPartition:
     """which of these are finished with what is sent of them;"""
     aside: list[tuple[str, str]] = field(default_factory=list)
     """and offsets to set aside as dead letters, and why."""
+    outage: Outage | None = None
+    """The queue answers, and does not take these (or a failure): no topic for dead letters, no right."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
     sure_at: float = 0.0

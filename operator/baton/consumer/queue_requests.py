@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from math import inf
-from typing import NamedTuple, cast
+from typing import cast
 
 from baton.consumer.entry_sequence import EntrySequence, backoff
 from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.held_partition import HeldPartition, Outage, Phase
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import SURE_FOR, Reader, TransactionalReader
 from baton.queues.entries import Entries
@@ -32,22 +32,11 @@ TOLD_AFTER = 5.0
 """Seconds for which a queue was away when others than this process are to hear of it."""
 
 
-class _Outage(NamedTuple):
-    """A queue that does not answer."""
-
-    tries: int
-    until: float
-    """When it is asked again (monotonic)."""
-    since: float
-    why: str
-    """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
-
-
 class QueueRequests:
     """Asks for holdings, and sees to it that a refusal or an outage ends or delays only what it concerns."""
 
     def __init__(self) -> None:
-        self._outages: dict[QueueName, _Outage] = {}
+        self._outages: dict[QueueName, Outage] = {}
         self.per_entry = _SLICE
         """Seconds, a running average. Begins as if handlers were slow: the first read takes one entry."""
         self._size: float | None = None
@@ -90,13 +79,18 @@ class QueueRequests:
         with self._asking(holding, reader):
             if holding.handled:
                 _acknowledge(holding, reader)
-            while holding.aside:
-                offset, why = holding.aside[0]
-                reader.set_aside(number, epoch, offset, why)
-                log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
-                holding.aside.pop(0)
-            holding.acknowledged(taken=True)
             told = True
+        if told and holding.aside:
+            told = False
+            with self._asking(holding, reader, alone=True):
+                while holding.aside:
+                    offset, why = holding.aside[0]
+                    reader.set_aside(number, epoch, offset, why)
+                    log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
+                    holding.aside.pop(0)
+                told = True
+        if told:
+            holding.acknowledged(taken=True)
         return told
 
     def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
@@ -107,7 +101,7 @@ class QueueRequests:
         if failure is None and time.monotonic() - holding.sure_at <= SURE_FOR:
             return True
         answered = False
-        with self._asking(holding, reader):
+        with self._asking(holding, reader, alone=failure is not None):
             if failure is not None:
                 self._again(sequence, reader, first, failure.why)
             else:
@@ -146,8 +140,8 @@ class QueueRequests:
 
     def not_before(self, holding: HeldPartition) -> float:
         """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
-        outage = self._outages.get(holding.partition.queue)
-        return outage.until if outage is not None else 0.0
+        both = self._outages.get(holding.partition.queue), holding.outage
+        return max((outage.until for outage in both if outage is not None), default=0.0)
 
     def retry_at(self, after: float) -> float:
         """When the next queue that is away is asked again."""
@@ -159,12 +153,11 @@ class QueueRequests:
 
     def trouble(self, holdings: Iterable[HeldPartition]) -> str:
         """What keeps this consumer from the queues of these, where that is not over in a moment; empty: nothing."""
-        told = time.monotonic() - TOLD_AFTER
+        told, held = time.monotonic() - TOLD_AFTER, [holding for holding in holdings if not holding.over]
         lasting = {queue: outage.why for queue, outage in self._outages.items() if outage.since <= told}
-        if not lasting:
-            return ""
-        concerned = {holding.partition.queue for holding in holdings if not holding.over}
-        return " ".join(dict.fromkeys(lasting[queue] for queue in sorted(lasting.keys() & concerned)))
+        concerned = {holding.partition.queue for holding in held} if lasting else set()
+        alone = [one.outage.why for one in held if one.outage is not None and one.outage.since <= told]
+        return " ".join(dict.fromkeys([*(lasting[queue] for queue in sorted(lasting.keys() & concerned)), *alone]))
 
     def _again(self, sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
         """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
@@ -180,13 +173,16 @@ class QueueRequests:
             sequence.tries.pop(entry.offset, None)
 
     @contextmanager
-    def _asking(self, holding: HeldPartition, reader: Reader) -> Iterator[None]:
-        """A question to the queue of a holding."""
+    def _asking(self, holding: HeldPartition, reader: Reader, *, alone: bool = False) -> Iterator[None]:
+        """A question to the queue of a holding. `alone`: of a dead letter or a failure, which it may not take though it answers:
+        then only this partition waits."""
         queue = holding.partition.queue
         try:
             yield
             holding.sure_at = reader.sure_at(holding.partition.number)
             self._answered(queue)
+            if alone:
+                holding.outage = None
         except StaleOwner as refusal:
             self._answered(queue)
             if holding.in_hand or not holding.told or refusal.other_process:
@@ -195,16 +191,26 @@ class QueueRequests:
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
             holding.lose(reader)
         except QueueUnreachable as problem:
-            now, before = time.monotonic(), self._outages.get(queue)
-            tries, since = (before.tries + 1, before.since) if before else (1, now)
-            if tries == 1:
-                log.warning("%s", problem)
-            why = before.why if before and alike(before.why, str(problem)) else str(problem)
-            self._outages[queue] = _Outage(tries, now + backoff(tries), since, why)
+            if not alone:
+                self._outages[queue] = _outage(self._outages.get(queue), problem)
+                return
+            self.verify(holding, reader)
+            if not self.away(queue):
+                holding.outage = _outage(holding.outage, problem)
 
     def _answered(self, queue: QueueName) -> None:
         if (outage := self._outages.pop(queue, None)) is not None:
             log.info("queue %s answers again, after %.0f s", queue, time.monotonic() - outage.since)
+
+
+def _outage(before: Outage | None, problem: QueueUnreachable) -> Outage:
+    """After one more try."""
+    now = time.monotonic()
+    tries, since = (before.tries + 1, before.since) if before else (1, now)
+    if tries == 1:
+        log.warning("%s", problem)
+    why = before.why if before and alike(before.why, str(problem)) else str(problem)
+    return Outage(tries, now + backoff(tries), since, why)
 
 
 def _acknowledge(holding: HeldPartition, reader: Reader) -> None:

@@ -57,7 +57,7 @@ class WakeTimes:
     def _of(self, holding: HeldPartition, begun: float) -> float:
         """What was not due when this turn has `begun`."""
         away = self._requests.not_before(holding)
-        times = [max(away, sequence.due) for sequence in holding.sequences.values()]
+        times = [away, *(max(away, sequence.due) for sequence in holding.sequences.values())]
         if not self._dispatcher.shared and holding.out:
             times.append(holding.sure_at + SURE_FOR)
         return min((time for time in times if time > begun), default=inf)

@@ -1,0 +1,100 @@
+"""A queue that answers, and does not take the dead letters of a partition, is not away: the other partitions go on."""
+
+import time
+from typing import Any
+
+import pytest
+
+from baton.consumer import Reject
+from baton.consumer.held_entry import HeldEntry
+from baton.consumer.held_partition import HeldPartition
+from baton.consumer.outcome import DeadLetter, Nack
+from baton.consumer.queue_requests import TOLD_AFTER, QueueRequests
+from baton.model.ids import Epoch, Partition
+from baton.queues.protocol import QueueUnreachable
+from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+
+
+class Refusing(InMemoryQueue):
+    """There is no topic for dead letters, or no right to write there."""
+
+    refusing = True
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        self._refuse()
+        return super().retry(partition, epoch, offset, why)
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
+        self._refuse()
+        super().set_aside(partition, epoch, offset, why)
+
+    def _refuse(self) -> None:
+        self._ask()
+        if self.refusing:
+            raise QueueUnreachable("it cannot be a dead letter")
+
+
+def held(partition: int) -> HeldPartition:
+    nobody: Any = None
+    return HeldPartition(Partition(ORDERS, partition), Epoch(1), nobody)
+
+
+def failed(queue: Refusing, requests: QueueRequests, outcome: DeadLetter | Nack) -> HeldPartition:
+    """A partition of which the queue does not take what became of its entry."""
+    holding = held(0)
+    assert requests.read(holding, queue, 1)
+    (sequence,) = holding.ready(0.0)
+    (entry,) = sequence.hand_out(1)
+    sequence.settle(entry, outcome, 0.0)
+    if isinstance(outcome, Nack):
+        assert not requests.may_begin(sequence, queue)
+    else:
+        assert not requests.settle(holding, queue)
+    return holding
+
+
+@pytest.mark.parametrize("outcome", [DeadLetter("no"), Nack("no", 0.0)])
+def test_only_their_partition_waits(outcome: DeadLetter | Nack, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, requests = Refusing(1), QueueRequests()
+    begun = time.monotonic()
+    holding, other = failed(queue, requests, outcome), held(1)
+    assert (requests.away(ORDERS), requests.not_before(other)) == (False, 0.0)
+    assert requests.not_before(holding) >= begun + 0.1
+    assert not requests.trouble([holding, other]), "it may be over in a moment"
+    monkeypatch.setattr("baton.consumer.queue_requests.TOLD_AFTER", -TOLD_AFTER)
+    assert requests.trouble([holding, other]) == "it cannot be a dead letter"
+    assert requests.trouble([other]) == ""
+
+
+def test_where_the_queue_is_away_all_wait() -> None:
+    queue, requests = Refusing(1), QueueRequests()
+    read = queue.read
+
+    def once(*arguments: Any, **options: Any) -> Any:
+        found = read(*arguments, **options)
+        queue.away = True
+        return found
+
+    queue.read = once  # type: ignore[method-assign]
+    begun = time.monotonic()
+    holding, other = failed(queue, requests, DeadLetter("no")), held(1)
+    assert requests.away(ORDERS) and requests.not_before(other) >= begun + 0.1
+    assert holding.outage is None
+
+
+def test_the_others_are_worked_on_and_the_dead_letter_is_written_when_it_is_taken() -> None:
+    queue, ledger = Refusing(2), InMemoryLedger({0: 1, 1: 1})
+    queue.unread[1] = [("10", b"k"), ("11", b"k")]
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.offset == "0":
+            raise Reject("no")
+        if entry.offset == "11":
+            queue.refusing = False
+            consumer.stop()
+            ledger.says({}, {0: 1, 1: 1})
+
+    consumer = consumer_of(queue, ledger)
+    consumer.run(handle)
+    assert queue.dead == {"0": "no"}
+    assert {"10", "11"} <= set(queue.acknowledged)
