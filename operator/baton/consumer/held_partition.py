@@ -43,7 +43,7 @@ class Notice(Enum):
 
 
 class Outage(NamedTuple):
-    """A queue that does not answer, or does not take dead letters and failures of one partition."""
+    """A queue that does not answer, or does not take what is to be told or sent of one partition."""
 
     tries: int
     until: float
@@ -75,7 +75,7 @@ class HeldPartition:
     aside: list[tuple[str, str]] = field(default_factory=list)
     """and offsets to set aside as dead letters, and why."""
     outage: Outage | None = None
-    """The queue answers, and does not take these (or a failure): no topic for dead letters, no right."""
+    """The queue answers, and does not take these, a failure, or what is sent: there is no such topic, or no right."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
     sure_at: float = 0.0

@@ -76,7 +76,7 @@ class QueueRequests:
             holding.acknowledged(taken=True)
             return True
         told = False
-        with self._asking(holding, reader):
+        with self._asking(holding, reader, alone=bool(holding.together)):
             if holding.handled:
                 _acknowledge(holding, reader)
             told = True
@@ -174,8 +174,8 @@ class QueueRequests:
 
     @contextmanager
     def _asking(self, holding: HeldPartition, reader: Reader, *, alone: bool = False) -> Iterator[None]:
-        """A question to the queue of a holding. `alone`: of a dead letter or a failure, which it may not take though it answers:
-        then only this partition waits."""
+        """A question to the queue of a holding. `alone`: of a dead letter, a failure, or what is sent in a transaction, which it
+        may not take though it answers: then only this partition waits."""
         queue = holding.partition.queue
         try:
             yield

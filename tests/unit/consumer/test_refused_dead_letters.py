@@ -1,4 +1,4 @@
-"""A queue that answers, and does not take the dead letters of a partition, is not away: the other partitions go on."""
+"""A queue that answers, and does not take what is to be told or sent of a partition, is not away: the other partitions go on."""
 
 import time
 from typing import Any
@@ -11,6 +11,7 @@ from baton.consumer.held_partition import HeldPartition
 from baton.consumer.outcome import DeadLetter, Nack
 from baton.consumer.queue_requests import TOLD_AFTER, QueueRequests
 from baton.model.ids import Epoch, Partition
+from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
 from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
 
@@ -64,6 +65,20 @@ def test_only_their_partition_waits(outcome: DeadLetter | Nack, monkeypatch: pyt
     monkeypatch.setattr("baton.consumer.queue_requests.TOLD_AFTER", -TOLD_AFTER)
     assert requests.trouble([holding, other]) == "it cannot be a dead letter"
     assert requests.trouble([other]) == ""
+
+
+def test_so_does_that_of_which_outputs_cannot_be_sent() -> None:
+    queue, requests = Refusing(1), QueueRequests()
+
+    def ack(*arguments: Any, **options: Any) -> None:
+        raise QueueUnreachable("it takes no output")
+
+    queue.ack = ack  # type: ignore[method-assign]
+    sending, other = held(0), held(1)
+    sending.handled, sending.together = ["0"], [FinishedTogether(["0"], [Output.of("elsewhere", b"v", None, None, None)])]
+    assert not requests.settle(sending, queue)
+    assert (requests.away(ORDERS), requests.not_before(other)) == (False, 0.0)
+    assert requests.not_before(sending) > 0.0 and sending.together, "and it is told again"
 
 
 def test_where_the_queue_is_away_all_wait() -> None:
