@@ -5,7 +5,7 @@ messages, events and logs. It may hide too much.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from baton.cli.spoken_secrets import HIDDEN, NO_OBJECT, SECRET_WORDS, without_spoken_secrets
@@ -36,13 +36,19 @@ _KEYS = (
 _MIXED = r"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*\d)[A-Za-z0-9+/]{40}(?![\w+/=])"
 """As AWS's secret keys are."""
 
-_RULES = (
+
+def _without_query(url: re.Match[str]) -> str:
+    """It is matched also where it has none: else each `://` within it would be looked at up to its end."""
+    return f"{url[1]}?{HIDDEN}" if url[2] else url[0]
+
+
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"-{4,5} ?BEGIN [^-]*-{4,5}.*?(?:-{4,5} ?END [^-]*-{4,5}|\Z)", re.DOTALL), HIDDEN),
     (re.compile(rf"({_SCHEME}://)[^\s\"]{{0,4000}}@", re.IGNORECASE), rf"\1{HIDDEN}@"),
     (re.compile(rf"({_SCHEME}://){_NO_PORT}[^\n@]{{0,200}}@", re.IGNORECASE), rf"\1{HIDDEN}@"),
     (re.compile(rf"({_SCHEME}://{_NO_PORT})[^\s\"]+", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"({_SCHEME}%3A%2F%2F)[^\s\"]{{0,4000}}%40", re.IGNORECASE), rf"\1{HIDDEN}%40"),
-    (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE), rf"\1?{HIDDEN}"),
+    (re.compile(rf"({_SCHEME}://[^\s?#\"'<>]*+)([?#][^\s\"'<>]*)?", re.IGNORECASE), _without_query),
     (re.compile(r"(?<![^\s\"'`=(,;/])[^\s\"'`=(,;/@:]{0,100}:[^\s\"'`/@]{1,400}@(?=[\w\[])"), rf"{HIDDEN}@"),
     (re.compile(rf"(\b(?:authorization|cookie)\\{{0,9}}[\"']?\s*[:=]\s*)(?:{_QUOTED}|[^\n\"]+)", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(r"\b(bearer|basic)[\s:=]+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),

@@ -223,6 +223,7 @@ FRAGMENTS = (
         "Aa1/",
         "AKIA",
         "a://:b ",
+        "[a://",
         "---- BEGIN ",
         "passwords ",
     ),
