@@ -81,11 +81,21 @@ def answer(url: str, account: Path) -> Any:
     headers = {"Authorization": f"Bearer {(account / 'token').read_text()}", "Accept": METADATA}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30, context=trusted) as page:
-            return json.load(page)
+            return parsed(page.read())
     except urllib.error.HTTPError as error:
         if error.code not in GONE:
             raise
         return {"items": []}
+
+
+def parsed(text: bytes) -> Any:
+    """Whoever may write one of the objects may have made it too deep for Python's parser."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        from baton.kube.deep_json import shallow  # here: an older image does not have it
+
+        return json.loads(shallow(text))
 
 
 if __name__ == "__main__":

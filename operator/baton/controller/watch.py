@@ -17,6 +17,7 @@ from typing import Any
 import kopf
 import structlog
 
+from baton.controller.kopf_session import WatchSession, session_of
 from baton.controller.lister import Scope
 from baton.kube.api import Api, connect
 from baton.kube.errors import ApiError, NotFoundError, UnavailableError
@@ -133,10 +134,12 @@ async def watch(kubeconfig: Path | None, scope: Scope, hear: Hear, began: Callab
         if missing:
             log.warning("the API server does not have all of Baton's resources; apply the CRDs in crds/", missing=sorted(missing))
 
-        async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        async def login(**arguments: Any) -> WatchSession | None:
             if kubeconfig is None:
-                return kopf.login_with_service_account(**arguments)
-            return await _credentials(connection)
+                found = kopf.login_with_service_account(**arguments)
+            else:
+                found = await _credentials(connection)
+            return None if found is None else session_of(found)
 
         ready = [asyncio.Event() for _ in KOPFS]
         tasks: list[asyncio.Task[Any]] = []

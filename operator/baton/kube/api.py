@@ -5,7 +5,6 @@ only its configuration, authentication and connection pool are used.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -17,6 +16,7 @@ import aiohttp
 from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
+from baton.kube.deep_json import parsed
 from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.model.times import from_http_text
@@ -115,7 +115,7 @@ class Api:
             answer = await self._client.call_api(*arguments, _request_timeout=timeout)
             async with answer.response as response:
                 if not 200 <= response.status <= 299:
-                    raise refusal(response.status, _said(await response.read()))
+                    raise refusal(response.status, await _said(await response.read()))
                 yield response.content.iter_any()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable("GET", path, error) from None
@@ -162,8 +162,8 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unavailable(method, path, error) from None
         if 200 <= answer.status <= 299:
-            return _read(method, path, data)
-        raise refusal(answer.status, _said(data))
+            return await _read(method, path, data)
+        raise refusal(answer.status, await _said(data))
 
     def _hear(self, date: str | None, asked: float) -> None:
         """An answer has this header."""
@@ -182,10 +182,10 @@ def _whose(method: str, path: str) -> tuple[str, str]:
     return (namespace, f"{method} {root} {resource} {''.join(more[1:])}") if resource else ("", f"{method} {root}")
 
 
-def _read(method: str, path: str, data: bytes) -> Json:
+async def _read(method: str, path: str, data: bytes) -> Json:
     try:
-        made = json.loads(data)
-    except (ValueError, RecursionError):
+        made = await parsed(data)
+    except ValueError:
         made = None
     if not isinstance(made, dict):
         raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
@@ -202,9 +202,9 @@ async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(data)
 
 
-def _said(data: bytes) -> Json:
+async def _said(data: bytes) -> Json:
     try:
-        said = json.loads(data)
+        said = await parsed(data)
     except ValueError:
         said = None
     return said if isinstance(said, dict) else {"message": data[:200].decode(errors="replace")}

@@ -1,13 +1,13 @@
 """All objects of a list as they are and as they become: listed once, and then watched, with the rights of whoever asks."""
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
 from baton.kube.api import PAGE, Api, Json
+from baton.kube.deep_json import parsed
 from baton.kube.errors import PageTooLargeError, UnavailableError, refusal
 
 Key = tuple[str, str]
@@ -75,7 +75,7 @@ async def _events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterato
             async for piece in pieces:
                 *lines, last = piece.split(b"\n")
                 for line in lines:
-                    yield json.loads(bytes(rest) + line)
+                    yield await parsed(bytes(rest) + line)
                     rest.clear()
                 rest += last
                 if len(rest) > LARGEST_EVENT:

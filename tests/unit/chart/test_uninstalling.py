@@ -1,5 +1,6 @@
 """Before `helm uninstall` a Job of the operator's image asks whether a group is left."""
 
+import runpy
 from typing import Any
 
 import yaml
@@ -48,6 +49,13 @@ def test_it_looks_for_what_the_operator_puts_on(objects: Objects) -> None:
     (container,) = job(objects)["template"]["spec"]["containers"]
     for said in (f'FINALIZER = "{FINALIZER}"', f'GROUP_LABEL = "{GROUP_LABEL}"', f'RELEASE_ANNOTATION = "{RELEASE_ANNOTATION}"'):
         assert said in container["args"][0]
+
+
+def test_an_object_that_is_too_deep_to_be_parsed_stops_no_uninstalling() -> None:
+    fields = b'{"f:a":' * 9_000 + b"{}" + b"}" * 9_000
+    page = b'{"items":[{"metadata":{"name":"a","managedFields":[%s],"finalizers":["baton.dev/release"]}}]}' % fields
+    found = runpy.run_path(str(CHART / "files" / "no_group_is_left.py"))["parsed"](page)
+    assert found["items"][0]["metadata"]["finalizers"] == [FINALIZER]
 
 
 def test_its_pod_is_taken_for_none_of_the_operators(objects: Objects) -> None:

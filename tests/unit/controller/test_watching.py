@@ -17,7 +17,7 @@ from baton.controller.watch_events import WatchEvents
 from baton.controller.watches import Watches
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind
-from tests.unit.controller.http_api_server import HttpApiServer, Json
+from tests.unit.controller.http_api_server import DEEP, HttpApiServer, Json
 from tests.waiting import eventually
 
 
@@ -122,6 +122,21 @@ async def test_large_objects_are_neither_kept_nor_copied(watching: Watching) -> 
         assert tracemalloc.get_traced_memory()[1] < 15 * size, "two pages of five, and what came of their text"
     finally:
         tracemalloc.stop()
+
+
+async def test_an_object_that_is_too_deep_to_be_parsed_hides_no_other(watching: Watching) -> None:
+    fields = {"manager": "somebody", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DEEP}
+    deep = {"metadata": {**manifest("bank", "deep")["metadata"], "managedFields": [fields]}}
+    watching.server.event("bank", "pods", "ADDED", deep)
+    await watching.watched("bank", WatchedKind.PODS, "second")
+    assert (WatchedKind.PODS, "bank", "deep") in watching.heard
+    assert watching.watches.restarts["bank"] == 0
+    watching.server.say("bank", "pods", ENDS["gone"])
+    await watching.restarted("bank")
+    watching.heard.clear()
+    await watching.watched("bank", WatchedKind.PODS, "third")
+    assert (WatchedKind.PODS, "bank", "deep") in watching.heard, "as it was listed"
+    assert watching.watches.restarts["bank"] == 1
 
 
 LARGE = 10_000
