@@ -170,10 +170,11 @@ class ConsoleServer:
         return web.json_response({"approve": may})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
+        text = await request.text()  # before there is a viewer: whoever sends it slowly, by any token, would keep others out
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
             if not self._options.may_approve:
                 raise RefusedRequestError(403, "this console only shows: start it with --allow-approve")
-            said = _object(await request.text())
+            said = _object(text)
             namespace, name = _named(said)
             proposal = said.get("proposal")
             if not isinstance(proposal, str) or not 0 < len(proposal) <= 64:

@@ -1,15 +1,21 @@
 """What the console answers when the API server does not know whoever asks."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from kubernetes.aio import client as kubernetes
 
+from baton.console import viewers as viewers_module
 from baton.console.guard import LOOPBACK
 from baton.console.server import ConsoleOptions, ConsoleServer
-from baton.console.viewers import OnePerson
+from baton.console.viewers import OnePerson, OwnRights
 from baton.kube.api import Api, Json
 from baton.kube.errors import ApiError
+from tests.waiting import PATIENCE
 
 
 class Expired(Api):
@@ -32,3 +38,31 @@ async def test_credentials_that_have_expired_are_not_taken_for_the_consoles_own_
         assert answer.status == 502 or 'event: refused\ndata: {"status": 502' in said
         assert "the API server does not take your kubeconfig's credentials" in said
         assert (await client.get(path, headers={"Authorization": "Bearer other"})).status == 401
+
+
+@asynccontextmanager
+async def nobody_is_known(_: object) -> AsyncIterator[Api]:
+    yield Expired(None)
+
+
+async def test_whoever_sends_an_approval_slowly_takes_no_viewers_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewers_module, "MOST_TOKENS", 1)
+    application = ConsoleServer(
+        OwnRights(kubernetes.Configuration(), nobody_is_known), ConsoleOptions(LOOPBACK, may_approve=True)
+    ).application()
+    begun, ending = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b'{"namespace":'
+        begun.set()
+        await ending.wait()
+        yield b'"shop"'
+
+    async with TestClient(TestServer(application)) as client:
+        slow = {"Authorization": "Bearer slow"}
+        sent = asyncio.create_task(client.post("/api/approve", data=slowly(), headers=slow, expect100=True))
+        await asyncio.wait_for(begun.wait(), PATIENCE)  # the server has said that it goes on
+        answer = await client.get("/api/what-if?namespace=shop&name=orders&pods=2", headers={"Authorization": "Bearer other"})
+        assert answer.status == 401, "as the API server says, and not that too many look"
+        ending.set()
+        assert (await sent).status == 400
