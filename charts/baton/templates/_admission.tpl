@@ -29,10 +29,10 @@
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   labels: {{- include "baton.labels" .root | nindent 4 }}
 spec:
-  policyName: {{ .name }}
+  policyName: {{ .name | quote }}
   validationActions: [Deny]
   {{- with .root.Values.watchNamespaces }}
   matchResources:

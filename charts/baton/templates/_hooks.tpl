@@ -1,7 +1,7 @@
 {{/* Of what a hook of helm makes: root, component. */}}
 {{- define "baton.hookLabels" -}}
 app.kubernetes.io/name: {{ include "baton.name" .root | trunc 52 | trimSuffix "-" }}-{{ .component }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/part-of: baton
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
@@ -13,7 +13,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 restartPolicy: Never
 enableServiceLinks: false
 {{- with $.account }}
-serviceAccountName: {{ . }}
+serviceAccountName: {{ . | quote }}
 {{- else }}
 automountServiceAccountToken: false
 {{- end }}
@@ -28,7 +28,7 @@ securityContext:
   seccompProfile:
     type: RuntimeDefault
 containers:
-  - name: {{ $.name }}
+  - name: {{ $.name | quote }}
     image: {{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) | quote }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     command: [python3, -c]

@@ -22,8 +22,8 @@
 {{- end -}}
 
 {{- define "baton.selector" -}}
-app.kubernetes.io/name: {{ include "baton.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "baton.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* part-of and component are the same whatever the values say: by them baton doctor and the guides find the operator. */}}
@@ -38,7 +38,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "baton.consoleSelector" -}}
 app.kubernetes.io/name: {{ include "baton.name" . | trunc 55 | trimSuffix "-" }}-console
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "baton.consoleLabels" -}}
@@ -53,7 +53,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* Where pods run, and which go first: of the operator and of the console alike. */}}
 {{- define "baton.scheduling" -}}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}

@@ -75,9 +75,9 @@
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ if .namespace }}Role{{ else }}ClusterRole{{ end }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "baton.labels" .root | nindent 4 }}
 rules:
@@ -86,17 +86,17 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ if .namespace }}RoleBinding{{ else }}ClusterRoleBinding{{ end }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "baton.labels" .root | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ if .namespace }}Role{{ else }}ClusterRole{{ end }}
-  name: {{ .name }}
+  name: {{ .name | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "baton.serviceAccount" .root }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ include "baton.serviceAccount" .root | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}

@@ -1,6 +1,8 @@
 """The chart renders what the cluster's policies and the operator's needs ask for, and refuses values that it does not know."""
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from charts import render
 from charts.render import CHART, ROOT
 from tests.unit.chart.conftest import Found, Objects, Template
 
@@ -320,3 +323,32 @@ def test_who_may_edit_a_namespace_may_join_its_groups_and_nobody_but_the_operato
         if "consumergroups/ledger" in rule["resources"]
     ]
     assert writers == ["baton"]
+
+
+def test_names_of_digits_stay_texts(helm: Path) -> None:
+    """Whoever numbers tenants has namespaces called so."""
+    named = ("serviceAccount.name", "fullnameOverride", "nameOverride", "priorityClassName")
+    lists = {"watchNamespaces": ["77001"], "rbac.secrets": {"77001": ["77001"]}, "console.hosts": ["77001"]}
+    metrics = ("service", "serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
+    parts = ("console", "networkPolicy", *(f"metrics.{one}" for one in metrics))
+    command = render.template(
+        helm,
+        "77001",
+        "--set-string",
+        ",".join(f"{name}=77001" for name in named),
+        *(word for name, value in lists.items() for word in ("--set-json", f"{name}={json.dumps(value)}")),
+        "--set",
+        ",".join(f"{part}.enabled=true" for part in parts),
+    )
+    command[command.index("baton")] = "77001"
+    objects = [one for one in yaml.safe_load_all(run(command, capture_output=True, text=True, check=True).stdout) if one]
+    assert {one["metadata"].get("namespace") for one in objects} >= {"77001"}
+    assert [one["kind"] for one in objects if 77001 in _scalars(one)] == []
+
+
+def _scalars(value: Any) -> Iterator[object]:
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _scalars(one)
+    else:
+        yield value
