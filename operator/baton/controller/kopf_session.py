@@ -48,9 +48,12 @@ class _Answer(aiohttp.ClientResponse):
 
     async def json(self, **named: Any) -> Any:
         try:
-            return await super().json(**named)
+            made = await super().json(**named)
         except RecursionError:
-            return await parsed(await self.read())
+            made = await parsed(await self.read())
+        for one in made.get("items") or () if isinstance(made, dict) else ():
+            one["metadata"].pop("managedFields", None)  # while objects wait for their handlers
+        return made
 
 
 class _Lines:

@@ -125,7 +125,7 @@ class Lister:
                 raise UnavailableError(str(error) or "no answer in time") from None
             if laid is None:
                 laid = self._lay(found["metadata"]["resourceVersion"])
-            items = found.get("items") or []  # null where there is none
+            items = [self.of.looked_at(one) for one in found.pop("items", None) or []]  # null where there is none
             for start in range(0, len(items), AT_ONCE):
                 laid.page(items[start : start + AT_ONCE])
                 await asyncio.sleep(0)

@@ -66,14 +66,7 @@ def handlers(hear: Hear, kinds: Collection[WatchedKind]) -> kopf.OperatorRegistr
 
 
 async def _handle(hear: Hear, of: WatchedKind, event: Any, **_: Any) -> None:
-    hear(of, event["type"], _looked_at(of, event["object"]))
-
-
-def _looked_at(of: WatchedKind, manifest: Manifest) -> Manifest:
-    """What anybody looks at: what waits to be heard is not to keep a pod's spec, which nobody bounds."""
-    if of is not WatchedKind.PODS:
-        return manifest
-    return {part: manifest[part] for part in ("metadata", "status") if part in manifest}
+    hear(of, event["type"], of.looked_at(event["object"]))
 
 
 def settings(at_once: int = LISTED_AT_ONCE) -> kopf.OperatorSettings:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from baton.kube.api import core_path
 from baton.kube.leases import LEASES, leases_path
 from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
+from baton.kube.store import Manifest
 from baton.model.names import GROUP_LABEL
 
 
@@ -28,6 +29,13 @@ class WatchedKind(StrEnum):
     def selector(self) -> Mapping[str, str]:
         """What narrows a list or a watch at the server."""
         return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
+
+    def looked_at(self, manifest: Manifest) -> Manifest:
+        """What anybody looks at: what waits is not to keep the rest. A pod's spec, and of everything who manages which field,
+        may have a MiB, and twenty times as much as Python has them."""
+        parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()
+        made = {part: manifest[part] for part in parts if part in manifest}
+        return {**made, "metadata": {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}}
 
     def path(self, namespace: str | None) -> str:
         """Of all in this namespace; None: of all namespaces."""

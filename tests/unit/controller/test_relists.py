@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from baton.controller.cluster_cache import ClusterCache
-from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF
-from baton.controller.relists import PATIENCE, Relists
+from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF, Lister
+from baton.controller.relists import BOUNDS, PATIENCE, Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, Json
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, refusal
+from baton.kube.namespace_turns import NamespaceTurns
+from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind
 from baton.simulation import virtual_time
 
@@ -292,6 +294,29 @@ def test_a_list_comes_in_pages_of_one_version() -> None:
         await asyncio.sleep(1)
         assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
         await relists.stop()
+
+    played(story)
+
+
+def test_what_nobody_looks_at_is_not_kept_while_a_page_is_taken_in() -> None:
+    taken: list[Manifest] = []
+
+    class Taking:
+        def page(self, manifests: list[Manifest]) -> None:
+            taken.extend(manifests)
+
+        def end(self) -> None:
+            pass
+
+    async def story(one: Served) -> None:
+        one.api.pods = [{**POD, "metadata": {**POD["metadata"], "managedFields": "any"}, "spec": {"containers": "any"}}]
+        turns = NamespaceTurns(BOUNDS)
+        pods = Lister(
+            one.api, one.clock, one.tasks, turns, WatchedKind.PODS, "shop", lambda version: Taking(), lambda lister: None
+        )
+        pods.want(0)
+        await asyncio.sleep(1)
+        assert taken == [POD]
 
     played(story)
 
