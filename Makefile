@@ -2,8 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# Many tests wait more than they work, and one of the processes waits for the seeds, so there are two more than there are cores.
-SIDE_BY_SIDE := --numprocesses $(shell cores=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((cores < 2 ? 3 : 4))) --dist loadfile --no-loadscope-reorder
+# Many tests wait more than they work, so there is one process more than there are cores.
+SIDE_BY_SIDE := --numprocesses $(shell cores=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores + 1 : 4))) --dist loadfile --no-loadscope-reorder
 # The tests start hundreds of Python processes: each would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
