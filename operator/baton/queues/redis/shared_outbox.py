@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from threading import Lock
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -24,6 +25,15 @@ _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
 _LOOK = 0.5
 """Seconds after which whoever waits looks again: a thread that was interrupted wakes nobody."""
+
+
+class _Telling(NamedTuple):
+    """A thread that calls back."""
+
+    by: Lock
+    """Is locked meanwhile. Where it is free, the thread was interrupted."""
+    thread: int
+    listeners: list[SendListener]
 
 
 class SharedOutbox:
@@ -40,8 +50,8 @@ class SharedOutbox:
         """Is locked while somebody sends."""
         self._alarms: set[Lock] = set()
         """Each wakes somebody by being released."""
-        self._telling: dict[Lock, tuple[int, list[SendListener]]] = {}
-        """Threads that call back. Where the lock is free, one was interrupted."""
+        self._telling: _Telling | None = None
+        """The thread that calls back."""
         self._thread: threading.Thread | None = None
 
     def send(self, entries: Sequence[Waiting], until: float) -> None:
@@ -147,25 +157,29 @@ class SharedOutbox:
                 for listener in settled:
                     listener.settled()
 
-    def _untold(self, mine: Lock) -> "list[SendListener]":
-        """Whom the thread with this lock is to call back; nobody while another one does that."""
+    def _untold(self, mine: Lock) -> list[SendListener]:
+        """The listeners that the thread with this lock is to call back; none while another one does that."""
         with self._lock:
-            outbox = self._whole()
-            if self._telling.pop(mine, None):
-                self._wake()
-            if any(each.locked() for each in self._telling):
-                return []
-            settled = [one for _, those in self._telling.values() for one in those] + outbox.settled
-            self._telling = {mine: (threading.get_ident(), settled)} if settled else {}
+            outbox, before = self._whole(), self._telling
+            left: list[SendListener] = []
+            if before is not None:
+                if before.by is mine:
+                    self._wake()
+                elif before.by.locked():
+                    return []
+                else:
+                    left = before.listeners
+            settled = left + outbox.settled
+            self._telling = _Telling(mine, threading.get_ident(), settled) if settled else None
             outbox.settled = []
             return settled
 
     def told(self, until: float) -> None:
         """Waits until nobody calls back any more; within a callback it does not, for two of them would wait for each other."""
         self.tell()
-        me = threading.get_ident()
-        if not any(thread == me and each.locked() for each, (thread, _) in list(self._telling.items())):
-            self.work_until(lambda: not any(each.locked() for each in self._telling), until)
+        telling = self._telling
+        if telling is None or telling.thread != threading.get_ident() or not telling.by.locked():
+            self.work_until(lambda: self._telling is None or not self._telling.by.locked(), until)
             self.tell()
 
     def close(self) -> None:
