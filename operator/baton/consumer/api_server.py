@@ -13,6 +13,7 @@ from urllib.parse import quote
 import urllib3
 
 from baton.consumer.server_clock import ServerClock
+from baton.model.lines import Lines
 
 Json = dict[str, Any]
 """A resource, or an event of a watch, as JSON."""
@@ -162,13 +163,12 @@ class ListWatch:
 
     def __iter__(self) -> Iterator[Json]:
         """Raises ApiRefused where the API server says that this watch cannot go on."""
-        rest = b""
+        lines = Lines()
         for chunk in self._answer.stream(_CHUNK):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
+            for line in lines.ended_by(chunk):
                 if line:
                     yield _event(line)
-            if len(rest) > _MOST:
+            if len(lines.rest) > _MOST:
                 raise ApiRefused(self._answer.status, f"an event of more than {_MOST} bytes")
 
     def end(self) -> None:

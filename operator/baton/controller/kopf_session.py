@@ -8,6 +8,7 @@ import aiohttp
 import kopf
 
 from baton.kube.deep_json import parsed, readable
+from baton.model.lines import Lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class _Answer(aiohttp.ClientResponse):
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         await super().start(connection)
         if self.url.query.get("watch") == "true":
-            self.content = _Lines(self.content)  # type: ignore[assignment] # it is all that is asked of one
+            self.content = _Readable(self.content)  # type: ignore[assignment] # it is all that is asked of one
         return self
 
     async def json(self, **named: Any) -> Any:
@@ -56,7 +57,7 @@ class _Answer(aiohttp.ClientResponse):
         return made
 
 
-class _Lines:
+class _Readable:
     """The lines of a stream, whole, and readable."""
 
     def __init__(self, stream: aiohttp.StreamReader) -> None:
@@ -66,11 +67,8 @@ class _Lines:
         return getattr(self._stream, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        rest = bytearray()
+        lines = Lines()
         async for piece in self._stream.iter_chunked(size):
-            *lines, last = piece.split(b"\n")
-            for line in lines:
-                yield readable(bytes(rest) + line) + b"\n"
-                rest.clear()
-            rest += last
-        yield bytes(rest)
+            for line in lines.ended_by(piece):
+                yield readable(line) + b"\n"
+        yield bytes(lines.rest)

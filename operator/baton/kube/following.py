@@ -9,6 +9,7 @@ import aiohttp
 from baton.kube.api import PAGE, Api, Json
 from baton.kube.deep_json import parsed
 from baton.kube.errors import PageTooLargeError, UnavailableError, refusal
+from baton.model.lines import Lines
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -71,14 +72,11 @@ async def _events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterato
     asked = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCHED_FOR)}
     try:
         async with api.stream(path, asked, silence=WATCHED_FOR + 30) as pieces:
-            rest = bytearray()
+            lines = Lines()
             async for piece in pieces:
-                *lines, last = piece.split(b"\n")
-                for line in lines:
-                    yield await parsed(bytes(rest) + line)
-                    rest.clear()
-                rest += last
-                if len(rest) > LARGEST_EVENT:
+                for line in lines.ended_by(piece):
+                    yield await parsed(line)
+                if len(lines.rest) > LARGEST_EVENT:
                     raise UnavailableError(f"GET {path}: an event of the watch has more than {LARGEST_EVENT:,} bytes")
     except aiohttp.ClientPayloadError:
         pass  # the connection went in the middle of an event; the next watch tells of it again
