@@ -14,9 +14,10 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition, names, taken_up
+from baton.queues.kafka.read_position import ReadPosition, names
 from baton.queues.kafka.record import Committed, Record
-from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within
+from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
+from baton.queues.kafka.transaction import granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -24,8 +25,6 @@ _SILENT_FOR = 1.0
 """Seconds for which a broker that did not take a last word is not told another."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
-_TRIES = 5
-"""To commit, one after the other, before that is somebody's trouble."""
 _NOBODY = Owner(None, Epoch(0))
 
 
@@ -40,45 +39,21 @@ class OwnerCommits:
         self._uid = uid
         self._positions = positions
         self._process = token_hex(8)
-        self._marking: dict[int, Epoch] = {}
-        """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
-        handed out, so they have no try more where it is told again."""
         self._silent_at = float("-inf")
         """When the broker did not take a last word (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
-
-    def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
-        """Those of these that are this pod's at these epochs, and that nobody has read yet."""
-        found, _ = self._offsets.now(tuple(partitions))
-        return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
-
-    def begin_together(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
-        """What `granted` has found: the records get the mark of this process, before it hands anything out. Without those of
-        which that was refused: see `begin`."""
-        now = time.monotonic()
-        marked = {
-            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._process))
-            for number, seen in found.items()
-            if seen.record is not None
-        }
-        wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
-        self._marking |= {number: one.record.epoch for number, one in wanted.items()}
-        refused = self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
-        for number in wanted.keys() - refused.keys():
-            del self._marking[number]
-        return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
+        self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        seen = self._taken_up_in_time(partition, epoch)
+        seen = self.take_ups.one(partition, epoch)
         if not names(seen.record, self._uid, epoch) and self._moved():
-            seen = self._taken_up_in_time(partition, epoch)
+            seen = self.take_ups.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
-        self._marking.pop(partition, None)
         return ReadPosition.begun(seen, now)
 
     def refuse_lost(self, partition: int, position: ReadPosition) -> None:
@@ -177,7 +152,7 @@ class OwnerCommits:
 
     def _commit(self, partition: int, position: ReadPosition, record: Callable[[], Record] | None, until: float | None) -> None:
         """As much of it as one transaction may have."""
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             try:
                 if position.token_is_spent:
                     self._found_again(partition, position, self._offsets.renewed(partition, _as_it_is, _left(until)))
@@ -190,7 +165,7 @@ class OwnerCommits:
             position.in_doubt = before
             position.taken(wanted.offset, wanted.record, asked_at)
             return
-        raise self._granted_on(partition)
+        raise granted_on(self._offsets, self._queue, partition)
 
     def _moved(self) -> bool:
         """The queue has another topic: what was read of the one before is nobody's."""
@@ -200,40 +175,6 @@ class OwnerCommits:
             for position in list(self._positions.values()):  # another thread may let go of some
                 position.lost = _NOBODY
             return True
-
-    def _taken_up_in_time(self, partition: int, epoch: Epoch) -> Committed:
-        """The same as `_taken_up`, also where others take tokens at the same time, or have taken one and gone."""
-        for tries in range(_TRIES):
-            try:
-                return self._taken_up(partition, epoch, trusting=not tries)
-            except StaleToken:
-                time.sleep(GRANTED_WITHIN / _TRIES)
-        raise self._granted_on(partition)
-
-    def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
-        """What is committed, with this process in the record if it is the pod's. `trusting`: under the record's token, if nobody
-        has read yet. Raises StaleToken."""
-        with self._asking:
-            found, _ = self._offsets.now((partition,))
-            seen = found.get(partition)
-            if seen is not None and not names(seen.record, self._uid, epoch):
-                return seen
-            if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
-                record = taken_up(seen.record, seen.offset, 0, self._process)
-                self._marking[partition] = epoch
-                self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
-                return seen._replace(record=record)
-
-            def change(seen: Committed, end: int) -> Record | None:
-                if seen.record is None or not names(seen.record, self._uid, epoch):
-                    return None
-                if seen.record.reader != self._process:
-                    self._marking[partition] = epoch
-                elif self._marking.get(partition) == epoch:
-                    return seen.record
-                return taken_up(seen.record, seen.offset, end, self._process)
-
-            return self._offsets.renewed(partition, change)
 
     def _commit_together(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None
@@ -283,11 +224,6 @@ class OwnerCommits:
         position.found(seen.offset)
         position.in_doubt = False
 
-    def _granted_on(self, partition: int) -> QueueUnreachable:
-        return QueueUnreachable(
-            f"{self._offsets.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
-        )
-
 
 def _as_it_is(seen: Committed, end: int) -> None:
     """What is committed stays, under another token."""
@@ -313,11 +249,6 @@ def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPositi
 
 def _owner(record: Record | None) -> Owner:
     return _NOBODY if record is None else Owner(record.uid, record.epoch)
-
-
-def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
-    """It is this owner's, and nobody has read the partition since."""
-    return record is not None and names(record, uid, epoch) and not (record.reader or record.query)
 
 
 def _left(until: float | None) -> float | None:

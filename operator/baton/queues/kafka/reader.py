@@ -235,11 +235,11 @@ class KafkaReader:
 
     def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
         """They are fetched while the records get the mark of this process."""
-        found = self._commits.granted(partitions)
+        found = self._commits.take_ups.granted(partitions)
         self._fetching.begin({partition: seen.offset for partition, seen in found.items()})
         begun: Mapping[int, ReadPosition] = {}
         try:
-            begun = self._commits.begin_together(found)
+            begun = self._commits.take_ups.together(found)
         finally:
             for partition in found.keys() - begun.keys():
                 self._end(partition)

@@ -206,19 +206,21 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
 
 def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
-    found = commits.granted({0: Epoch(1)})
-    assert commits.begin_together(found)[0].offset == 0
+    found = commits.take_ups.granted({0: Epoch(1)})
+    assert commits.take_ups.together(found)[0].offset == 0
     record = broker.committed.record
     assert record is not None and record.reader, "it is marked before anything is handed out"
-    assert not commits.granted({0: Epoch(1)}), "an earlier process may read it: it is shut out, and not taken for granted"
-    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}).granted({0: Epoch(1)})
+    assert not commits.take_ups.granted({0: Epoch(1)}), (
+        "an earlier process may read it: it is shut out, and not taken for granted"
+    )
+    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}).take_ups.granted({0: Epoch(1)})
 
 
 def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
-    found = commits.granted({0: Epoch(1)})
+    found = commits.take_ups.granted({0: Epoch(1)})
     broker.in_force = Token(1, 7)
-    assert commits.begin_together(found) == {}
+    assert commits.take_ups.together(found) == {}
 
 
 class SeveralPartitions(Broker):
