@@ -1,11 +1,14 @@
 """The examples let nodes go. Their PodDisruptionBudgets let a drain go on, whatever size the other examples give a fleet; and the
-cluster autoscaler may take the nodes of executors."""
+cluster autoscaler may take their nodes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.cluster_autoscaler import keeps_its_node
 
 EXAMPLES = Path(__file__).parents[2] / "manifests" / "examples"
 BUDGETS = sorted(EXAMPLES.glob("*/disruption.yaml"))
@@ -29,9 +32,34 @@ def test_an_executor_can_be_evicted_at_the_smallest_size_of_its_fleet() -> None:
     assert read(EXAMPLES / "autoscaling" / "keda-spark.yaml", "ScaledObject")["minReplicaCount"] > kept
 
 
-def test_the_cluster_autoscaler_may_take_an_executors_node() -> None:
-    """It leaves a pod alone that belongs to no controller that it knows, or has an `emptyDir`, unless the pod says so."""
+def executors() -> list[Any]:
+    """Their templates, with the scratch space that Spark adds."""
     template = yaml.safe_load((EXAMPLES / "spark" / "executor.yaml").read_text())
     application = yaml.safe_load((EXAMPLES / "spark-operator" / "application.yaml").read_text())
-    for one in (template, application["spec"]["executor"]["template"]):
-        assert one["metadata"]["annotations"] == {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    pods = [template, application["spec"]["executor"]["template"]]
+    for pod in pods:
+        pod["spec"]["volumes"].append({"name": "spark-local-dir-1", "emptyDir": {}})
+    return pods
+
+
+def test_the_cluster_autoscaler_may_take_an_executors_node() -> None:
+    """Else it would keep it for two reasons: an executor belongs to a pod, its driver, and has scratch space."""
+    for pod in executors():
+        assert keeps_its_node(pod, "Pod") == ""
+        del pod["metadata"]["annotations"]
+        assert (keeps_its_node(pod, "Pod"), keeps_its_node(pod, "ReplicaSet")) == ("NotReplicated", "LocalStorageRequested")
+
+
+def pods_with_a_controller() -> Iterator[tuple[Path, str, Any]]:
+    owners = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job"}
+    for path in sorted(EXAMPLES.parent.rglob("*.yaml")):
+        for found in yaml.safe_load_all(path.read_text()):
+            if found and found.get("kind") in owners and "template" in found["spec"]:
+                yield path, owners[found["kind"]], found["spec"]["template"]
+
+
+def test_the_cluster_autoscaler_may_take_the_node_of_any_other_pod() -> None:
+    """The operator's included (manifests/install.yaml), which has an `emptyDir`."""
+    found = list(pods_with_a_controller())
+    assert {path.parent.name for path, _, _ in found} >= {"manifests", "kafka-consumer", "redis-consumer", "spark"}
+    assert [path for path, owner, pod in found if keeps_its_node(pod, owner)] == []

@@ -69,6 +69,11 @@ topologySpreadConstraints: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* podAnnotations. The cluster autoscaler would leave a node alone that has a pod with an emptyDir: nothing in /tmp is worth it. */}}
+{{- define "baton.podAnnotations" -}}
+{{- toYaml (merge dict (default dict .Values.podAnnotations) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "tmp")) }}
+{{- end -}}
+
 {{/* podLabels, but for those that the chart sets itself. */}}
 {{- define "baton.podLabels" -}}
 {{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}

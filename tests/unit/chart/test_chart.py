@@ -12,6 +12,7 @@ import yaml
 
 from charts import render
 from charts.render import CHART, ROOT
+from tests.cluster_autoscaler import LOCAL_VOLUMES, keeps_its_node
 from tests.unit.chart.conftest import Found, Objects, Template
 
 
@@ -262,6 +263,21 @@ def test_extra_volumes_and_variables_reach_the_container(objects: Objects, tmp_p
     assert {"name": "usr", "hostPath": {"path": "/usr"}} in pod["volumes"]
     assert {"name": "usr", "mountPath": "/usr", "readOnly": True} in pod["containers"][0]["volumeMounts"]
     assert {"name": "HTTPS_PROXY", "value": "proxy:3128"} in pod["containers"][0]["env"]
+
+
+def test_no_pod_keeps_its_node_for_its_scratch_space(objects: Objects) -> None:
+    found = objects("--set", "console.enabled=true")
+    for name in ("baton", "baton-console"):
+        assert keeps_its_node(found["Deployment", name]["spec"]["template"], "ReplicaSet") == ""
+
+
+def test_one_who_adds_volumes_says_which_may_be_lost(objects: Objects, tmp_path: Path) -> None:
+    mine = {"extraVolumes": [{"name": "mine", "emptyDir": {}}]}
+    values = tmp_path / "values.yaml"
+    for annotations, kept in (({}, "LocalStorageRequested"), ({LOCAL_VOLUMES: "tmp,mine"}, "")):
+        values.write_text(yaml.safe_dump({**mine, "podAnnotations": annotations}))
+        pod = objects("--values", str(values))["Deployment", "baton"]["spec"]["template"]
+        assert keeps_its_node(pod, "ReplicaSet") == kept
 
 
 def test_a_single_replica_has_no_disruption_budget_that_would_block_a_drain(objects: Objects) -> None:
