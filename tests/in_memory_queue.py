@@ -30,6 +30,10 @@ class InMemoryQueue:
         self.away = False
         self.refused = 0
         """Requests, while it was away."""
+        self.told: list[tuple[Mapping[int, Epoch], bool]] = []
+        """What was let go of, and whether it was given up then."""
+        self.untaken: set[int] = set()
+        """Partitions of which it does not take that."""
         self._redeliveries = redeliveries
         self._asked_at = 0.0
         self._woken = threading.Event()
@@ -56,7 +60,9 @@ class InMemoryQueue:
         self._ask()
         self.dead[offset] = why
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+        self.told.append((dict(partitions), give_up))
+        return {number: QueueUnreachable("it does not take that") for number in partitions if number in self.untaken}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         self._ask()

@@ -17,6 +17,7 @@ _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
+_UNTAKEN = "unit/consumer/test_untaken_last_words.py"
 _TAKING_UP = "unit/queues/kafka/test_taking_up.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
@@ -99,8 +100,8 @@ KAFKA = (
     Mutation("fetching", "have those rest of which some is taken in a moment", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "        if now - self._enough_since < _TAKEN_WITHIN:\n            return True\n", ""),
     Mutation("fetching", "take ever more from librdkafka before those rest of which there is enough", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "_TAKEN_WITHIN:\n            return True", "_TAKEN_WITHIN:\n            return False"),
     Mutation("commits", "reserve for one partition after the other", _KAFKA + "owner_commits.py", _COMMITS, "if one.runs_low} | {", "if False} | {"),
-    Mutation("commits", "wait for a partition because of another", _KAFKA + "owner_commits.py", _COMMITS, "                if position.record.reserved < upto:\n                    raise", "                raise"),
-    Mutation("commits", "hand out what could not be reserved", _KAFKA + "owner_commits.py", _COMMITS, "                if position.record.reserved < upto:\n                    raise", "                pass"),
+    Mutation("commits", "wait for a partition because of another", _KAFKA + "owner_commits.py", _COMMITS, "            if position.record.reserved < upto:\n                _raise", "            if True:\n                _raise"),
+    Mutation("commits", "hand out what could not be reserved", _KAFKA + "owner_commits.py", _COMMITS, "            if position.record.reserved < upto:\n                _raise", "            if False:\n                _raise"),
     Mutation("position", "reserve more for who has most of it left", _KAFKA + "read_position.py", _POSITION, "return 4 * (self.record.reserved - self.progress.end)", "return 2 * (self.record.reserved - self.progress.end)"),
     Mutation("fetching", "go on behind what is corrupt", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", " is not fetched or fetched.corrupt):", " is not fetched):"),
     Mutation("fetching", "hand out what a disk has broken", _KAFKA + "fetcher.py", _READING, "\"check.crcs\": True,", "\"check.crcs\": False,"),
@@ -123,7 +124,8 @@ KAFKA = (
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
     Mutation("taking up", "read nothing while something is taken up", _KAFKA + "reader.py", _READING, "            return self._taking_up.ready(partition, epoch)", "            return self._taking_up.ready(partition, epoch) or True"),
-    Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _READING, "        left = self._taking_up.withdraw(partitions, within)", "        left: dict[int, ReadPosition] = {}"),
+    Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _READING, "            self._hold(partition, position)\n        left", "            pass\n        left"),
+    Mutation("taking up", "let go of what is still taken up", _KAFKA + "taking_up.py", _TAKING_UP, "                    under_way.add(number)", "                    pass"),
     Mutation("taking up", "not wait for what is let go of while it is taken up", _KAFKA + "taking_up.py", _TAKING_UP, "            self._changed.wait_for(over, within)", "            pass"),
     Mutation("taking up", "read what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "        if self._found.get(partition, (None,))[0] == epoch:", "        if partition in self._found:"),
     Mutation("taking up", "let go of what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "                if found is not None and found[0] == epoch:", "                if found is not None:"),
@@ -133,6 +135,12 @@ KAFKA = (
     Mutation("taking up", "begin while the queue is away", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "            if now >= self._requests.not_before(holding)\n            if self", "            if self"),
     Mutation("taking up", "rest on what came while a turn found nothing", "consumer/wake_times.py", "unit/consumer/test_dispatcher.py", "            if self._dispatcher.wants and self._came_meanwhile:", "            if False:"),
     Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
+    Mutation("last words", "take one without an answer for said", _KAFKA + "owner_commits.py", _COMMITS, "            return dict.fromkeys(due, problem)", "            return {}"),
+    Mutation("last words", "forget a partition of which the queue has not taken it", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if True:"),
+    Mutation("last words", "tell again what is given up", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if problem is None:"),
+    Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if queue not in asked:", "            if True:"),
+    Mutation("last words", "say it again without a pause", "consumer/queue_requests.py", _UNTAKEN, "                holding.outage = _outage(holding.outage, problem)\n\n    def slice", "                pass\n\n    def slice"),
+    Mutation("last words", "give up what was not taken at once", _KAFKA + "reader.py", "integration/kafka/test_slow_broker.py", "            if give_up or partition not in untaken:", "            if True:"),
     Mutation("commits", "let what is idle expire", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if False and position.lost"),
     Mutation("commits", "commit what is idle at every turn", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if position.lost"),
     Mutation("outputs", "forget that a commit had no answer", _KAFKA + "owner_commits.py", _COMMITS, "                position.in_doubt = True\n                self", "                pass\n                self"),

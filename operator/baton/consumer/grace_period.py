@@ -89,9 +89,10 @@ class GracePeriod:
 
     @property
     def for_answers(self) -> float:
-        """Seconds that queues have to hear what was handled of partitions that are let go of: once all else is done, all that is
-        left."""
-        return max(0.0, min(_LONGEST_WORD, self.over_at - self._clock()))
+        """Seconds that queues have to hear what was handled of partitions that are let go of: any number while the process goes
+        on, and once all else is done, all that is left."""
+        now = self._clock()
+        return max(0.0, (self._stop_at or inf) - now, min(_LONGEST_WORD, self.over_at - now))
 
     @property
     def for_last_word(self) -> float:

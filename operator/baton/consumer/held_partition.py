@@ -172,7 +172,7 @@ class HeldPartition:
 
     def lose(self, reader: Reader) -> None:
         """Somebody else has it. What was not acknowledged is his."""
-        reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN)
+        reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
         self.forget()
 
     def forget(self, phase: Phase = Phase.FENCED) -> None:

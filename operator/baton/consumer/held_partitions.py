@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.held_entry import OutcomeListener
@@ -11,6 +11,7 @@ from baton.consumer.waiter import Waiter
 from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import Reader
+from baton.queues.protocol import QueueUnreachable
 
 
 class HeldPartitions:
@@ -78,17 +79,27 @@ class HeldPartitions:
             threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
         return dropped
 
-    def let_go(self, holdings: Iterable[HeldPartition], within: float) -> None:
-        """Nothing of these is worked on any more. Each queue hears of all of its own at once, in so many seconds for all."""
+    def let_go(
+        self, holdings: Iterable[HeldPartition], within: float, *, give_up: bool = False
+    ) -> Mapping[HeldPartition, QueueUnreachable]:
+        """Nothing of these is worked on any more. Each queue hears of all of its own at once, in so many seconds for all. The
+        answer: of which its queue has not taken that; they are let go of once more, unless they are given up."""
+        untaken: dict[HeldPartition, QueueUnreachable] = {}
         until = time.monotonic() + within
         by_queue: dict[QueueName, list[HeldPartition]] = {}
         for holding in holdings:
             by_queue.setdefault(holding.partition.queue, []).append(holding)
         for those in by_queue.values():
             left = max(0.0, until - time.monotonic())
-            self.reader(those[0]).let_go({holding.partition.number: holding.epoch for holding in those}, left)
+            epochs = {holding.partition.number: holding.epoch for holding in those}
+            problems = self.reader(those[0]).let_go(epochs, left, give_up=give_up)
             for holding in those:
-                holding.forget(Phase.RELEASED)
+                problem = problems.get(holding.partition.number)
+                if problem is None or give_up:
+                    holding.forget(Phase.RELEASED)
+                else:
+                    untaken[holding] = problem
+        return untaken
 
     def reader(self, holding: HeldPartition) -> Reader:
         queue = holding.partition.queue

@@ -12,6 +12,7 @@ from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import Reader
 from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
 
 
 class Measures(Protocol):
@@ -163,10 +164,12 @@ class MeasuredReader:
         with self._asking(partition, epoch):
             self._reader.verify(partition, epoch)
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
-        self._reader.let_go(partitions, within)
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, **how: Any) -> Mapping[int, QueueUnreachable]:
+        untaken = self._reader.let_go(partitions, within, **how)
         for partition, epoch in partitions.items():
-            self._held_times.let_go(self._queue, partition, epoch)
+            if partition not in untaken:
+                self._held_times.let_go(self._queue, partition, epoch)
+        return untaken
 
     @contextmanager
     def _asking(self, partition: int, epoch: Epoch) -> Iterator[None]:

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from math import inf
@@ -113,6 +113,17 @@ class QueueRequests:
         """Ask the queue whether it still is ours."""
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
+
+    def untaken(self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]) -> None:
+        """Queues have not taken that these are let go of: they are told again, one that is away when it answers."""
+        asked: set[QueueName] = set()
+        for holding, problem in problems.items():
+            queue = holding.partition.queue
+            if queue not in asked:
+                asked.add(queue)
+                self.verify(holding, reader_of(holding))
+            if not holding.over and not self.away(queue):
+                holding.outage = _outage(holding.outage, problem)
 
     def slice(self, workers: int = 1) -> int:
         """How many entries are read at a time, for so many workers."""

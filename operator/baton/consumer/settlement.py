@@ -54,7 +54,8 @@ class Settlement:
         dropped = self._holdings.follow_ledger(self._last_word)
         leaving = self._grace.leaving
         done = [one for one in self._holdings if (leaving or not one.at_rest) and self._look_after(one)]
-        self._holdings.let_go(done, self._grace.for_answers)
+        untaken = self._holdings.let_go(done, self._grace.for_answers)
+        self._requests.untaken(untaken, self._holdings.reader)
         self._notify(dropped)
 
     def settle(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
@@ -123,7 +124,7 @@ class Settlement:
         for holding in left:
             if not self._requests.away(holding.partition.queue):
                 self._requests.settle(holding, self._holdings.reader(holding))
-        self._holdings.let_go((holding for holding in left if not holding.over), self._grace.for_answers)
+        self._holdings.let_go((holding for holding in left if not holding.over), self._grace.for_answers, give_up=True)
         if self._grace.aborted:
             for holding in left:
                 holding.phase = Phase.FENCED

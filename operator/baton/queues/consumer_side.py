@@ -8,7 +8,7 @@ from baton.queues.entry import Entry
 from baton.queues.kind import QueueKind, load
 from baton.queues.kinds import KINDS
 from baton.queues.output import FinishedTogether
-from baton.queues.protocol import Heard
+from baton.queues.protocol import Heard, QueueUnreachable
 
 SURE_FOR = 1.5
 """Seconds for which a queue's word that a partition is ours is taken (`Reader.sure_at`): after a longer silence (a long handler,
@@ -29,9 +29,10 @@ class Reader(Protocol):
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool: ...
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
-        """Nothing more is done with what was read of these under these epochs; the queue has what was acknowledged. It is given
-        so many seconds for that: whoever owns them next gets the rest again."""
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
+        """Nothing more is done with what was read of these under these epochs. The queue has so many seconds to take what was
+        acknowledged, and that this is all. The answer: of which it has not, and why; it is told once more when they are let go of
+        again. `give_up`: nobody does that, and whoever owns them next gets what it has not taken again."""
 
     def verify(self, partition: int, epoch: Epoch) -> None: ...
     def sure_at(self, partition: int) -> float:

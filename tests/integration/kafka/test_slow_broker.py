@@ -138,6 +138,29 @@ async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(
         assert all(entry.redelivered for entry in entries)
 
 
+async def test_who_lets_go_again_until_a_slow_broker_has_heard_it_leaves_nothing_to_be_done_twice(slow: MakeSlow) -> None:
+    queue = slow("untaken", PARTITIONS)
+    operator, giver, receiver = queue.operator(), queue.reader("a"), queue.reader("b")
+    await operator.ensure(None)
+    for number in range(PARTITIONS):
+        await operator.grant(number, Uid("a"), Epoch(1))
+    read = await asyncio.to_thread(read_all, giver, range(1), 1)
+    await asyncio.to_thread(giver.ack, 0, Epoch(1), [entry.offset for entry in read[0][:-1]])
+    queue.answers_after(LONG)
+    assert not giver.ready(1, Epoch(1)), "it is being taken up"
+    await asyncio.to_thread(giver.ack, 0, Epoch(1), [read[0][-1].offset], soon=True)
+    both = dict.fromkeys(range(PARTITIONS), Epoch(1))
+    assert (await asyncio.to_thread(giver.let_go, both, LONG)).keys() == both.keys()
+    await asyncio.to_thread(until, lambda: not giver.let_go(both, PATIENCE), "the broker has heard it")
+    queue.answers_after(0.0)
+    for number in range(PARTITIONS):
+        assert not await operator.outstanding(number)
+        assert await operator.grant(number, Uid("b"), Epoch(2)) == ("b", 2, False)
+    assert not await asyncio.to_thread(receiver.read, 0, Epoch(2)), "all of it is committed"
+    entries = (await asyncio.to_thread(read_all, receiver, range(1, 2), 2))[1]
+    assert not any(entry.redelivered for entry in entries), "nobody has had them"
+
+
 async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSlow) -> None:
     queue = slow("looks")
     operator, reader = queue.operator(), queue.reader("a")

@@ -1,12 +1,23 @@
 """What is left of the time that a consumer has from the moment when it is asked to stop."""
 
+from math import inf
+
 import pytest
 
 from baton.consumer.grace_period import GracePeriod
 
 
-def test_queues_have_as_long_to_hear_of_a_hand_off_as_a_slow_one_may_take() -> None:
-    assert GracePeriod(30).for_answers == pytest.approx(3.0)
+def test_queues_have_as_long_to_hear_of_a_hand_off_as_the_process_goes_on() -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    assert grace.for_answers == inf
+    grace.stop()
+    assert grace.for_answers == 25.0
+    clock[0] = 1024.0
+    assert grace.for_answers == 3.0, "the handlers need none of the time that is kept for them"
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop_now()
+    assert grace.for_answers == 3.0
 
 
 def test_at_the_end_queues_have_all_the_time_that_handlers_have_left_them() -> None:

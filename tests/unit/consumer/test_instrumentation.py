@@ -11,7 +11,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Owner, QueueUnreachable
 
 ORDERS = QueueName("orders")
 FIRST, SECOND = Epoch(1), Epoch(2)
@@ -55,7 +55,8 @@ class Answers:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self._answer(None)
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> dict[int, QueueUnreachable]:
+        return {}
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         return {7}

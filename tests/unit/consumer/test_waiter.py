@@ -14,6 +14,7 @@ from baton.consumer.waiter import Waiter
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
+from baton.queues.protocol import QueueUnreachable
 from tests.waiting import PATIENCE, until
 
 
@@ -37,7 +38,8 @@ class EmptyQueue:
         return time.monotonic()
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None: ...
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> dict[int, QueueUnreachable]:
+        return {}
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
         return True

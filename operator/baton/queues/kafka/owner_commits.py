@@ -94,11 +94,9 @@ class OwnerCommits:
         whoever reads many would wait for one after the other."""
         with self._asking:
             due = {number: one for number, one in list(self._positions.items()) if one.runs_low} | {partition: position}
-            try:
-                self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
-            except QueueUnreachable:
-                if position.record.reserved < upto:
-                    raise
+            problems = self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
+            if position.record.reserved < upto:
+                _raise_first(problems)
         self.refuse_lost(partition, position)
 
     def commit_several(self, partitions: Set[int]) -> None:
@@ -106,7 +104,7 @@ class OwnerCommits:
         with self._asking:
             held = {**self._positions}  # another thread may let go of some meanwhile
             due = {number: one for number, one in held.items() if number in partitions and one.behind}
-            self._commit_all(due, ReadPosition.next_record)
+            _raise_first(self._commit_all(due, ReadPosition.next_record))
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -115,30 +113,36 @@ class OwnerCommits:
             if position.committed_at < due and position.lost is None:
                 self.commit(partition, position)
 
-    def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> None:
-        """They are let go of. What the broker does not take in so many seconds comes again; and the operator waits for the Lease,
-        or the deadline."""
+    def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
+        """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,
+        what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
         until = time.monotonic() + within
-        if not positions or within <= 0 or time.monotonic() - self._silent_at < _SILENT_FOR:
-            return
+        late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
+        if within <= 0 or time.monotonic() - self._silent_at < _SILENT_FOR:
+            return dict.fromkeys(positions, late)
         if not self._asking.acquire(timeout=within):  # a commit of several is under way, and hangs
             self._silent_at = time.monotonic()
-            return
+            return dict.fromkeys(positions, late)
         try:
-            self._commit_all(positions, ReadPosition.left_record, until)
-        except QueueUnreachable:
-            self._silent_at = time.monotonic()
+            untaken = self._commit_all(positions, ReadPosition.left_record, until)
         finally:
             self._asking.release()
+        if untaken:
+            self._silent_at = time.monotonic()
+        return untaken
 
     def _commit_all(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], until: float | None = None
-    ) -> None:
-        """But for those that are lost. `until`: when that has to be over (monotonic). Raises QueueUnreachable only."""
+    ) -> Mapping[int, QueueUnreachable]:
+        """But for those that are lost. `until`: when that has to be over (monotonic). The answer: which were not taken, and
+        why."""
         due = {number: one for number, one in positions.items() if one.lost is None}
         together = sent_together(due)
-        refused = self._commit_together(together, record, _left(until))
-        problems = [problem for problem in refused.values() if isinstance(problem, QueueUnreachable)]
+        try:
+            refused = self._commit_together(together, record, _left(until))
+        except QueueUnreachable as problem:
+            return dict.fromkeys(due, problem)
+        problems = {number: problem for number, problem in refused.items() if isinstance(problem, QueueUnreachable)}
         for number, position in due.items():
             if number not in together or position.token_is_spent or isinstance(refused.get(number), StaleToken):
                 try:
@@ -146,9 +150,8 @@ class OwnerCommits:
                 except StaleOwner:
                     continue  # whoever reads it next is told
                 except QueueUnreachable as problem:
-                    problems.append(problem)
-        if problems:
-            raise problems[0]
+                    problems[number] = problem
+        return problems
 
     def _commit(self, partition: int, position: ReadPosition, record: Callable[[], Record] | None, until: float | None) -> None:
         """As much of it as one transaction may have."""
@@ -232,6 +235,11 @@ def _as_it_is(seen: Committed, end: int) -> None:
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
     offset = position.offset
     return Commit(offset, (record or position.next_record)(), position.outputs.due(offset))
+
+
+def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:
+    for problem in problems.values():
+        raise problem
 
 
 def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:

@@ -16,6 +16,7 @@ from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
+from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
@@ -24,7 +25,7 @@ from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.taking_up import Found, TakingUp
 from baton.queues.output import FinishedTogether
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Owner, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -137,19 +138,23 @@ class KafkaReader:
             self._dead_letters.put(topic, message, why, self._group)
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
-        finished they say so: the next owner need not wait, and gets nothing marked redelivered."""
+        finished they say so: the next owner need not wait, and gets nothing marked redelivered. See `Reader.let_go`."""
+        within = min(within, ASKED_WITHIN)
         until = time.monotonic() + within
-        left = self._taking_up.withdraw(partitions, within)
-        for partition, epoch in partitions.items():
-            position = self._positions.get(partition)
-            if position is not None and position.epoch == epoch:
-                left[partition] = self._positions.pop(partition)
+        taken_up, under_way = self._taking_up.withdraw(partitions, within, give_up=give_up)
+        for partition, position in taken_up.items():
+            self._hold(partition, position)
+        left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
+        for partition in left:
+            self._end(partition)
+        untaken = dict(self._commits.last_words(left, until - time.monotonic()))
+        for partition, position in left.items():
+            if give_up or partition not in untaken:
+                del self._positions[partition]
                 self._in_hand -= position.progress.unfinished
-            if partition in left:
-                self._end(partition)
-        self._commits.last_words(left, until - time.monotonic())
+        return untaken | {number: self._still_taken_up(number) for number in under_way}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -209,13 +214,21 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            former, position = position, self._taking_up.take(partition, epoch)
-            self._in_hand -= former.progress.unfinished if former is not None else 0
-            self._positions[partition] = position
+            position = self._taking_up.take(partition, epoch)
+            self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
         self._commits.refuse_lost(partition, position)
         return position
+
+    def _hold(self, partition: int, position: ReadPosition) -> None:
+        """Instead of that of an earlier epoch."""
+        former = self._positions.get(partition)
+        self._in_hand -= former.progress.unfinished if former is not None else 0
+        self._positions[partition] = position
+
+    def _still_taken_up(self, partition: int) -> QueueUnreachable:
+        return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
 
     # -- beside reading
 

@@ -55,13 +55,17 @@ class TakingUp:
         with self._changed:
             return partition in self._wanted or partition in self._under_way
 
-    def withdraw(self, partitions: Mapping[int, Epoch], within: float) -> dict[int, ReadPosition]:
-        """Nobody takes these. The answer: those that were taken up. What is under way is waited for, so many seconds."""
+    def withdraw(
+        self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False
+    ) -> tuple[dict[int, ReadPosition], set[int]]:
+        """Nobody takes these. The answer: those that were taken up, and those that still are being taken up after so many
+        seconds: they are withdrawn once more, unless they are given up."""
 
         def over() -> bool:
             return self._closed or all(self._under_way.get(number) != epoch for number, epoch in partitions.items())
 
         taken_up: dict[int, ReadPosition] = {}
+        under_way: set[int] = set()
         with self._changed:
             for number, epoch in partitions.items():
                 if self._wanted.get(number) == epoch:
@@ -69,13 +73,15 @@ class TakingUp:
             self._changed.wait_for(over, within)
             for number, epoch in partitions.items():
                 if self._under_way.get(number) == epoch:
-                    del self._under_way[number]
+                    under_way.add(number)
+                    if give_up:
+                        del self._under_way[number]
                 found = self._found.get(number)
                 if found is not None and found[0] == epoch:
                     del self._found[number]
                     if isinstance(found[1], ReadPosition):
                         taken_up[number] = found[1]
-        return taken_up
+        return taken_up, under_way
 
     def close(self) -> None:
         with self._changed:

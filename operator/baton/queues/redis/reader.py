@@ -126,11 +126,12 @@ class RedisReader:
         with explained(self._url, self._queue):
             return unfinished(self._client, map(self._keys.of, partitions))
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
-        comes again should this reader be asked for it. Asks nobody."""
+        comes again should this reader be asked for it. Asks nobody: the queue has all that was acknowledged."""
         for partition, epoch in partitions.items():
             self._positions.let_go(partition, epoch)
+        return {}
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""

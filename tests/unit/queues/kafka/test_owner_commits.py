@@ -275,6 +275,32 @@ def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> N
     assert broker.within is not None and 0 < broker.within <= 2.5
 
 
+@pytest.mark.parametrize("lost", ["answer", "request"])
+def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.queues.kafka.owner_commits._SILENT_FOR", 0.0)
+    owner = Owner(broker := Broker())
+    owner.finish(*range(10))
+    broker.loses = [lost]
+    untaken = owner.commits.last_words({0: owner.position}, PATIENCE)
+    assert {number: str(problem) for number, problem in untaken.items()} == {0: "it does not answer"}
+    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+    record = broker.committed.record
+    assert record is not None and record.released
+    assert (broker.committed.offset, len(broker.sent)) == (10, 10)
+
+
+def test_where_none_of_several_last_words_was_answered_in_time_none_was_taken() -> None:
+    class Silent(Broker):
+        def commit_several(
+            self, wanted: Mapping[int, Commit], within: float | None = None
+        ) -> Mapping[int, StaleToken | QueueUnreachable]:
+            raise QueueUnreachable("it does not answer")
+
+    owner = Owner(Silent())
+    assert owner.commits.last_words({0: owner.position}, PATIENCE).keys() == {0}
+    assert "in time" in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0]), "it is not asked at once again"
+
+
 def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
     owner = Owner(broker := Broker())
     before = list(broker.tokens)
@@ -329,7 +355,7 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
 def test_where_no_time_is_left_nobody_is_asked() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0)
-    owner.commits.last_words({0: owner.position}, 0.0)
+    assert owner.commits.last_words({0: owner.position}, 0.0).keys() == {0}
     assert broker.committed.offset == 0
 
 

@@ -14,6 +14,8 @@ from baton.queues.kafka.taking_up import Found, TakingUp
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, until
 
+NOBODYS: tuple[dict[int, ReadPosition], set[int]] = {}, set()
+
 
 class Broker:
     """Lets partitions be taken up while it is `open`, and refuses those that it is told to."""
@@ -74,25 +76,34 @@ def test_whoever_lets_go_of_what_is_being_taken_up_waits_for_it_and_has_its_last
         withdrawn = threads.submit(broker.taking_up.withdraw, {0: Epoch(1), 1: Epoch(1)}, HOUR)
         until(lambda: not broker.taking_up.under_way(1))
         broker.open.set()
-        assert withdrawn.result(PATIENCE).keys() == {0}
+        taken_up, under_way = withdrawn.result(PATIENCE)
+    assert (set(taken_up), under_way) == ({0}, set())
     assert broker.asked == [{0: 1}] and not broker.ended
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {}
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
 
 
 def test_what_is_taken_up_after_everybody_has_gone_is_not_read(broker: Broker) -> None:
     broker.shut()
-    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == {}
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0, give_up=True) == ({}, {0})
     broker.open.set()
     until(lambda: broker.ended == [0])
-    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == {}
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == NOBODYS
+
+
+def test_what_is_still_being_taken_up_is_withdrawn_once_more(broker: Broker) -> None:
+    broker.shut()
+    assert broker.taking_up.withdraw({0: Epoch(1)}, 0.0) == ({}, {0})
+    broker.open.set()
+    taken_up, under_way = broker.taking_up.withdraw({0: Epoch(1)}, HOUR)
+    assert (set(taken_up), under_way, broker.ended) == ({0}, set(), [])
 
 
 def test_what_was_taken_up_under_another_epoch_is_nobodys(broker: Broker) -> None:
     until(lambda: broker.asks(0) == [True])
-    assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == {}
+    assert broker.taking_up.withdraw({0: Epoch(2)}, HOUR) == NOBODYS
     assert broker.asks(0, epoch=2) == [False]
     assert broker.taking_up.take(0, Epoch(2)).epoch == 2
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {}
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS
 
 
 def test_an_outage_is_told_once_and_all_are_tried_again(broker: Broker) -> None:
@@ -122,4 +133,4 @@ def test_after_the_end_nobody_waits(broker: Broker) -> None:
     broker.taking_up.close()
     with pytest.raises(QueueUnreachable):
         broker.taking_up.take(0, Epoch(1))
-    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == {} and broker.asked == []
+    assert broker.taking_up.withdraw({0: Epoch(1)}, HOUR) == NOBODYS and broker.asked == []

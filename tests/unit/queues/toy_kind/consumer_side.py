@@ -9,6 +9,7 @@ from baton.queues.toy.server import SERVERS
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
+from baton.queues.protocol import QueueUnreachable
 
 
 class ToyReader:
@@ -45,9 +46,10 @@ class ToyReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         self.ack(partition, epoch, [offset])
 
-    def let_go(self, partitions: Mapping[int, Epoch], within: float) -> None:
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         for partition, epoch in partitions.items():
             self._read.pop((partition, epoch), None)
+        return {}
 
     def sure_at(self, partition: int) -> float:
         return self._asked_at[partition]
