@@ -1,7 +1,7 @@
 """Carries out at one queue what the engine wants: pauses, what they wait for, and grants; many partitions at once."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_request import answer
@@ -37,7 +37,7 @@ class QueueEffects:
         self._due = asyncio.Event()
         self._drains = asyncio.Event()
 
-    def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Set[Partition] = frozenset()) -> None:
+    def want(self, effects: Mapping[Partition, Effect] = NOTHING, told: Collection[Outcome] = ()) -> None:
         """All effects that are wanted now; see `QueueWork.want`."""
         if self.work.want(effects, told):
             self._wanted_since = self._clock.ticks()
@@ -80,8 +80,8 @@ class QueueEffects:
                     self._records.granted(number, owner)
         finally:
             self._granting.discard(grant)
-        if self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch))):
-            self._changed()
+        self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch)))
+        self._changed()
 
     async def _pause(self, adapter: QueueAdapter, pause: Pause, tasks: asyncio.TaskGroup) -> None:
         number = pause.partition.number

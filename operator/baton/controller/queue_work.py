@@ -2,7 +2,7 @@
 is."""
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from baton.engine.effects import Effect, Grant, Pause
@@ -30,21 +30,23 @@ class QueueWork:
 
     # -- what the engine wants
 
-    def want(self, wanted: Mapping[Partition, Effect], told: Set[Partition] = frozenset()) -> bool:
+    def want(self, wanted: Mapping[Partition, Effect], told: Collection[Outcome] = ()) -> bool:
         """Replace the wanted effects. Returns False if nothing more is due than before.
 
-        `told`: partitions whose outcome the ledger already has. An effect that is still wanted for one of them is due again.
+        `told`: outcomes that the ledger already has. An effect that is still wanted for the partition of one is due again. An
+        outcome that the ledger does not have stays, and what is wanted of its partition waits until it does: the queue may have
+        accepted a grant just before the ledger had another receiver for it.
         """
         before, self._wanted = self._wanted, wanted
+        heard = {one.partition for one in told if self._outcomes.get(one.partition) == one}
         changed = [partition for partition in before if partition not in wanted] if before else []
-        changed += [one for one, effect in wanted.items() if one in told or before.get(one) != effect]
-        _drop(self._outcomes, told)
-        _drop(self._outcomes, changed)
+        changed += [one for one, effect in wanted.items() if one in heard or before.get(one) != effect]
+        _drop(self._outcomes, heard)
         _drop(self._drained, changed)
         _drop(self._draining, changed)
         _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
         self._due.difference_update(one for one in changed if one not in wanted)
-        return self._add(one for one in changed if one in wanted)
+        return self._add(one for one in changed if one in wanted and one not in self._outcomes)
 
     # -- carrying it out
 
@@ -77,15 +79,16 @@ class QueueWork:
         self._draining.clear()
         self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
-    def granted(self, grant: Grant, outcome: Outcome) -> bool:
-        """Record the outcome of a grant. Returns False if the grant is not wanted any more."""
-        wanted = self._wanted.get(grant.partition)
+    def granted(self, grant: Grant, outcome: Outcome) -> None:
+        """Record the outcome of a grant, also of one that is not wanted any more: the queue's owner is another for it."""
+        partition, wanted = grant.partition, self._wanted.get(grant.partition)
+        if partition in self._outcomes and self._outcomes[partition].record.epoch > outcome.record.epoch:
+            return  # a later grant was faster
+        self._outcomes[partition] = outcome
         if grant not in (wanted, wanted.then if isinstance(wanted, Pause) else None):
-            return False
-        self._outcomes[grant.partition] = outcome
-        if isinstance(wanted, Pause):
-            self._drained[grant.partition] = wanted.epoch
-        return True
+            self._due.discard(partition)
+        elif isinstance(wanted, Pause):
+            self._drained[partition] = wanted.epoch
 
     def paused(self, pause: Pause, left: int | None) -> bool:
         """Record how much is outstanding under a pause. Returns True for the first answer, and when nothing is outstanding."""

@@ -200,12 +200,12 @@ class QueueWorkers:
         by_queue: defaultdict[QueueName, dict[Partition, Effect]] = defaultdict(dict)
         for effect in effects:
             by_queue[effect.partition.queue][effect.partition] = effect
-        done: defaultdict[QueueName, set[Partition]] = defaultdict(set)
+        done: defaultdict[QueueName, list[Outcome]] = defaultdict(list)
         for outcome in told:
-            done[outcome.partition.queue].add(outcome.partition)
+            done[outcome.partition.queue].append(outcome)
         before, self._wanted = self._out_of_reach, by_queue
         for name, worker in self._workers.items():
-            worker.effects.want(by_queue.get(name, NOTHING), done.get(name, frozenset()))
+            worker.effects.want(by_queue.get(name, NOTHING), done.get(name, ()))
         if self._out_of_reach - before:
             self._changed()
 

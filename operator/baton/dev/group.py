@@ -199,7 +199,7 @@ class DevGroup:
         return frozenset(self._worker.effects.work.outcomes)
 
     def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
-        self._worker.effects.want({one.partition: one for one in effects}, {one.partition for one in told})
+        self._worker.effects.want({one.partition: one for one in effects}, told)
 
 
 def _owners(state: GroupState) -> str:

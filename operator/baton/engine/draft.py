@@ -120,22 +120,44 @@ class Draft(WorkingState):
     def record_grant(self, partition: Partition, at_queue: OwnerRecord) -> None:
         """The queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
-        record = self.records[partition]
-        self._no_longer_owned(partition, record.owner)
         if move.receiver is None:
+            self._no_longer_owned(partition, self.records[partition].owner)
             self.withdraw(partition, at_queue.epoch)
             return
-        self.records[partition] = PartitionRecord(move.epoch, move.receiver, move.receiver)
-        self.owned[move.receiver].add(partition)
-        self.changed_members.add(move.receiver)
-        previous = record.last
-        if self.same_member(previous, move.receiver):
-            previous = move.receiver
-            self._rename_origin(partition, record.last, previous)
-        if previous is not None and previous != move.receiver:
-            self.totals = self.totals._replace(moves=self.totals.moves + 1)
         paused_for = None if move.since is None or move.quiet else moment(self.now - move.since)
-        self.events.append(Granted(partition, move.receiver, move.epoch, previous, paused_for, move.why))
+        self._now_owned(partition, move.receiver, move.epoch, paused_for, move.why)
+
+    def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
+        """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
+        goes on from this owner, if it has a receiver."""
+        move, giver = self.moves.pop(partition, None), self.records[partition].owner
+        why = "its queue had granted it before the hand-off was redirected"
+        self.add_member(owner)
+        self.note_origin(partition)
+        if giver is not None and move is not None and move.released is None:
+            self.events.append(Released(partition, giver, ReleaseCause.CONSUMER))
+        self._now_owned(partition, owner, epoch, None, why)
+        if move is None or (move.receiver is None and not self.withdrawn(partition)):
+            return
+        length = self.queue(partition).max_handoff
+        deadline = moment(self.now + length)
+        changed = replace(move, giver=owner, deadline=deadline, length=length, since=self.now, released=None, missed=False)
+        self.record_move(partition, changed)
+        self.events.append(Revoked(partition, owner, epoch, deadline, move.why, move.receiver))
+
+    def _now_owned(self, partition: Partition, owner: MemberId, epoch: Epoch, paused_for: float | None, why: str) -> None:
+        record = self.records[partition]
+        self._no_longer_owned(partition, record.owner)
+        self.records[partition] = PartitionRecord(epoch, owner, owner)
+        self.owned[owner].add(partition)
+        self.changed_members.add(owner)
+        previous = record.last
+        if self.same_member(previous, owner):
+            previous = owner
+            self._rename_origin(partition, record.last, previous)
+        if previous is not None and previous != owner:
+            self.totals = self.totals._replace(moves=self.totals.moves + 1)
+        self.events.append(Granted(partition, owner, epoch, previous, paused_for, why))
 
     def withdraw(self, partition: Partition, epoch: Epoch) -> None:
         """Forget a partition and keep its epoch as a tombstone."""

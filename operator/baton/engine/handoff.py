@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.observation import OwnerRecord
 from baton.engine.state import Move
 from baton.engine.step_events import ReleaseCause, Released
 from baton.model.ids import Partition
@@ -14,9 +15,10 @@ def take_outcomes(draft: Draft) -> None:
     """Take in the outcomes of grants. A refused grant gets an epoch above the one that the queue has recorded."""
     for partition, record in sorted(draft.observation.outcomes, key=lambda outcome: (outcome.partition, outcome.record.epoch)):
         move = draft.moves.get(partition)
-        if move is None or (move.receiver is None and not draft.withdrawn(partition)):
-            continue  # no grant is due, or an earlier step took this outcome in
-        if record == (move.uid, move.epoch):
+        due = move is not None and (move.receiver is not None or draft.withdrawn(partition))
+        if move is None or not due or (record.epoch < move.epoch and not move.quiet):
+            _take_overtaken(draft, partition, record)
+        elif record == (move.uid, move.epoch):
             drained = (partition, draft.records[partition].epoch) in draft.observation.drained
             if drained and move.giver is not None and waits_for_giver(move):  # what comes then was done at once
                 draft.events.append(Released(partition, move.giver, ReleaseCause.CONSUMER))
@@ -24,6 +26,22 @@ def take_outcomes(draft: Draft) -> None:
         elif record.epoch >= move.epoch:
             # The queue has a higher epoch. The next grant goes above it, after the ledger has it.
             draft.raise_epoch(partition, record.epoch)
+
+
+def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -> None:
+    """The queue had accepted a grant before it was told that the ledger has another receiver by now, or none. So that receiver
+    is the owner, and lets go before anybody else gets the partition. Nothing changes by an outcome that an earlier step took in.
+    """
+    record, move = draft.records.get(partition), draft.moves.get(partition)
+    if record is None or not draft.queue(partition).fenced or at_queue.epoch < record.epoch + (record.owner is not None):
+        return
+    owner = next((name for name, seen in draft.observation.members.items() if seen.uid == at_queue.uid), None)
+    if (
+        owner is not None
+        and draft.present(owner, draft.observation.members[owner].uid)
+        and (record.owner is None) == (move is None)
+    ):
+        draft.record_overtaken_grant(partition, owner, at_queue.epoch)
 
 
 def take_releases(draft: Draft) -> None:

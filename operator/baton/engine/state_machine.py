@@ -44,6 +44,9 @@ PARTITION_TRANSITIONS = (
         _UNASSIGNED, _UNBOUND, "a plan, or the return of its member, gives it a receiver", "receiver and epoch; grant"
     ),
     PartitionTransition(_UNBOUND, _READY, "the queue accepted the grant", "the member's key, which its pod reads"),
+    PartitionTransition(
+        _UNASSIGNED, _READY, "the queue had accepted a grant before its hand-off was redirected", "the member's key; its hand-off"
+    ),
     PartitionTransition(_UNBOUND, _UNASSIGNED, "its slot lapses, or its receiver vanishes, and there is no member", "no effect"),
     PartitionTransition(_READY, _PAUSED, "its hand-off or withdrawal begins", "giver, receiver, new epoch, deadline; then pause"),
     PartitionTransition(_READY, _UNBOUND, "its owner vanishes or does not read its queue any more", "the slot waits, or a grant"),

@@ -1,7 +1,7 @@
 """A worker carries out what is wanted of its queue, and keeps trying."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 import pytest
 
@@ -50,7 +50,7 @@ class Kept:
         known = self.worker.backlog.fresh(self.clock.ticks())
         return known.last.lag if known is not None else {}
 
-    def want(self, *effects: Effect, told: Set[Partition] = frozenset()) -> None:
+    def want(self, *effects: Effect, told: Collection[Outcome] = ()) -> None:
         self.worker.effects.want({effect.partition: effect for effect in effects}, told)
 
     @property
@@ -122,7 +122,7 @@ async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kep
     kept.want(wanted)  # the ledger could not be written: it is wanted still
     assert kept.outcomes == {outcome}
     assert kept.queue.calls.count("grant") == 1
-    kept.want(told={partition(0)})
+    kept.want(told=kept.outcomes)
     assert kept.outcomes == set()
 
 
@@ -154,7 +154,7 @@ async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both
     outcome = Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))
     await until(lambda: kept.outcomes == {outcome})
     assert kept.drained == {(partition(2), Epoch(3))}
-    kept.want(told={partition(2)})
+    kept.want(told=kept.outcomes)
     assert (kept.outcomes, kept.drained) == (set(), set())
 
 
@@ -166,6 +166,20 @@ async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
     kept.want(then)  # the engine has heard of the release elsewhere
     await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))})
     assert kept.queue.calls.count("grant") == 1
+
+
+async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_the_next_is_made(kept: Kept) -> None:
+    kept.queue.takes["grant"] = 0.05
+    kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "u", 4)))
+    await until(lambda: "grant" in kept.queue.calls)
+    now = Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5))
+    kept.want(now)
+    accepted = {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))}
+    await until(lambda: kept.outcomes == accepted)
+    news = kept.news
+    kept.want(Pause(partition(2), Epoch(4), 100.0, grant(2, "v", 5)), told=kept.outcomes)
+    await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("v"), Epoch(5)))})
+    assert kept.news > news
 
 
 async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more(kept: Kept) -> None:

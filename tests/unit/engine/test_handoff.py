@@ -43,6 +43,85 @@ def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_gr
     assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
 
+def granted_at_queue(group: Group, number: int, member: str, epoch: int) -> frozenset[Outcome]:
+    """The queue accepted a grant, and the ledger had another receiver, or none, before that was known."""
+    group.drained.add((partition(number), Epoch(epoch - 1)))
+    return frozenset({Outcome(partition(number), OwnerRecord(Uid(f"uid-{member}"), Epoch(epoch)))})
+
+
+def test_who_was_granted_a_partition_just_before_it_was_to_go_to_nobody_is_its_owner_and_lets_go_of_it() -> None:
+    group = handing_off()
+    group.terminate("a").terminate("b").settle(12.2)
+    assert group.state.moves[partition(1)].receiver is None, "whoever comes next has it"
+    accepted = granted_at_queue(group, 1, "b", 2)
+    group.settle(12.3)
+    assert (group.owners(), partition(1) in group.state.moves) == ("a-", False), "a has let go"
+    group.events.clear()
+    group.step(12.4, accepted)
+    assert (group.owners(), group.state.records[partition(1)].epoch) == ("ab", 2)
+    assert group.moved() == ["grant 1 b 2"]
+    group.step(12.5, accepted)
+    assert not group.events, "it is told once"
+    assert group.state.holddown is not None, "it is left with who is stopping"
+    done = group.step(15)
+    assert pauses(done) == [0, 1]
+    assert group.moved() == ["revoke 0 a", "revoke 1 b"]
+
+
+def test_who_was_granted_a_partition_just_before_it_was_redirected_gives_it_to_who_is_to_have_it() -> None:
+    group = handing_off()
+    group.terminate("b").settle(12.2)
+    assert (group.state.moves[partition(1)].giver, group.state.moves[partition(1)].receiver) == ("a", "a")
+    group.events.clear()
+    done = group.step(12.3, granted_at_queue(group, 1, "b", 2))
+    assert group.owners() == "ab"
+    assert group.moved() == ["release 1 a consumer", "grant 1 b 2", "revoke 1 b"]
+    (pause,) = done.effects
+    assert isinstance(pause, Pause) and pause.then is not None
+    assert (pause.epoch, pause.deadline, pause.then.member, pause.then.epoch) == (2, 15.3, "a", 3)
+    group.release("b", 1).settle(12.4)
+    assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 3)
+
+
+def test_who_was_granted_a_partition_just_before_it_was_to_wait_keeps_it_until_there_is_somebody() -> None:
+    group = handing_off()
+    group.terminate("a").terminate("b").settle(12.2)
+    assert (group.state.moves[partition(1)].giver, group.state.moves[partition(1)].receiver) == ("a", None)
+    group.events.clear()
+    group.step(12.3, granted_at_queue(group, 1, "b", 2))
+    assert (group.owners(), partition(1) in group.state.moves) == ("ab", False)
+    assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
+
+
+def test_the_answer_to_the_givers_own_grant_ends_no_hand_off() -> None:
+    group = handing_off()
+    before = group.state
+    group.step(12.2, frozenset({Outcome(partition(1), OwnerRecord(Uid("uid-a"), Epoch(1)))}))
+    assert group.state == before
+
+
+def test_a_grant_that_a_later_one_has_fenced_off_or_whose_receiver_is_gone_makes_nobody_the_owner() -> None:
+    group = handing_off()
+    group.terminate("b").settle(12.2)
+    late = granted_at_queue(group, 1, "b", 2)
+    group.release("a", 1).settle(12.3)
+    assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 3)
+    before = group.state
+    group.step(12.4, late)
+    assert group.state.records == before.records and group.state.moves == before.moves
+    group = handing_off()
+    group.leave("b").settle(12.2)
+    group.step(12.3, granted_at_queue(group, 1, "b", 2))
+    assert group.state.records[partition(1)].owner == "a"
+
+
+def test_where_nobody_is_fenced_off_a_late_answer_makes_nobody_the_owner() -> None:
+    group = handing_off(fenced=False)
+    group.terminate("a").terminate("b").settle(12.2)
+    group.step(12.3, granted_at_queue(group, 1, "b", 2))
+    assert group.owners() == "a-"
+
+
 def test_the_ledger_has_giver_receiver_epoch_and_deadline_before_anything_is_paused() -> None:
     group = handing_off()
     flight = next(iter(summary(group.state).in_flight.values()))
