@@ -1,6 +1,7 @@
 """Keys and values as the program wants them, instead of bytes."""
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Deserializers:
                 log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
                 others.append(([entry], outcome))
                 held_up.add(entry.sequence)
-            except Exception as error:
+            except (Exception, CancelledError) as error:  # of an event loop of its own: nobody cancels a function
                 others.append(([entry], DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
         return readable, others
 

@@ -101,12 +101,12 @@ def seconds(delay: float | None) -> float | None:
     return exact
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """Its kind and its text."""
     return f"{type(error).__name__}: {_text(error)}"
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:

@@ -45,6 +45,14 @@ def test_what_cannot_be_deserialized_is_hopeless_and_the_rest_is_in_order() -> N
     assert Deserializers().apply(entries) == (entries, [])
 
 
+def test_what_a_deserializer_waited_for_in_an_event_loop_of_its_own_may_be_cancelled() -> None:
+    async def look_up(value: bytes) -> None:
+        raise asyncio.CancelledError
+
+    readable, ((_, outcome),) = Deserializers(None, lambda value: asyncio.run(look_up(value))).apply(sequence("1").hand_out(1))
+    assert not readable and isinstance(outcome, DeadLetter) and outcome.why.startswith("it cannot be read: CancelledError")
+
+
 def test_a_coroutine_function_is_known_through_what_wraps_it() -> None:
     async def handle(more: int, entry: object) -> None: ...
 
