@@ -60,7 +60,7 @@ async def with_proposal(world: World, group: str, url: str) -> dict[str, Any]:
     """Two pods have two partitions each, and a third has joined."""
     await world.redis(group, url, partitions=4, rebalance=SOON)
     await world.group(group, approval="Manual")
-    await asyncio.gather(world.pod(f"{group}-a", group), world.pod(f"{group}-b", group))
+    await world.together(group, world.pod(f"{group}-a", group), world.pod(f"{group}-b", group))
     await world.spread(group, 2, 2)
     await world.pod(f"{group}-c", group)
     return await proposal(world, group)
@@ -146,7 +146,7 @@ async def test_a_proposal_outlives_the_operator(empty: World, start: Any, redis_
 async def test_baton_rebalance_makes_a_plan(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
     await shop.redis("by-hand", redis_server.url, partitions=4, rebalance=SOON)
     await shop.group("by-hand", approval="Manual")
-    await asyncio.gather(*(shop.pod(f"by-hand-{name}", "by-hand") for name in "ab"))
+    await shop.together("by-hand", *(shop.pod(f"by-hand-{name}", "by-hand") for name in "ab"))
     await shop.spread("by-hand", 2, 2)
     asked = await baton(kubeconfig, "rebalance", "by-hand")
     assert asked.returncode == 0, asked.stderr

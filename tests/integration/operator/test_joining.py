@@ -22,7 +22,7 @@ async def test_the_ledger_is_there_before_any_pod(shop: World) -> None:
 
 
 async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) -> None:
-    await shop.external("first", partitions=6)
+    await shop.external("first", partitions=6, rebalance={"delaySeconds": 10})
     await shop.group("first")
     await asyncio.gather(shop.pod("first-a", "first"), shop.pod("first-b", "first"))
     await shop.spread("first", 3, 3)
@@ -77,15 +77,15 @@ async def test_a_pod_whose_session_lapsed_is_no_member_though_it_is_ready(shop: 
     await shop.external("silent")
     await shop.group("silent")
     uid = await shop.pod("silent-a", "silent")
-    await shop.session("silent-a", uid, "silent", duration=2)
     await shop.spread("silent", 6)
+    await shop.session("silent-a", uid, "silent", duration=2)
     await shop.told("silent", "NoMembers", seconds=15, says="session has lapsed")
 
 
 async def test_a_member_that_returns_within_the_delay_costs_no_move(shop: World) -> None:
     await shop.external("back", rebalance={"delaySeconds": 20})
     await shop.group("back", rebalance={"delaySeconds": 2})
-    await asyncio.gather(shop.pod("back-a", "back"), shop.pod("back-b", "back"))
+    await shop.together("back", shop.pod("back-a", "back"), shop.pod("back-b", "back"))
     await shop.spread("back", 3, 3)
     await shop.change("consumergroups", "back", {"spec": {"rebalance": {"delaySeconds": 600}}})
     await shop.seen("back")

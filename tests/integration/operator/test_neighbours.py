@@ -1,6 +1,5 @@
 """What one tenant writes into its objects is its own trouble: the groups of others go on, and a fresh operator serves them."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -45,10 +44,9 @@ async def bank(api: Cluster) -> AsyncIterator[World]:
 
 
 async def a_group(world: World, name: str, *pods: str, **spec: Any) -> None:
-    for pod in pods:
-        await world.pod(pod, name, session=True)
     await world.external(name, partitions=4)
     await world.group(name, rebalance={"delaySeconds": 0, "resyncSeconds": 1}, **spec)
+    await world.together(name, *(world.pod(pod, name, session=True) for pod in pods))
     await world.spread(name, *[4 // len(pods)] * len(pods))
 
 
@@ -113,8 +111,7 @@ async def revoked(world: World, group: str, pod: str, count: int) -> list[Releas
         found = [Release(entry.uid, QueueName(group), number, epoch) for number, epoch in grants.items()]
         return found if len(found) == count else []
 
-    await eventually(so, f"{pod} is to let go of {count}")
-    return await so()
+    return await eventually(so, f"{pod} is to let go of {count}")
 
 
 UNREADABLE = ("deep", "deeper", "digits")
@@ -160,7 +157,7 @@ async def test_an_empty_identity_is_none_and_every_pod_a_member_of_its_own(shop:
     membership = {"identityLabel": "app/index", "sessionTimeoutSeconds": 60}
     await shop.group("unset", membership=membership)
     labels = {"app/index": ""}
-    await asyncio.gather(*(shop.pod(f"unset-{one}", "unset", labels=labels) for one in "abc"))
+    await shop.together("unset", *(shop.pod(f"unset-{one}", "unset", labels=labels) for one in "abc"))
     await shop.spread("unset", 2, 2, 2)
     message = await shop.told("unset", "NoIdentity", says="unset-a, unset-b, unset-c")
     assert message.startswith("unset-a, unset-b, unset-c: no label app/index") and "or an empty one" in message

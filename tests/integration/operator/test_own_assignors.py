@@ -1,6 +1,5 @@
 """Assignors of the user's own under a real operator: one that works, and one that does what it should not."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -66,9 +65,9 @@ async def test_weights_capacities_and_an_assignor_of_ones_own_come_together(empt
     await start(empty).leads()
     await empty.external("weighed", partitions=6, partitionAttributes=[{"partitions": "0", "weight": 5}])
     await empty.group("weighed", assignors=["example.com/by-load"])
-    await asyncio.gather(
-        empty.pod("weighed-a", "weighed"), empty.pod("weighed-b", "weighed", annotations={"baton.dev/capacity": "1.5"})
-    )
+    strong = {"baton.dev/capacity": "1.5"}
+    pods = empty.pod("weighed-a", "weighed"), empty.pod("weighed-b", "weighed", annotations=strong)
+    await empty.together("weighed", *pods)
     await empty.spread("weighed", 2, 4)
     await empty.told("weighed", "Ready")
     assert (await empty.status("weighed"))["assignor"] == "example.com/by-load"

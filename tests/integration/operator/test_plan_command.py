@@ -46,8 +46,9 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
     zones = [{"partitions": "0-2", "zones": ["east"]}, {"partitions": "3-5", "zones": ["west"]}]
     await shop.external("supposed", partitions=6, partitionAttributes=zones)
     await shop.group("supposed", membership={"identityLabel": "app/index", "sessionTimeoutSeconds": 60})
-    for name, zone in (("supposed-a", "east"), ("supposed-b", "west")):
-        await shop.pod(name, "supposed", labels={"topology.kubernetes.io/zone": zone, "app/index": name})
+    zoned = {"supposed-a": "east", "supposed-b": "west"}
+    labels = {name: {"topology.kubernetes.io/zone": zone, "app/index": name} for name, zone in zoned.items()}
+    await shop.together("supposed", *(shop.pod(name, "supposed", labels=its) for name, its in labels.items()))
     await shop.spread("supposed", 3, 3)
     await shop.told("supposed", "Ready")
     await eventually(lambda: marked(shop, "supposed"), "the pods have their marks, the operator's last write")

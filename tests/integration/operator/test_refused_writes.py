@@ -108,8 +108,7 @@ async def serving(world: World, server: RedisServer) -> None:
     """A group whose two pods share four partitions."""
     await world.redis("orders", server.url, partitions=4)
     await world.group("orders")
-    await world.pod("a", "orders")
-    await world.pod("b", "orders")
+    await world.together("orders", world.pod("a", "orders"), world.pod("b", "orders"))
     await world.spread("orders", 2, 2, seconds=20)
     await world.told("orders", "Ready")
 

@@ -94,7 +94,7 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
     await world.api.create(path, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "consumers"}, "spec": spec})
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "consumers"}}
     await world.group("orders", replicas=2, scale=target, membership={"session": "Optional"})
-    await asyncio.gather(world.pod("a", "orders"), world.pod("b", "orders"))
+    await world.together("orders", world.pod("a", "orders"), world.pod("b", "orders"))
     await world.spread("orders", 3, 3, seconds=40)
     await world.change("consumergroups", "orders", {"spec": {"replicas": 3}})
     await world.pod("c", "orders")

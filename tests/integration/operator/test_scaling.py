@@ -1,6 +1,5 @@
 """spec.replicas, as an autoscaler or `kubectl scale` sets it through /scale."""
 
-import asyncio
 import json
 from functools import partial
 
@@ -52,7 +51,7 @@ async def test_scaling_the_group_scales_its_deployment_and_names_the_pods_to_los
         return await size(shop, "scaled") == 3
 
     await eventually(is_three, "the Deployment has three replicas")
-    await asyncio.gather(*(shop.pod(f"scaled-{name}", "scaled") for name in "abc"))
+    await shop.together("scaled", *(shop.pod(f"scaled-{name}", "scaled") for name in "abc"))
     await shop.spread("scaled", 2, 2, 2)
 
     async def reported() -> bool:
@@ -78,7 +77,8 @@ async def test_a_ready_pod_that_takes_no_part_is_lost_before_one_that_works(shop
     await shop.external("idle")
     target = {"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "idle"}}
     await shop.group("idle", replicas=3, membership={"session": "Required"}, scale=target)
-    await asyncio.gather(*(shop.pod(f"idle-{name}", "idle", session=name != "c") for name in "abc"))
+    await shop.together("idle", *(shop.pod(f"idle-{name}", "idle", session=True) for name in "ab"))
+    await shop.pod("idle-c", "idle")
     await shop.spread("idle", 3, 3)
     await scale(shop, "idle", 2)
 
@@ -189,7 +189,7 @@ async def test_a_kind_that_cannot_be_scaled_is_named_in_the_condition(shop: Worl
 async def test_for_spark_the_ledger_names_the_size_and_the_victims(shop: World) -> None:
     await shop.external("spark", partitions=4)
     await shop.group("spark", replicas=2, scale={"mode": "Spark"})
-    await asyncio.gather(shop.pod("spark-a", "spark"), shop.pod("spark-b", "spark"))
+    await shop.together("spark", shop.pod("spark-a", "spark"), shop.pod("spark-b", "spark"))
     await shop.spread("spark", 2, 2)
     await scale(shop, "spark", 1)
 

@@ -14,8 +14,7 @@ from tests.integration.operator.world import World
 async def test_resources_as_kubectl_prints_them(shop: World, control_plane: Cluster, tmp_path: Path) -> None:
     await shop.external("simulated", rebalance={"delaySeconds": 2})
     await shop.group("simulated")
-    await shop.pod("simulated-a", "simulated")
-    await shop.pod("simulated-b", "simulated")
+    await shop.together("simulated", shop.pod("simulated-a", "simulated"), shop.pod("simulated-b", "simulated"))
     await shop.spread("simulated", 3, 3)
     printed = tmp_path / "fleet.yaml"
     printed.write_text(control_plane.kubectl("get", "cg,pq", "-o", "yaml", "-n", shop.namespace))

@@ -89,7 +89,8 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
 async def test_a_wait_for_settled_ends_when_nothing_moves_any_more(shop: World, control_plane: Machine) -> None:
     await shop.external("settles", partitions=4)
     await shop.group("settles")
-    uids = {name: await shop.pod(name, "settles") for name in ("settles-a", "settles-b")}
+    names = "settles-a", "settles-b"
+    uids = dict(zip(names, await shop.together("settles", *(shop.pod(name, "settles") for name in names)), strict=True))
     assert await waited(control_plane, "settles", SETTLED, seconds=120)
     assert sorted((await shop.counts("settles")).values()) == [2, 2]
     await shop.pod("settles-c", "settles")

@@ -21,7 +21,7 @@ async def status(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProce
 async def test_a_group_is_shown_on_one_screen_and_as_json(shop: World, kubeconfig: Path) -> None:
     await shop.external("shown", partitions=4)
     await shop.group("shown")
-    await asyncio.gather(shop.pod("shown-a", "shown"), shop.pod("shown-b", "shown"))
+    await shop.together("shown", shop.pod("shown-a", "shown"), shop.pod("shown-b", "shown"))
     await shop.spread("shown", 2, 2)
     await shop.told("shown", "Ready")
     screen = (await status(kubeconfig, "shown", "-n", "shop")).stdout

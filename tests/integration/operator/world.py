@@ -3,6 +3,7 @@
 There is no kubelet here: pods are objects whose status is written through the API; the operator sees no more of any pod.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ class World:
         if ready:
             await self.set_ready(name, True)
         return Uid(made["metadata"]["uid"])
+
+    async def together(self, group: str, *pods: Awaitable[Uid]) -> list[Uid]:
+        """Make pods that the group's next plan is for, all of them: however long one comes after another, it is paused until the
+        operator has seen them. They are its first members."""
+        await self.change("consumergroups", group, {"spec": {"paused": True}})
+        await self.seen(group)
+        made = await asyncio.gather(*pods)
+        await self.counted(group, members=len(made))
+        await self.change("consumergroups", group, {"spec": {"paused": False}})
+        return made
 
     async def set_ready(self, name: str, ready: bool) -> None:
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": to_text(time.time())}
