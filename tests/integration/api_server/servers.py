@@ -14,6 +14,7 @@ from kubernetes.aio import client
 
 from baton.kube.api import Api, core_path, group_path
 from baton.kube.errors import ApiError
+from tests.integration.operator.accounts import in_force
 from tests.integration.operator.world import Cluster
 from tests.simulation.api_server import ApiServer, MemoryApi, Rule
 from tests.waiting import eventually
@@ -160,6 +161,7 @@ class Real(Server):
                 group_path(RBAC, rule.namespace, f"{scope.lower()}bindings"),
                 {**named, "roleRef": reference, "subjects": [subject]},
             )
+            await in_force(self.api, name, rule.namespace, content)
         connection: Any = self.client._client
         other = client.ApiClient(configuration=connection.configuration)
         other.rest_client = connection.rest_client  # the same connections; closed with them

@@ -7,10 +7,12 @@ from typing import Any
 
 import yaml
 
-from baton.kube.api import core_path, group_path
+from baton.kube.api import Api, core_path, group_path
 from tests.integration.operator.world import Cluster, Json
+from tests.waiting import eventually
 
 RBAC = "rbac.authorization.k8s.io/v1"
+REVIEWS = "authorization.k8s.io/v1"
 HOME = "default"
 """The account's own namespace."""
 MANIFEST = Path(__file__).parents[3] / "manifests" / "install.yaml"
@@ -40,6 +42,7 @@ class Account:
             "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
         }
         await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
+        await in_force(self._api, service_account(HOME, self.name), namespace, rules[0])
 
     async def may_lead(self, namespace: str) -> None:
         """Let it have its leader's Lease there."""
@@ -55,6 +58,7 @@ class Account:
             "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
         }
         await self._put(group_path(RBAC, namespace, "rolebindings"), binding)
+        await in_force(self._api, service_account(HOME, self.name), namespace, rules[0])
 
     async def may_finish_deletions(self) -> None:
         """As the chart's value rbac.finishDeletions lets it."""
@@ -70,6 +74,7 @@ class Account:
             "subjects": [{"kind": "ServiceAccount", "name": self.name, "namespace": HOME}],
         }
         await self._put(group_path(RBAC, None, "clusterrolebindings"), binding)
+        await in_force(self._api, service_account(HOME, self.name), None, rules[0])
 
     async def unbind(self, namespace: str) -> None:
         await self._api.delete(group_path(RBAC, namespace, "rolebindings", self.name))
@@ -97,6 +102,25 @@ async def account(api: Cluster, name: str, admin: Path, folder: Path, namespaces
         await made.bind(namespace)
     await made.may_lead(served[0])
     return made
+
+
+def service_account(namespace: str, name: str) -> str:
+    """As the API server calls its user."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+async def in_force(api: Api, user: str, namespace: str | None, rule: Json) -> None:
+    """Wait until the API server lets a user do what a rule of a Role says: it hears of Roles a moment after they were made."""
+    resource, _, part = rule["resources"][0].partition("/")
+    asked = {"namespace": namespace or "", "verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource}
+    asked |= {"subresource": part, "name": rule.get("resourceNames", [""])[0]}
+    await eventually(lambda: may(api, user, asked), f"{user} may {asked}")
+
+
+async def may(api: Api, user: str, what: Json) -> bool:
+    """What the API server's authorizer says now."""
+    review = {"apiVersion": REVIEWS, "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": what}}
+    return bool((await api.create(f"/apis/{REVIEWS}/subjectaccessreviews", review))["status"]["allowed"])
 
 
 def of_token(admin: Path, token: str, file: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from baton.kube.api import core_path, group_path
 from tests.browser import browser
-from tests.integration.operator.accounts import HOME, RBAC
+from tests.integration.operator.accounts import HOME, RBAC, in_force, service_account
 from tests.integration.operator.console_client import Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
 from tests.integration.operator.world import Cluster, World
@@ -55,6 +55,7 @@ async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop") -
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": HOME}],
         }
         await api.create(group_path(RBAC, namespace, "rolebindings"), binding)
+        await in_force(api, service_account(HOME, name), namespace, rules[0])
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     made = await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request)
     return str(made["status"]["token"])
@@ -63,7 +64,7 @@ async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop") -
 async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: Console) -> None:
     await shop.external("watched", partitions=6)
     await shop.group("watched")
-    await asyncio.gather(shop.pod("watched-a", "watched"), shop.pod("watched-b", "watched"))
+    await shop.together("watched", shop.pod("watched-a", "watched"), shop.pod("watched-b", "watched"))
     await shop.spread("watched", 3, 3)
     async with own.stream("/api/group?namespace=shop&name=watched") as stream:
         page = await stream.page(lambda page: len(owners(page)) == 2 and page["state"] == "Ready")
@@ -202,7 +203,7 @@ async def test_a_name_that_is_given_answers_too(shared: Console) -> None:
 async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop: World, own: Console) -> None:
     await shop.external("supposing", partitions=6)
     await shop.group("supposing")
-    await asyncio.gather(shop.pod("supposing-a", "supposing"), shop.pod("supposing-b", "supposing"))
+    await shop.together("supposing", shop.pod("supposing-a", "supposing"), shop.pod("supposing-b", "supposing"))
     await shop.spread("supposing", 3, 3)
 
     async def suppose(pods: int) -> Page:

@@ -9,12 +9,10 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
-from tests.integration.operator.accounts import HOME, Account, account
+from tests.integration.operator.accounts import HOME, Account, account, may, service_account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.waiting import eventually
-
-REVIEWS = "authorization.k8s.io/v1"
 
 _numbers = itertools.count(1)
 
@@ -122,10 +120,7 @@ async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_othe
 async def refused(two: Two) -> bool:
     """Whether the API server has heard of what the account may not do any more."""
     attributes = {"namespace": two.bank.namespace, "verb": "update", "resource": "configmaps", "name": ledger_name("orders")}
-    user = f"system:serviceaccount:{HOME}:{two.account.name}"
-    review = {"apiVersion": REVIEWS, "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": attributes}}
-    made = await two.bank.api.create(f"/apis/{REVIEWS}/subjectaccessreviews", review)
-    return not made["status"]["allowed"]
+    return not await may(two.bank.api, service_account(HOME, two.account.name), attributes)
 
 
 async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two: Two) -> None:

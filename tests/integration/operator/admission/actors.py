@@ -12,6 +12,7 @@ from baton.consumer.api_server import ApiConnection
 from baton.kube.api import core_path, group_path
 from baton.kube.leases import LEASES, leases_path
 from baton.model.names import GROUP_LABEL
+from tests.integration.operator.accounts import in_force, service_account
 from tests.integration.operator.world import Cluster, World
 from tests.service_account import mounted
 
@@ -79,6 +80,8 @@ async def account(world: World, name: str, *rules: dict[str, Any]) -> None:
     await admin.create(core_path(namespace, "serviceaccounts"), {"metadata": {"name": name}})
     await admin.create(group_path(RBAC, namespace, "roles"), {"metadata": {"name": name}, "rules": list(rules)})
     await bind(world, name, "Role", name)
+    for rule in rules[:1]:
+        await in_force(admin, service_account(namespace, name), namespace, rule)
 
 
 async def bind(world: World, account_name: str, kind: str, role: str) -> None:
