@@ -22,6 +22,7 @@ async def test_while_a_group_is_paused_nothing_moves(shop: World, kubeconfig: Pa
     await shop.pod("halted-a", "halted")
     await shop.spread("halted", 4)
     assert "no more hand-offs begin" in (await baton(kubeconfig, "pause", "halted")).stdout
+    await shop.seen("halted")
     await shop.pod("halted-b", "halted")
     await shop.counted("halted", members=2)
     assert (await shop.status("halted"))["state"] == "Paused"

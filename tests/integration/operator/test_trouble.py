@@ -176,6 +176,7 @@ async def test_a_ledger_that_somebody_edited_is_put_right(shop: World) -> None:
     await shop.group("edited")
     await shop.pod("edited-a", "edited")
     await shop.spread("edited", 6)
+    await shop.told("edited", "Ready")
     path = core_path(shop.namespace, "configmaps", ledger_name("edited"))
     before = await shop.ledger_data("edited")
     await shop.api.merge(path, {"data": {"edited-a": "mine", "group": None}})
@@ -192,6 +193,7 @@ async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_
     await shop.group("deleted")
     await shop.pod("deleted-a", "deleted")
     await shop.spread("deleted", 6)
+    await shop.told("deleted", "Ready")
     before = await shop.ledger_data("deleted")
     await shop.api.delete(core_path(shop.namespace, "configmaps", ledger_name("deleted")))
 
