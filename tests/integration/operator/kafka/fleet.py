@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,8 @@ from tests.load.ledger_watch import LedgerWatch
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually
 
+UNHURRIED = 600
+"""Seconds for a hand-off, where a test says that all are graceful: a slow machine is no reason to cut anybody off."""
 _UNTIL_ITS_END = "baton.test/process"
 """A finalizer: without a kubelet a pod that is deleted would be gone at once, and never terminating."""
 
@@ -118,12 +120,14 @@ class KafkaFleet:
         self._quiet.set()
         self._load.join(PATIENCE)
 
-    async def handles(self, more: int = 300) -> None:
-        """Wait until so many more have been handled."""
+    async def handles(self, more: int = 300, *, of: Collection[Partition] = ()) -> None:
+        """Wait until so many more have been handled, some of each partition, or of each of these."""
         before = len(self.handled())
+        every = {*of} or {Partition(QueueName(topic), number) for topic, count in self.topics.items() for number in range(count)}
 
         async def so() -> bool:
-            return len(self.handled()) > before + more
+            found = self.handled()[before:]
+            return len(found) > more and every <= {one.partition for one in found}
 
         await eventually(so, "entries are handled", 30)
 

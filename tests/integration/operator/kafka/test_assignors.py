@@ -10,7 +10,7 @@ from baton.assignors.request import Member, Request
 from baton.model.ids import MemberId, Partition, QueueName
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.conftest import RACK
-from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
+from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
@@ -26,7 +26,7 @@ async def two_topics(world: World, broker: KafkaBroker, group: str, **spec: Any)
     for topic, count in topics.items():
         broker.make_topic(topic, count)
         source = {"type": "Kafka", "kafka": {"bootstrapServers": broker.servers, "topic": topic}}
-        await world.queue(topic, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 10})
+        await world.queue(topic, source, None, rebalance={"delaySeconds": 0, "maxHandoffSeconds": UNHURRIED})
     await world.group(group, topics, membership={"session": None, **spec.pop("membership", {})}, **spec)
     return topics
 
@@ -140,7 +140,7 @@ async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_o
         await eventually(away, "its slot is kept", 30, lambda: world.status("static"))
         stay = {partition: grant for partition, grant in before.items() if grant[0] != "s-1"}
         assert stay.items() <= (await grants(world, "static")).items()
-        await fleet.handles()
+        await fleet.handles(of=stay)
         await fleet.join("s-1", labels={index: "1"})
         await all_owned(world, "static", topics, pods)
         after = await grants(world, "static")

@@ -13,7 +13,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
+from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.waiting import PATIENCE, eventually
@@ -48,7 +48,7 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
     world = await namespace(api, "on-kafka")
     await start(world, "one").leads()
     broker.make_topic("orders", 8)
-    await made(world, broker, "orders", maxHandoffSeconds=10)
+    await made(world, broker, "orders", maxHandoffSeconds=UNHURRIED)
     spec = TopicToOpen(topic="orders", queue="orders")
     looking = KafkaQueue(KafkaAddress((broker.servers,)), "on-kafka.orders", spec, Claimant("who only looks", ""))
     with KafkaFleet(world, kubeconfig, broker, {"orders": 8}, "orders", tmp_path) as fleet:
@@ -63,6 +63,8 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
         await fleet.handles()
         assert verdict(fleet.handled(), fleet.sent).repeated == [], "a graceful change repeats nothing"
 
+        await world.change("consumergroups", "orders", {"spec": {"rebalance": {"maxHandoffSeconds": 10}}})
+        await world.seen("orders")
         await fleet.die("b")
         await world.spread("orders", 4, 4, seconds=30)
         await fleet.handles()

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
+from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.commands import described
@@ -93,7 +93,8 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
             await shown_at_the_place(broker, fleet)
 
             kafka = {"bootstrapServers": broker.servers, "topic": name, "groupId": name}
-            await world.queue(name, {"type": "Kafka", "kafka": kafka}, None, rebalance={"delaySeconds": 0})
+            rebalance = {"delaySeconds": 0, "maxHandoffSeconds": UNHURRIED}
+            await world.queue(name, {"type": "Kafka", "kafka": kafka}, None, rebalance=rebalance)
             await world.group(name, membership={"session": None})
             await fleet.join("a", "b")
             said = await world.told(name, "Conflict", seconds=30)
