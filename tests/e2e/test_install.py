@@ -12,7 +12,7 @@ from charts.render import ROOT
 from cluster import Cluster, built_images
 from tests.e2e import installing
 from tests.e2e.installing import NAMESPACE, leader, namespace
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def a_console_shows_what_each_viewers_token_may_see(cluster: Cluster, name: str)
         """The kind of the first message."""
         token = cluster.kubectl("create", "token", account, "--namespace", name).strip()
         headers = {"Host": "localhost", "Authorization": f"Bearer {token}"}
-        with closing(HTTPConnection(address, 8080, timeout=30)) as connection:
+        with closing(HTTPConnection(address, 8080, timeout=PATIENCE)) as connection:
             connection.request("GET", f"/api/groups?namespace={name}", headers=headers)
             return connection.getresponse().readline().decode().strip()
 

@@ -148,7 +148,7 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             until(says(dev, "orders-1: 0-5"), "it has all", 60)
             ended(consumer)
             process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
             assert not (dev.folder / "dev" / "address.json").exists()
 
 

@@ -256,7 +256,7 @@ async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there
     assert await replaced.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
     with pytest.raises(StaleOwner):
         await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset])
-    await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, PATIENCE)
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     assert entry.value == b"new"
     await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
@@ -426,7 +426,7 @@ async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -
     assert await queue.operator.pause(0, Epoch(1)) == 1
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     await queue.let_go()
 
 

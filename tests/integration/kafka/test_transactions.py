@@ -14,7 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, committed_values, read
 from tests.kafka_broker import KafkaBroker
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_what_was_finished_at_a_hand_off_is_sent_by_its_last_word(queue: Q
     entries = await asyncio.to_thread(read, reader, 0, 1, 2)
     reader._background.close()  # so that nothing else commits
     finish(reader, entries[:1], Output(out, b"done", partition=2), soon=True)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     assert (await queue.committed(), committed_values(queue.broker, out)) == (1, [[], [], [b"done"]])
 
 

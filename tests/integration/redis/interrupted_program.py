@@ -88,7 +88,7 @@ class Program:
         unknown = [value for value, delivery in self.produced if not delivery.done()]
         for value, delivery in self.produced:
             with suppress(QueueUnreachable):
-                said.append((value, delivery.result(1)))
+                said.append((value, delivery.result(0)))
         bytes_left = self.producer._outbox.bytes
         print(json.dumps({"said": said, "unknown": unknown, "bytes": bytes_left}))
 

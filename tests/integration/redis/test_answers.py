@@ -11,6 +11,7 @@ from baton.queues.entry import Entry
 from baton.queues.redis import RedisReader
 from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.waiting import PATIENCE
 
 ONE, TWO = Epoch(1), Epoch(2)
 LARGE = ("a" * 400, "b" * 500, "c" * 400, "d" * 5000, "e", "f")
@@ -126,5 +127,5 @@ async def test_a_stream_of_wake_ups_that_was_emptied_keeps_nobody_from_sending(q
         raw.delete(keys.owner)
     queue.send("1")
     assert (await queue.operator.grant(0, Uid("a"), Epoch(3))).uid == "a"
-    assert owner.wait([0], 10) == {0}
+    assert owner.wait([0], PATIENCE) == {0}
     assert values(owner.read(0, Epoch(3))) == ["1"]

@@ -109,11 +109,11 @@ async def test_batches_are_acknowledged_in_any_order(operator: Operator, queue: 
     pod = operator.pod("a", program=collecting(batches, max_entries=2))
     await operator.grant(pod, (0, 1))
     until(lambda: len(batches) == 2)
-    assert batches[1].ack().wait(10)
+    assert batches[1].ack().wait(PATIENCE)
     assert await queue.operator.outstanding(0) == 2
-    assert batches[0][1].ack().wait(10)
+    assert batches[0][1].ack().wait(PATIENCE)
     assert await queue.operator.outstanding(0) == 1
-    assert batches[0].ack().wait(10)
+    assert batches[0].ack().wait(PATIENCE)
     assert await queue.operator.outstanding(0) == 0
 
 
@@ -145,7 +145,7 @@ async def test_a_batch_of_which_the_partition_was_lost_says_so(operator: Operato
     until(lambda: batches)
     await operator.grant(other, (0, 2))
     until(lambda: other.log == [(0, b"a", True)])
-    assert not batches[0].ack().wait(10)
+    assert not batches[0].ack().wait(PATIENCE)
     assert not batches[0][0].still_mine()
     await acknowledged(queue)
 
@@ -187,7 +187,7 @@ async def test_a_batch_in_the_programs_hands_holds_up_the_release_and_not_the_ca
     until(lambda: batches)
     pod.ledger({}, revoking={0: 1})
     assert await queue.operator.pause(0, Epoch(1)) == 1
-    assert revoked.wait(10)
+    assert revoked.wait(PATIENCE)
     assert pod.released() == set()
     batches[0].ack()
     until(lambda: pod.released() == {(0, 1)})

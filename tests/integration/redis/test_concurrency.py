@@ -14,7 +14,7 @@ from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, Pod, lag, operating
-from tests.waiting import eventually, until
+from tests.waiting import PATIENCE, eventually, until
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue
 
     def handle(entry: HeldEntry) -> None:
         if entry.key == slow:
-            go_on.wait(30)
+            go_on.wait(PATIENCE)
         seen.append((entry.key, entry.value))
 
     pod = operator.pod("a", handler=handle, concurrency=2, order="key")
@@ -136,15 +136,15 @@ async def test_the_end_waits_for_what_every_worker_has_in_hand(operator: Operato
     ended: list[bytes] = []
 
     def handle(entry: HeldEntry) -> None:
-        entered.wait(10)
-        go_on.wait(10)
+        entered.wait(PATIENCE)
+        go_on.wait(PATIENCE)
         ended.append(entry.value)
 
     for partition in (0, 1):
         queue.send(f"{partition}-a", f"{partition}-b", partition=partition)
     pod = operator.pod("a", grace=5, handler=handle, concurrency=2)
     await operator.grant(pod, (0, 1), (1, 1))
-    entered.wait(10)
+    entered.wait(PATIENCE)
     pod.stop()
     until(lambda: pod.consumer.interrupted)
     go_on.set()

@@ -28,6 +28,7 @@ from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged, ranges_of, words_of_one
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 _A_MINUTE = 60 * 10**6
@@ -327,8 +328,8 @@ async def test_after_a_failure_nobody_is_trusted_to_know_who_waits() -> None:
         ahead(ranges, ranges.begin(), ("a", ONE), ranges.positions()[0].committed)
         server.stop()
         with pytest.raises(QueueUnreachable):
-            ranges.wait([0], 10)
-        assert ranges.wait([0], 10) == {0}, "it is to be asked again"
+            ranges.wait([0], PATIENCE)
+        assert ranges.wait([0], PATIENCE) == {0}, "it is to be asked again"
         ranges.close()
         await queue.close()
 
@@ -346,19 +347,19 @@ async def test_an_end_inside_of_the_range_or_beyond_all_is_not_finished(queue: Q
 async def test_who_waits_is_woken_by_the_next_entry_and_by_a_grant(queue: Queue, ranges: RedisRanges) -> None:
     await queue.granted("a", ONE)
     query, start = ranges.begin(), ranges.positions()[0].committed
-    assert ranges.wait([0, 1], 10) == {0, 1}, "nobody asked yet"
+    assert ranges.wait([0, 1], PATIENCE) == {0, 1}, "nobody asked yet"
     for partition in (0, 1):
         await queue.granted("a", ONE, partition)
         ahead(ranges, query, ("a", ONE), ranges.positions()[partition].committed, partition=partition)
     assert ranges.wait([0, 1], 0.05) == set()
     queue.send("x", partition=1)
-    assert ranges.wait([0, 1], 10) == {1}
+    assert ranges.wait([0, 1], PATIENCE) == {1}
     await queue.granted("b", TWO)
-    assert ranges.wait([0], 10) == {0}
+    assert ranges.wait([0], PATIENCE) == {0}
     assert isinstance(ranges.ahead(query, [AheadRequest(0, Uid("a"), ONE, start, 10)])[0], Stale)
     assert ranges.wait([0], 0.05) == set()
     await queue.granted("c", THREE)
-    assert ranges.wait([0], 10) == {0}
+    assert ranges.wait([0], PATIENCE) == {0}
 
 
 async def test_who_has_read_all_and_who_finds_nothing_is_woken_and_who_has_not_read_all_does_not_wait(
@@ -368,13 +369,13 @@ async def test_who_has_read_all_and_who_finds_nothing_is_woken_and_who_has_not_r
     query, start = ranges.begin(), ranges.positions()[0].committed
     queue.send("a", "b")
     ahead(ranges, query, ("a", ONE), start, most=1)
-    assert ranges.wait([0], 10) == {0}, "there is more"
+    assert ranges.wait([0], PATIENCE) == {0}, "there is more"
     ahead(ranges, query, ("a", ONE), start)
     queue.send("c")
-    assert ranges.wait([0], 10) == {0}
+    assert ranges.wait([0], PATIENCE) == {0}
     ahead(ranges, query, ("a", ONE), start + 3)
     queue.send("d")
-    assert ranges.wait([0], 10) == {0}
+    assert ranges.wait([0], PATIENCE) == {0}
 
 
 async def test_what_is_behind_much_that_is_nobodys_is_reached_by_asking_again(

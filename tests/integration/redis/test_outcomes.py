@@ -162,14 +162,14 @@ async def test_entries_are_acknowledged_by_the_programs_own_word_in_any_order(op
     until(lambda: len(kept) == 5)
     assert await queue.operator.outstanding(0) == 5
     for number in (3, 0, 4):
-        assert kept[number].ack().wait(10)
+        assert kept[number].ack().wait(PATIENCE)
     assert await queue.operator.outstanding(0) == 2
     kept[1].nack(delay=0)
     until(lambda: len(kept) == 6)
     assert (kept[5].value, kept[5].redelivered) == (b"1", True)
     kept[2].dead_letter("no")
     until(lambda: dead(queue) == [(b"2", b"no")])
-    assert kept[5].ack().wait(10)
+    assert kept[5].ack().wait(PATIENCE)
     assert await lag(queue) == 0
 
 
@@ -184,7 +184,7 @@ async def test_what_a_program_keeps_holds_up_no_hand_off_and_comes_to_the_next_o
     until(lambda: pod.released() == {(0, 1)})
     await operator.grant(other, (0, 2))
     until(lambda: other.log == [(0, b"b", True)])
-    assert not kept[1].ack().wait(10)
+    assert not kept[1].ack().wait(PATIENCE)
 
 
 async def test_a_batch_handler_gets_batches_and_one_that_raises_gets_its_entries_again(operator: Operator, queue: Queue) -> None:
@@ -214,7 +214,7 @@ async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operato
     def handle(entry: HeldEntry) -> None:
         answers.append(entry.still_mine())
         asked.set()
-        taken.wait(10)
+        taken.wait(PATIENCE)
         until(lambda: not entry.still_mine())
         answers.append(entry.still_mine())
         done.set()
@@ -222,10 +222,10 @@ async def test_a_long_handler_can_ask_whether_the_entry_still_is_its_own(operato
     queue.send("a")
     pod = operator.pod("a", handler=handle)
     await operator.grant(pod, (0, 1))
-    assert asked.wait(10)
+    assert asked.wait(PATIENCE)
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     taken.set()
-    assert done.wait(60)
+    assert done.wait(PATIENCE)
     assert answers == [True, False]
 
 
@@ -253,13 +253,13 @@ async def test_a_handler_learns_when_its_partition_is_taken_away(operator: Opera
 
     def handle(entry: HeldEntry) -> None:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         left.append(entry.time_left())
 
     queue.send("a")
     pod = operator.pod("a", handler=handle)
     await operator.grant(pod, (0, 1))
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     pod.moving({0: 2}, length=120)
     pod.ledger({}, revoking={0: 1})
     until(lambda: pod.consumer.interrupted)
@@ -275,16 +275,16 @@ async def test_a_handler_learns_when_its_process_ends(operator: Operator, queue:
     def handle(entry: HeldEntry) -> None:
         left.append(entry.time_left())
         entered.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         left.append(entry.time_left())
 
     queue.send("a")
-    pod = operator.pod("a", grace=10, handler=handle)
+    pod = operator.pod("a", grace=PATIENCE, handler=handle)
     await operator.grant(pod, (0, 1))
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     pod.stop()
     until(lambda: pod.consumer.interrupted)
     go_on.set()
     until(lambda: len(left) == 2)
     assert left[0] is None
-    assert left[1] is not None and 0 < left[1] <= 10
+    assert left[1] is not None and 0 < left[1] <= PATIENCE

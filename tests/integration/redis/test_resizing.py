@@ -61,11 +61,11 @@ async def test_a_waiting_reader_is_woken_by_what_follows(queue: Queue) -> None:
     queue.producer.send(key(0, 2), "after")
     new.read(2, ONE)
     woken: list[set[int]] = []
-    waiting = threading.Thread(target=lambda: woken.append(new.wait([2], 20)))
+    waiting = threading.Thread(target=lambda: woken.append(new.wait([2], PATIENCE)))
     waiting.start()
     finish(old, 0)
     assert await queue.operator.ensure(3) is None
-    waiting.join(20)
+    waiting.join(PATIENCE)
     assert woken == [{2}]
     assert finish(new, 2) == [b"after"]
 

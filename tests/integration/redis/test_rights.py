@@ -19,6 +19,7 @@ from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import read
 from tests.integration.redis.logged import RefusedError, Task, ahead, logged
 from tests.redis_server import RedisServer
+from tests.waiting import PATIENCE
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "redis-users-and-tls.md"
 QUEUE = "shop/orders"
@@ -90,7 +91,7 @@ class Roles:
             raw.xgroup_destroy(keys.stream, "baton")
             self.send(1)
             self.consumer.interrupt()
-            assert self.consumer.wait([], 1) == set()
+            assert self.consumer.wait([], PATIENCE) == set()
             self.drain()
             while self.consumer.wait([0], 0.01):
                 self.drain()
@@ -117,8 +118,8 @@ class Roles:
         """What was announced since, which ends with the owner record as it is."""
         owner = Partition(QueueName("orders"), 0)
         self.announcements.interrupt()
-        assert self.announcements.wait(1) == {}
-        assert self.announcements.wait(60) == {owner: Heard(Uid("a"), self._epoch)}
+        assert self.announcements.wait(PATIENCE) == {}
+        assert self.announcements.wait(PATIENCE) == {owner: Heard(Uid("a"), self._epoch)}
 
     async def read_by_spark(self, raw: redis.Redis) -> None:
         """By two queries, in ranges, also where numbers were skipped, and after losses."""
@@ -249,7 +250,7 @@ async def test_without_the_keys_of_announcements_work_goes_on_and_each_side_says
     roles.send(1)
     assert len(roles.consumer.read(0, Epoch(3))) == 1
     with pytest.raises(QueueUnreachable, match=r"the key\. .* on the keys %R~pg:\{shop/orders\}:\*"):
-        roles.announcements.wait(1)
+        roles.announcements.wait(PATIENCE)
 
 
 async def test_a_consumer_cannot_announce(roles: Roles) -> None:
