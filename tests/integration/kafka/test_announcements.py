@@ -11,7 +11,7 @@ from baton.queues.kafka.announcement import announcing_group
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
-from tests.waiting import HOUR, eventually
+from tests.waiting import HOUR, PATIENCE, eventually
 
 QUEUE = QueueName("orders")
 
@@ -21,7 +21,7 @@ async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, 
     found: dict[Partition, Heard] = {}
 
     async def all_of_it() -> bool:
-        found.update(await asyncio.to_thread(announcements.wait, 1.0))
+        found.update(await asyncio.to_thread(announcements.wait, PATIENCE))
         return {partition: found.get(partition) for partition in expected} == dict(expected)
 
     async def shown() -> object:

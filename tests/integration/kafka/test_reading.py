@@ -20,7 +20,7 @@ from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, read
 from tests.kafka_broker import ORDERED
-from tests.waiting import PATIENCE, eventually, until
+from tests.waiting import HOUR, PATIENCE, eventually, until
 
 
 async def test_a_message_is_read_as_it_was_sent(queue: Queue) -> None:
@@ -187,7 +187,7 @@ async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the
     await eventually(committed, "both are committed")
     for number, entries in read_of.items():
         await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[1].offset], soon=True)
-        await asyncio.to_thread(reader.let_go, {number: Epoch(1)}, 3.0)
+        await asyncio.to_thread(reader.let_go, {number: Epoch(1)}, PATIENCE)
         assert await queue.committed(number) == 2
         assert await queue.operator.pause(number, Epoch(1)) == 1, "one was not finished"
 
@@ -206,7 +206,7 @@ async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(q
         return False
 
     await asyncio.to_thread(until, refused, "it is refused")
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     assert await queue.committed() == 0
 
 
@@ -222,7 +222,7 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
     await asyncio.to_thread(until, lambda: not second.read(0, Epoch(2)) and second._positions[0].caught_up)
     assert await queue.operator.pause(0, Epoch(2)) == 1
-    await asyncio.to_thread(second.let_go, {0: Epoch(2)}, 3.0)
+    await asyncio.to_thread(second.let_go, {0: Epoch(2)}, PATIENCE)
     await queue.let_go()
     queue.send("5")
     third = await queue.granted("c", 3)
@@ -236,6 +236,7 @@ async def test_what_an_owner_reads_that_has_not_heard_of_its_successor_comes_mar
     former = await queue.granted("a", 1)
     (first,) = await asyncio.to_thread(read, former, 0, 1, 1)
     await asyncio.to_thread(former.ack, 0, Epoch(1), [first.offset])
+    former._positions[0].sure_at += HOUR  # else it asks again where this takes longer than SURE_FOR
     successor = await queue.granted("b", 2)
     queue.send("2")
     (late,) = await asyncio.to_thread(read, former, 0, 1, 1)
@@ -247,7 +248,7 @@ async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_w
     queue.send("1", "2")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     assert await queue.operator.pause(0, Epoch(1)) == 1
 
 
@@ -256,7 +257,7 @@ async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is
     reader = await queue.granted("a", 1)
     entries = await asyncio.to_thread(read, reader, 0, 1, 3)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset for entry in entries])
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     again = queue.reader("a")
     queue.send("4")
     (entry,) = await asyncio.to_thread(read, again, 0, 1, 1)
@@ -513,7 +514,7 @@ async def test_who_lets_go_with_work_undone_says_how_far_it_had_read(queue: Queu
     queue.send("1", "2", "3", "4")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
-    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
     entries = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 4)
     assert [entry.redelivered for entry in entries] == [True, True, False, False]
 
@@ -703,7 +704,7 @@ async def test_what_is_taken_away_while_it_is_taken_up_is_let_go_of_and_others_a
     reader, partitions = queue.reader("a"), (0, 1)
     asked = [reader.ready(number, Epoch(1)) for number in partitions]
     assert not any(asked), "they are taken up beside reading"
-    await asyncio.to_thread(reader.let_go, {1: Epoch(1)}, 3.0)
+    await asyncio.to_thread(reader.let_go, {1: Epoch(1)}, PATIENCE)
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
     taken, left = [(await queue.seen(number)).record for number in partitions]
     assert taken is not None and taken.reader and left is not None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.model.ids import Epoch
+from baton.queues.consumer_side import SURE_FOR
 from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import Operator, acknowledged, lag, operating
@@ -123,7 +124,7 @@ async def test_what_a_stopped_consumer_had_in_hand_is_not_begun_when_it_wakes_up
         if entry.value == b"1":
             stopped.set()
             wake_up.wait(PATIENCE)
-            time.sleep(1.1)  # longer than the queue's word is taken
+            time.sleep(SURE_FOR + 0.1)
 
     queue.send(*(str(number) for number in range(5)))
     late.before = stop
@@ -212,7 +213,7 @@ async def test_a_container_restarted_while_called_back_finishes_what_it_had(oper
 
 
 async def test_asked_to_stop_it_works_until_its_partitions_were_taken(operator: Operator, queue: Queue) -> None:
-    pod, other = operator.pod("a"), operator.pod("b")
+    pod, other = operator.pod("a", grace=HOUR), operator.pod("b")
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send("a")
     until(lambda: len(pod.log) == 1)
@@ -253,7 +254,9 @@ async def test_what_it_has_in_hand_at_the_end_of_its_grace_is_finished_and_nobod
     quick = [str(number) for number in range(400)]
     queue.send(*quick)
     queue.send(*quick, partition=1)
-    until(lambda: len(pod.log) == 800)  # quick enough to have many in hand
+    until(lambda: len(pod.log) == 800)
+    await acknowledged(queue)
+    pod.consumer._loop._requests.per_entry = 0.001  # so quick that it has many in hand, however slow the machine is
 
     def block(entry: Entry) -> None:
         entered.set()

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 import pytest
@@ -16,6 +17,7 @@ from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 from tests.integration.redis.conftest import Queue
+from tests.waiting import PATIENCE
 
 ONE = Epoch(1)
 LARGE = 100_000
@@ -117,8 +119,8 @@ async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> 
     async with AsyncRedisProducer(queue.url, queue.name) as producer:
         with pytest.raises(ValueError, match="put what is larger elsewhere"):
             await producer.send(queue.key(0), value, headers={"a": b"b"})
-    owner = await queue.granted("a", ONE)
-    (entry,) = owner.read(0, ONE)
+    patient = replace(queue, url=f"{queue.url}?socket_timeout={PATIENCE:g}")
+    (entry,) = (await patient.granted("a", ONE)).read(0, ONE)
     assert entry.value == value
 
 
