@@ -26,6 +26,7 @@ _QUERY = "unit/queues/kafka/test_query_ranges.py"
 _CLOSED = "unit/queues/kafka/test_closed_connections.py"
 _EACH = "unit/queues/kafka/test_each.py"
 _FENCE = "integration/kafka/test_fence.py"
+_FORGED = "integration/kafka/test_forged_records.py"
 _READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
 _PLACE = "integration/kafka/test_place_setting.py"
@@ -171,12 +172,16 @@ KAFKA = (
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, topic.name)\n", ""),
     Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
     Mutation("grant", "share a topic among two queues of a group", _KAFKA + "claims.py", _FENCE, "    if second and us.uid not in us.takes_over:", "    if False:"),
-    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "adapter.py", _FENCE, "given_up = await each(partial(self._give_up, transactions), numbers, within)", "given_up = numbers"),
-    Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere():", "            if True:"),
-    Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
+    Mutation("grant", "keep the topic that the queue had before", _KAFKA + "giving_up.py", _FENCE, "                if not await self.of(topic, [number for name, number in places if name == topic], within):", "                if False:"),
+    Mutation("grant", "stay with the topic that was found first", _KAFKA + "owner_commits.py", _FENCE, "            if not self._offsets.found_elsewhere(partition, self._uid, epoch):", "            if True:"),
+    Mutation("grant", "go to whatever topic has a record of the queue", _KAFKA + "group_offsets.py", _FORGED, "if names(records.get(partition), uid, epoch)), None)", "if topic != before.topic), None)"),
+    Mutation("grant", "follow the highest epoch that somebody writes", _KAFKA + "group_offsets.py", _FORGED, "(len(found[topic]), max(one.epoch for one in found[topic].values()))", "max(one.epoch for one in found[topic].values())"),
+    Mutation("grant", "grant above whatever epoch a record has", _KAFKA + "believed_records.py", _FORGED, "record.epoch < _NOBODYS or", "True or"),
+    Mutation("grant", "believe no record behind one that was near the highest", _KAFKA + "believed_records.py", _FORGED, "or record.epoch <= self._known.get(partition, 0):", "or False:"),
+    Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "giving_up.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
-    Mutation("grant", "keep what is given up", _KAFKA + "adapter.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
+    Mutation("grant", "keep what is given up", _KAFKA + "giving_up.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
     Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == (await self.before_pending((partition,)))[partition]", "True"),
     Mutation("guard", "ask the broker for ever that coordinated the group once", _KAFKA + "guard.py", _GUARD, "            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE", "            return Code.NONE"),
     Mutation("guard", "say nothing of a group that lets no guard in", _KAFKA + "guard.py", _GUARD, "or time.monotonic() - self._out_since < _MISSED_AFTER:", "or True:"),
@@ -189,9 +194,9 @@ KAFKA = (
     Mutation("each", "begin all at once", _KAFKA + "each.py", _EACH, "for _ in range(AT_ONCE)", "for _ in range(10**4)"),
     Mutation("each", "leave the others where one fails", _KAFKA + "each.py", _EACH, "                problems.append(problem)", "                raise problem"),
     Mutation("each", "say nothing of what fails", _KAFKA + "each.py", _EACH, "    if problems:", "    if False:"),
-    Mutation("release", "leave what the queue has in another topic", _KAFKA + "adapter.py", _FENCE, "if not await self._leave(found, _A_RELEASE):", "if False:"),
-    Mutation("release", "give a topic up in one answer, however large it is", _KAFKA + "adapter.py", _RELEASE, "ours, _A_RELEASE))", "ours))"),
-    Mutation("release", "say that a topic is given up of which a part is", _KAFKA + "adapter.py", _RELEASE, "_A_RELEASE)) == len(ours)", "_A_RELEASE)) >= 0"),
+    Mutation("release", "leave what the queue has in another topic", _KAFKA + "adapter.py", _FENCE, "if not await self._giving_up.elsewhere(found, _A_RELEASE):", "if False:"),
+    Mutation("release", "give a topic up in one answer, however large it is", _KAFKA + "adapter.py", _RELEASE, "ours, _A_RELEASE)", "ours, 1e9)"),
+    Mutation("release", "say that a topic is given up of which a part is", _KAFKA + "giving_up.py", _RELEASE, "return len(given_up) == len(partitions)", "return True"),
     Mutation("query", "begin once more where a beginning took too long", _KAFKA + "query_ranges.py", _QUERY, "if known > self._beginning or not self._beginning:", "if True:"),
     Mutation("query", "go on with a number that another query has passed", _KAFKA + "query_ranges.py", _QUERY, "if known > self._beginning or not self._beginning:", "if not self._beginning:"),
     Mutation("close", "leave connections to whoever collects them", _KAFKA + "event_loop.py", _CLOSED, "        await one()", "        pass"),

@@ -5,17 +5,16 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from math import inf
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcer import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.asked_together import AskedTogether
+from baton.queues.kafka.believed_records import BelievedRecords
 from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.each import each
+from baton.queues.kafka.giving_up import GivingUp, others_grant
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
@@ -54,7 +53,9 @@ class KafkaQueue:
         self._transactions = PartitionTransactions(self._client, spec.topic)
         self._now = AskedTogether(self._transactions.now)
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
+        self._giving_up = GivingUp(self._client, spec, claimant)
         self._guard = GuardMember(address, group, spec.topic)
+        self._records = BelievedRecords(self._client, spec.topic)
         self._topic: Topic | None = None
         self._begun_with = claimant.incarnation
         """The id of the topic with which the group began."""
@@ -69,7 +70,7 @@ class KafkaQueue:
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = await self._described()
-        committed = await self._committed(topic)
+        committed = self._records.all_believed(await self._committed(topic))
         begins, ends = await both_ends(self._client, topic, committed)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
@@ -84,7 +85,7 @@ class KafkaQueue:
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=warnings + self._guard.warnings(),
+            warnings=warnings + self._records.warnings() + self._guard.warnings(),
             zones=topic.racks,
         )
 
@@ -97,9 +98,10 @@ class KafkaQueue:
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
-        await self._leave(found)
+        await self._giving_up.elsewhere(found)
         if self._first is None:
-            records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
+            believed = self._records.all_believed(await self._committed(topic))
+            records = [one.record for one in believed.values() if one.record is not None]
             known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
             self._first = min(known, default=topic.partitions)
         if unowned:
@@ -110,6 +112,7 @@ class KafkaQueue:
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go."""
         self._paused[partition] = epoch
+        self._records.asked_for(partition, epoch)
         self._announcer.paused(partition, epoch, within, receiver)
         return await self._unfinished(partition, epoch)
 
@@ -120,18 +123,19 @@ class KafkaQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
+        self._records.asked_for(partition, epoch)
         with self._place_setting.over():
             return await self._granted_in_time(partition, uid, epoch)
 
     async def release(self) -> bool:
         """See QueueAdapter. Its PartitionedQueue may name another topic since the last look, or one that is not there."""
         found, _ = await committed(self._client, beside_pending=True)
-        if not await self._leave(found, _A_RELEASE):
+        if not await self._giving_up.elsewhere(found, _A_RELEASE):
             return False
         topic = await describe(self._client, self._spec.topic)
         records = {number: one.record for number, one in (await self._committed(topic)).items() if one.record is not None}
         ours = [n for n, one in records.items() if (one.group, one.queue) == (self._claimant.uid, self._spec.queue)]
-        return len(await each(partial(self._give_up, self._transactions), ours, _A_RELEASE)) == len(ours)
+        return await self._giving_up.of(self._spec.topic, ours, _A_RELEASE)
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
@@ -152,7 +156,7 @@ class KafkaQueue:
         for tries in range(_TRIES):
             if self._let_go.pop(partition, epoch) >= epoch:
                 now = await self._now.of(partition)  # a commit that is under way is not waited for
-                record = now.record if now is not None else None
+                record = self._records.believed(partition, now).record if now is not None else None
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
@@ -160,7 +164,7 @@ class KafkaQueue:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first
                 await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
-        raise self._others_grant(partition)
+        raise others_grant(self._client, self._spec.topic, partition)
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Raises StaleToken where another had a token since."""
@@ -174,7 +178,7 @@ class KafkaQueue:
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
-        before = seen.record
+        before = self._records.believed(partition, seen).record
         if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:
             return seen.offset, replace(before, token=token)
         topic = self._topic or await self._described()
@@ -267,45 +271,8 @@ class KafkaQueue:
 
     # -- who else is there
 
-    def _others_grant(self, partition: int) -> QueueUnreachable:
-        return QueueUnreachable(
-            f"{self._client.address.place}: another operator grants partition {partition} of {self._spec.topic} just now, "
-            f"under the group {self._client.group}: see that only one does"
-        )
-
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
         """`topic`: the record's; None: the queue's own."""
         same = topic in (None, self._spec.topic)
         place = f"The group {self._client.group} of {self._client.address.place}"
         refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
-
-    async def _leave(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
-        """Give up what the queue has in another topic: its PartitionedQueue was another one. `found`: all of the group. False:
-        there was too much for so many seconds."""
-        ours = {self._claimant.uid, *self._claimant.takes_over}
-        others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
-        places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
-        for topic in {topic for topic, _ in places}:
-            transactions, numbers = PartitionTransactions(self._client, topic), [n for name, n in places if name == topic]
-            try:
-                given_up = await each(partial(self._give_up, transactions), numbers, within)
-            except QueueUnreachable as problem:
-                raise QueueUnreachable(
-                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
-                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
-                    f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
-                ) from None
-            if len(given_up) < len(numbers):
-                return False
-        return True
-
-    async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
-        try:
-            await transactions.renewed(partition, _given_up)
-        except StaleToken:
-            raise self._others_grant(partition) from None
-
-
-def _given_up(seen: Committed) -> Record | None:
-    """What its owner has in hand stays written down, for whoever has the partition next."""
-    return replace(seen.record, group="", uid=None) if seen.record is not None else None

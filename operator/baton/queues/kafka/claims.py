@@ -13,9 +13,12 @@ def refuse_others(record: Record | None, us: Claimant, queue: str, place: str, t
     if record is None or not record.group:
         return
     if record.group != us.uid and record.group not in us.takes_over:
+        namespace, _, name = us.group.partition("/")
         raise QueueConflict(
             f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic}: delete that one, or make "
-            f"queue {queue} with another spec.source.kafka.groupId"
+            f"queue {queue} with another spec.source.kafka.groupId. If it is gone for good, or a tool has copied its "
+            f"offsets, take them over: kubectl annotate consumergroup {name} -n {namespace} --overwrite "
+            f"baton.dev/take-over={record.group}"
         )
     second = same_topic and record.group == us.uid and record.queue != queue
     if second and us.uid not in us.takes_over:

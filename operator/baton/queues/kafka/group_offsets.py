@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.positions_in_log import lag
-from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.record import Committed, Record, names
 from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.output import Output
@@ -53,11 +54,12 @@ class GroupOffsets:
         """The queue's: by the records of the group, where each names its queue."""
         return self._found().topic
 
-    def found_elsewhere(self) -> bool:
-        """Look once more for the queue's topic. True: its PartitionedQueue was replaced by one with another; the records of that
-        one count from now on."""
+    def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
+        """Look for this owner's record in the group's other topics. True: the queue's PartitionedQueue was replaced by one with
+        another topic; the records there count from now on."""
         before = self._found()
-        topic = self._loop.run(topic_now(before.client, self._queue), ASKED_WITHIN)
+        found = self._loop.run(_topics_now(before.client, self._queue), ASKED_WITHIN)
+        topic = next((topic for topic, records in found.items() if names(records.get(partition), uid, epoch)), None)
         if topic is None or topic == before.topic:
             return False
         self._transactions = PartitionTransactions(before.client, topic)
@@ -170,8 +172,16 @@ async def topic_of(client: KafkaClient, queue: str) -> str:
 
 
 async def topic_now(client: KafkaClient, queue: str) -> str | None:
-    """As `topic_of`, asked once. None: there is none, yet or any more."""
-    found, _ = await committed(client)
-    records = [(topic, one.record) for (topic, _), one in found.items() if one.record is not None]
-    ours = [(record.epoch, topic) for topic, record in records if record.queue == queue and record.group]
-    return max(ours)[1] if ours else None
+    """As `topic_of`, asked once. None: there is none, yet or any more. A queue has one topic, so what else has records of it has
+    them from somebody else, who has written few of them: an owner looks in all topics for its own (`found_elsewhere`)."""
+    found = await _topics_now(client, queue)
+    return max(found, key=lambda topic: (len(found[topic]), max(one.epoch for one in found[topic].values())), default=None)
+
+
+async def _topics_now(client: KafkaClient, queue: str) -> dict[str, dict[int, Record]]:
+    """The records of this queue that were not given up, by topic and partition."""
+    found: dict[str, dict[int, Record]] = {}
+    for (topic, number), one in (await committed(client))[0].items():
+        if one.record is not None and one.record.queue == queue and one.record.group:
+            found.setdefault(topic, {})[number] = one.record
+    return found

@@ -14,8 +14,8 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition, names
-from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.record import Committed, Record, names
 from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
 from baton.queues.kafka.transaction import granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
@@ -50,7 +50,7 @@ class OwnerCommits:
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
         seen = self.take_ups.one(partition, epoch)
-        if not names(seen.record, self._uid, epoch) and self._moved():
+        if not names(seen.record, self._uid, epoch) and self._moved(partition, epoch):
             seen = self.take_ups.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
@@ -170,10 +170,10 @@ class OwnerCommits:
             return
         raise granted_on(self._offsets, self._queue, partition)
 
-    def _moved(self) -> bool:
-        """The queue has another topic: what was read of the one before is nobody's."""
+    def _moved(self, partition: int, epoch: Epoch) -> bool:
+        """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
         with self._asking:
-            if not self._offsets.found_elsewhere():
+            if not self._offsets.found_elsewhere(partition, self._uid, epoch):
                 return False
             for position in list(self._positions.values()):  # another thread may let go of some
                 position.lost = _NOBODY

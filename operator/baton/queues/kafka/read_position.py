@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from confluent_kafka import Message
 
-from baton.model.ids import Epoch, Uid
+from baton.model.ids import Epoch
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.pending_outputs import PendingOutputs
@@ -158,11 +158,6 @@ class ReadPosition:
         """It has failed, or had processes end on it, more often than it may."""
         places = {offset, self.begun_at} if offset == self.first else {offset}
         return bool(self.record.most) and sum(self.record.tries.get(place, 0) for place in places) > self.record.most
-
-
-def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
-    """Whether the record names this owner."""
-    return record is not None and (record.uid, record.epoch) == (uid, epoch)
 
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:

@@ -128,6 +128,11 @@ class Committed(NamedTuple):
     """None: there is no record of Baton's."""
 
 
+def names(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
+    """Whether the record names this owner."""
+    return record is not None and (record.uid, record.epoch) == (uid, epoch)
+
+
 def read(text: str | None) -> Record | None:
     """None: it is not Baton's. What follows a NUL is not part of it: clients in C write one."""
     if not text or len(text) > LONGEST + 1:

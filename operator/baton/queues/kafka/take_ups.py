@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition, names, taken_up
-from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.read_position import ReadPosition, taken_up
+from baton.queues.kafka.record import Committed, Record, names
 from baton.queues.kafka.transaction import GRANTED_WITHIN
 from baton.queues.protocol import QueueUnreachable
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.queues.kafka import adapter, each
+from baton.queues.kafka import adapter, each, giving_up
 from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.record import Committed, Record
@@ -40,7 +40,8 @@ async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_
 
     monkeypatch.setattr(adapter, "describe", described)
     monkeypatch.setattr(adapter, "committed", of_the_group)
-    monkeypatch.setattr(adapter, "PartitionTransactions", lambda *_: coordinator)
+    for module in (adapter, giving_up):
+        monkeypatch.setattr(module, "PartitionTransactions", lambda *_: coordinator)
     queue = KafkaQueue(
         KafkaAddress(("127.0.0.1:1",)), "shop.orders", TopicToOpen(topic=NOW, queue="orders"), Claimant("shop/orders", "uid")
     )
