@@ -26,6 +26,7 @@ _QUERY = "unit/queues/kafka/test_query_ranges.py"
 _CLOSED = "unit/queues/kafka/test_closed_connections.py"
 _EACH = "unit/queues/kafka/test_each.py"
 _FENCE = "integration/kafka/test_fence.py"
+_OPEN = "integration/kafka/test_open_transactions.py"
 _FORGED = "integration/kafka/test_forged_records.py"
 _READING = "integration/kafka/test_reading.py"
 _RANGES = "integration/kafka/test_ranges.py"
@@ -183,6 +184,10 @@ KAFKA = (
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "giving_up.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
     Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == (await self.before_pending((partition,)))[partition]", "True"),
+    Mutation("guard", "say nothing of a transaction that nobody ends", _KAFKA + "open_transactions.py", _OPEN, "if last.get(number, end) > end}", "if False}"),
+    Mutation("guard", "take a transaction that has just begun for one that nobody ends", _KAFKA + "open_transactions.py", _OPEN, "_LONG = 60.0", "_LONG = 0.0"),
+    Mutation("guard", "hold all partitions up where a transaction is over the place of one", _KAFKA + "transaction.py", _OPEN, "            return None\n\n    def _unsettled", "            raise\n\n    def _unsettled"),
+    Mutation("guard", "say nothing of a transaction over the place", _KAFKA + "adapter.py", _OPEN, "over_place = self._transactions.unsettled", "over_place: frozenset[int] = frozenset()"),
     Mutation("guard", "ask the broker for ever that coordinated the group once", _KAFKA + "guard.py", _GUARD, "            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE", "            return Code.NONE"),
     Mutation("guard", "say nothing of a group that lets no guard in", _KAFKA + "guard.py", _GUARD, "or time.monotonic() - self._out_since < _MISSED_AFTER:", "or True:"),
     Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.close()", "            pass"),

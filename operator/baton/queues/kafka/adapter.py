@@ -18,6 +18,7 @@ from baton.queues.kafka.giving_up import GivingUp, others_grant
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
+from baton.queues.kafka.open_transactions import OpenTransactions
 from baton.queues.kafka.place_setting import PlaceSetting
 from baton.queues.kafka.place_warnings import place_warnings
 from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
@@ -56,6 +57,7 @@ class KafkaQueue:
         self._giving_up = GivingUp(self._client, spec, claimant)
         self._guard = GuardMember(address, group, spec.topic)
         self._records = BelievedRecords(self._client, spec.topic)
+        self._open = OpenTransactions(self._client, spec.topic)
         self._topic: Topic | None = None
         self._begun_with = claimant.incarnation
         """The id of the topic with which the group began."""
@@ -71,13 +73,16 @@ class KafkaQueue:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = await self._described()
         committed = self._records.all_believed(await self._committed(topic))
-        begins, ends = await both_ends(self._client, topic, committed)
+        over_place = self._transactions.unsettled
+        asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
+        (begins, ends), last = await asyncio.gather(both_ends(self._client, topic, committed), asked)
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
             self._announcer.owned(number, owner.uid)
         self._place_setting.shown = owners
         lost = lost_entries(committed, begins)
-        await self._look_for_cuts(topic, committed, ends)
+        self._cut_off = cut_off(_of_this(topic, committed), last, self._cut_off)
+        self._open.saw(ends, last, over_place)
         warnings = place_warnings(self._client.address.place, self._client.group, topic.name, lost, self._cut_off)
         return QueueCheck(
             topic.topic_id,
@@ -85,7 +90,7 @@ class KafkaQueue:
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=warnings + self._records.warnings() + self._guard.warnings(),
+            warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
             zones=topic.racks,
         )
 
@@ -262,13 +267,6 @@ class KafkaQueue:
             return _NOBODY
         return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
 
-    async def _look_for_cuts(self, topic: Topic, committed: Mapping[int, Committed], ends: Mapping[int, int]) -> None:
-        """A group that comes from consumers of uncommitted messages may be before an open transaction's end: that is no cut."""
-        of_topic = {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}
-        near = cut_off(of_topic, ends, {})
-        last = await offsets(self._client, topic, dict.fromkeys(near, LogEnd.END), uncommitted=True)
-        self._cut_off = cut_off(of_topic, last, self._cut_off)
-
     # -- who else is there
 
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
@@ -276,3 +274,8 @@ class KafkaQueue:
         same = topic in (None, self._spec.topic)
         place = f"The group {self._client.group} of {self._client.address.place}"
         refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
+
+
+def _of_this(topic: Topic, committed: Mapping[int, Committed]) -> dict[int, Committed]:
+    """Without those that were committed in one that was there before."""
+    return {n: one for n, one in committed.items() if one.record is None or one.record.topic_id == topic.topic_id}

@@ -65,6 +65,9 @@ NONE_ANSWERS = "see whether its brokers run, and whether their disks have room"
 """What helps where none answers: a broker ends itself whose disk is full."""
 
 
+TRANSACTIONS_TOOL = "kafka-transactions.sh"
+
+
 class StaleToken(Exception):  # noqa: N818 - a fact about the caller
     """The token is not the latest of its transactional id."""
 
@@ -104,6 +107,19 @@ def refused(
             why = f"a partition of {topic} has no leader: see whether all brokers run"
         case Code.KAFKA_STORAGE_ERROR:
             why = f"{what} was answered by {said(code)}: a broker's disk is full or broken: see to it, and start the broker again"
+        case Code.UNSTABLE_OFFSET_COMMIT:
+            why = who_holds_the_place(group, topic)
         case _:
             why = f"{what} was answered by {said(code)}"
     return QueueUnreachable(f"{place}: {why}")
+
+
+def who_holds_the_place(group: str, topic: str, partitions: str = "") -> str:
+    """A sentence with the cure. `partitions`: in which; empty: in one."""
+    where = f"partitions {partitions} of {topic}" if partitions else topic
+    return (
+        f"somebody else's transaction is open over the place of the group {group} in {where}: until it ends nobody can take the "
+        f"partition up, and what it has committed then counts. {TRANSACTIONS_TOOL} list says whose it is (Ongoing, and not "
+        f"baton.…): let that program end it, or end it by {TRANSACTIONS_TOOL} forceTerminateTransaction --transactionalId, and "
+        "see who may READ the group"
+    )

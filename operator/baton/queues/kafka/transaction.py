@@ -24,6 +24,7 @@ from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
 from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
+from baton.queues.protocol import QueueUnreachable
 
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""
@@ -50,12 +51,18 @@ def granted_within(answered_in: float) -> float:
     return max(GRANTED_WITHIN, 2 * answered_in)
 
 
+class Unsettled(QueueUnreachable):
+    """A commit is under way that does not end."""
+
+
 class PartitionTransactions:
     """Those of one topic, for one group."""
 
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self.client = client
         self.topic = topic
+        self.unsettled: frozenset[int] = frozenset()
+        """Partitions of which `committed` has found a commit under way that is none of Baton's, and did not end."""
         self._outputs = TransactionOutputs(client)
 
     async def init(self, partition: int) -> Token:
@@ -116,15 +123,20 @@ class PartitionTransactions:
             raise StaleToken("TxnOffsetCommit")
 
     async def committed(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """What is committed of each, and not about to change. A commit that nobody ends is aborted."""
+        """What is committed of each, and not about to change. A commit that nobody ends is aborted; of a partition where it is
+        somebody else's, what was before it."""
         found: dict[int, Committed] = {}
         for _ in range(_TRIES):
             found, pending = await self._settled(partitions, _ENDS_WITHIN)
             try:
-                return found | await each(self.renewed, pending)
+                ended = await each(self._ended, pending)
             except StaleToken:
                 continue  # somebody else has aborted it
-        raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
+            settled = {number: one for number, one in ended.items() if one is not None}
+            self.unsettled = frozenset(ended.keys() - settled.keys())
+            before = await self.before_pending(tuple(self.unsettled)) if self.unsettled else {}
+            return found | settled | before
+        raise self._unsettled()
 
     async def stable(self, partition: int) -> Committed:
         """The same of one; a commit that is under way is waited for."""
@@ -134,7 +146,7 @@ class PartitionTransactions:
         """Of these; commits that are under way are waited for."""
         found, pending = await self._settled(partitions, PASSES_WITHIN)
         if pending:
-            raise self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)
+            raise self._unsettled()
         return found
 
     async def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
@@ -161,6 +173,16 @@ class PartitionTransactions:
         record = replace(record, token=token)
         await self.commit(partition, seen.offset, record, seen=seen)
         return Committed(seen.offset, record)
+
+    async def _ended(self, partition: int) -> Committed | None:
+        """`renewed`; None where that has ended no commit."""
+        try:
+            return await self.renewed(partition)
+        except Unsettled:
+            return None
+
+    def _unsettled(self) -> Unsettled:
+        return Unsettled(str(self.client.refused("OffsetFetch", Code.UNSTABLE_OFFSET_COMMIT, self.topic)))
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """As `now`, after so many seconds for what is under way to end; longer where the broker is slow."""

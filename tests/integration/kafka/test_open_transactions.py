@@ -1,0 +1,88 @@
+"""Transactions of somebody else's that stay open: in the topic, and over the group's place."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka import open_transactions
+from baton.queues.protocol import Owner, QueueUnreachable
+from tests.integration.kafka.conftest import Queue
+from tests.integration.kafka.reading import read
+from tests.waiting import PATIENCE, eventually
+
+_TEN_MINUTES = 600_000
+
+
+@pytest.fixture
+def foreign(queue: Queue) -> Iterator[Producer]:
+    """That has begun a transaction, which the broker ends by itself only much later."""
+    settings = {"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-another-{queue.topic}"}
+    producer = Producer({**settings, "transaction.timeout.ms": _TEN_MINUTES})
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    yield producer
+    producer.purge()
+
+
+@pytest.fixture
+def over_place(queue: Queue, foreign: Producer) -> Callable[[int], None]:
+    """Begin to commit this offset for the first partition."""
+
+    def begin(offset: int) -> None:
+        member = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
+        places = [TopicPartition(queue.topic, 0, offset)]
+        foreign.send_offsets_to_transaction(places, member.consumer_group_metadata(), PATIENCE)
+        member.close()
+
+    return begin
+
+
+async def test_what_waits_behind_a_transaction_that_nobody_ends_is_told_with_its_beginning(
+    queue: Queue, foreign: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.send("1")
+    foreign.produce(queue.topic, "open", partition=0)
+    assert foreign.flush(PATIENCE) == 0
+    queue.send("2")
+    reader = await queue.granted("a", 1)
+    (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
+    assert not (await queue.operator.check()).warnings, "a transaction may take a while"
+    monkeypatch.setattr(open_transactions, "_LONG", 0.0)
+    seen = await queue.operator.check()
+    (warning,) = seen.warnings
+    assert f"in partitions 0 of {queue.topic} (in 0 since offset 1)" in warning
+    assert f"kafka-transactions.sh abort --topic {queue.topic} --partition 0 --start-offset 1" in warning
+    assert seen.lag[0] == 0
+    foreign.commit_transaction(PATIENCE)
+    assert [one.value for one in await asyncio.to_thread(read, reader, 0, 1, 2)] == [b"open", b"2"]
+    assert not (await queue.operator.check()).warnings
+
+
+async def test_a_transaction_over_the_place_of_one_partition_is_told_and_the_others_change_hands(
+    queue: Queue, foreign: Producer, over_place: Callable[[int], None]
+) -> None:
+    queue.send("1", "2")
+    reader = await queue.granted("a", 1)
+    await queue.granted("a", 1, 1)
+    await asyncio.to_thread(read, reader, 0, 1, 1)
+    over_place(1)
+    seen = await queue.operator.check()
+    assert seen.owners == {0: Owner(Uid("a"), Epoch(1)), 1: Owner(Uid("a"), Epoch(1))}
+    (warning,) = seen.warnings
+    assert f"open over the place of the group {queue.group} in partitions 0 of {queue.topic}" in warning
+    assert await queue.operator.grant(1, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    with pytest.raises(QueueUnreachable, match=r"kafka-transactions.sh forceTerminateTransaction --transactionalId"):
+        await queue.operator.grant(0, Uid("b"), Epoch(2))
+    foreign.abort_transaction(PATIENCE)
+
+    async def granted() -> bool:
+        return await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+
+    await eventually(granted, "it is granted")
+    assert not (await queue.operator.check()).warnings
+    (entry,) = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 1)
+    assert entry.value == b"1"
