@@ -405,6 +405,17 @@ async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(que
     assert await queue.committed() == 1
 
 
+async def test_a_process_that_starts_while_the_only_commit_is_one_that_nobody_ends_finds_its_topic(make: MakeQueue) -> None:
+    """As where the one before was killed while it took up the queue's only partition."""
+    queue = make(1)
+    queue.send("1")
+    await queue.granted("a", 1)
+    await queue.seen()  # the grant is no longer under way
+    await begin_a_commit(queue)
+    (entry,) = await asyncio.to_thread(read, queue.reader("a"), 0, 1, 1)
+    assert (entry.value, entry.redelivered) == (b"1", False)
+
+
 async def test_whoever_asks_for_offsets_leaves_a_commit_alone_however_long_it_is_under_way(queue: Queue) -> None:
     queue.send("1")
     await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)

@@ -179,9 +179,10 @@ async def topic_now(client: KafkaClient, queue: str) -> str | None:
 
 
 async def _topics_now(client: KafkaClient, queue: str) -> dict[str, dict[int, Record]]:
-    """The records of this queue that were not given up, by topic and partition."""
+    """The records of this queue that were not given up, by topic and partition. Of one of which a commit is under way, what was
+    before it: whoever began it may have ended there."""
     found: dict[str, dict[int, Record]] = {}
-    for (topic, number), one in (await committed(client))[0].items():
+    for (topic, number), one in (await committed(client, beside_pending=True))[0].items():
         if one.record is not None and one.record.queue == queue and one.record.group:
             found.setdefault(topic, {})[number] = one.record
     return found
