@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -532,6 +533,27 @@ async def test_failures_are_counted_over_owners_and_processes(make: MakeQueue) -
     restarted = queue.reader("b")  # and that the fourth
     (entry,) = await asyncio.to_thread(read, restarted, 0, 2, 1)
     assert entry.value == b"good" and await queue.committed() == 1
+
+
+async def test_hand_offs_of_an_entry_that_nobody_begins_are_no_tries_of_it(make: MakeQueue) -> None:
+    queue = make(redeliveries=1)
+    queue.send("good")
+    await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)  # and it ends: that is one
+    for epoch in (2, 3, 4):
+        reader = await queue.granted("a", epoch)
+        await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(epoch)))
+        await asyncio.to_thread(reader.let_go, {0: Epoch(epoch)}, PATIENCE)
+        await queue.let_go()
+    for _ in range(3):  # as a container that starts again and again, and ends before it has read anything
+        reader = queue.reader("a")
+        await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(4)))
+    for epoch in (5, 6, 7):  # as a pod that does, and another is granted what it had
+        reader = await queue.granted("a", epoch)
+        await asyncio.to_thread(until, partial(reader.ready, 0, Epoch(epoch)))
+    (entry,) = await asyncio.to_thread(read, reader, 0, 7, 1)
+    assert (entry.value, entry.redelivered) == (b"good", True)
+    record = (await queue.seen()).record
+    assert record is not None and record.tries == {0: 1}
 
 
 def send_plainly(queue: Queue, *values: str) -> None:

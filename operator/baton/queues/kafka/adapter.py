@@ -189,7 +189,7 @@ class KafkaQueue:
         topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
-        again, stale = await self._read_before(topic, partition, before) if before is not None and same else (0, 0)
+        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
         record = Record(
             group=self._claimant.uid,
             queue=self._spec.queue,
@@ -200,7 +200,7 @@ class KafkaQueue:
             first=self._first if self._first is not None else topic.partitions,
             again=again,
             stale=stale,
-            tries=before.tries if before is not None and same else {},
+            tries=tries,
             released=uid is None,
             most=self._spec.max_redeliveries,
             unacked=self._spec.max_unacknowledged,
@@ -230,15 +230,17 @@ class KafkaQueue:
         new = self._first is not None and partition >= self._first
         return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
 
-    async def _read_before(self, topic: Topic, partition: int, before: Record) -> tuple[int, int]:
-        """How far an owner may have read that did not let go, and how far it may yet: see `Record`. A query reads on."""
+    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
+        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
+        query reads on."""
         if before.query or not before.left_behind:
-            return before.again, before.stale
+            return before.again, before.stale, before.tries
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
             topic = await self._described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
-        return before.handed_over(found.get(partition, before.reserved)), before.still_read()
+        end = found.get(partition, before.reserved)
+        return before.handed_over(end), before.still_read(), before.ended_on(offset, end)
 
     # -- what is there
 

@@ -161,11 +161,9 @@ class ReadPosition:
 
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
-    """By a process that begins to read; `end` is where the log ends. A process that ended without a word may have ended by what
-    it had in hand: that counts as a try of the first of its entries. The pod's own last process is over, a query may not be."""
-    again = record.handed_over(end)
+    """By a process that begins to read; `end` is where the log ends. The pod's own last process is over, a query may not be. What
+    may have ended one comes one by one: it is reserved when it is handed out."""
+    again, tries = record.handed_over(end), record.ended_on(offset, end)
     stale = record.still_read() if record.query else record.stale
-    tries = {entry: count for entry, count in record.tries.items() if entry >= offset}
-    if offset < again:
-        tries[offset] = tries.get(offset, 0) + 1
-    return replace(record, reader=reader, reserved=offset + AHEAD, again=again, stale=stale, query=0, tries=tries, released=False)
+    reserved = offset if record.most and offset < again else offset + AHEAD
+    return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, tries=tries, released=False)

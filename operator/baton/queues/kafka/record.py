@@ -103,6 +103,14 @@ class Record:
         """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
         return max(self.again, min(self.reserved, end) if self.left_behind else 0)
 
+    def ended_on(self, offset: int, end: int) -> Mapping[int, int]:
+        """What `tries` is for the next process, which begins at the offset. One that ended without a word may have ended by what
+        it had in hand: that counts as a try of the first of its entries. One that had none in hand has ended by none."""
+        tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
+        if self.left_behind and offset < min(self.reserved, end):
+            tries[offset] = tries.get(offset, 0) + 1
+        return tries
+
     def still_read(self) -> int:
         """What `stale` is for the next owner or query: all that was reserved, for this one may be at work until it hears."""
         return max(self.stale, self.reserved if self.left_behind else 0)

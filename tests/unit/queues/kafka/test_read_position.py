@@ -25,6 +25,13 @@ def test_who_takes_up_what_was_left_counts_a_try_of_the_first_entry() -> None:
     assert (record.again, record.tries) == (50, {10: 2})
 
 
+def test_what_may_have_ended_a_process_is_reserved_when_it_is_handed_out() -> None:
+    ended = replace(GRANTED, reader="p-0", reserved=50)
+    assert taken_up(replace(ended, most=3), 10, 100, "p-1").reserved == 10
+    assert taken_up(replace(ended, most=3), 10, 10, "p-1").reserved == 10 + AHEAD, "nothing was there"
+    assert taken_up(ended, 10, 100, "p-1").reserved == 10 + AHEAD, "no tries are counted"
+
+
 def test_who_takes_up_what_a_query_read_marks_what_that_had_reserved_and_ends_it() -> None:
     record = taken_up(replace(GRANTED, query=5, reserved=50), 10, 100, "p-1")
     assert (record.again, record.query) == (50, 0)

@@ -93,6 +93,25 @@ def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[
 
 
 @pytest.mark.parametrize(
+    ("change", "tries"),
+    [
+        ({}, {8: 3}),
+        ({"tries": {3: 1}}, {8: 1}),
+        ({"released": True}, {8: 2}),  # it let go
+        ({"reader": ""}, {8: 2}),  # nobody read
+        ({"reserved": 8}, {8: 2}),  # it was handed out nothing
+        ({"reserved": 40, "end": 8}, {8: 2}),  # nothing was there
+    ],
+)
+def test_a_process_that_ended_without_a_word_counts_for_the_first_entry_that_it_may_have_had(
+    change: dict[str, Any], tries: dict[int, int]
+) -> None:
+    end = change.pop("end", 20)
+    left = replace(RECORD, query=0, released=False, tries={3: 1, 8: 2})
+    assert replace(left, **change).ended_on(8, end) == tries
+
+
+@pytest.mark.parametrize(
     ("change", "stale"),
     [
         ({"query": 0}, 5),  # it let go
