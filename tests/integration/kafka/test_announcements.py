@@ -4,11 +4,13 @@ import asyncio
 import json
 from collections.abc import Mapping
 
+from aiokafka.protocol.transaction import TxnOffsetCommitRequest
 from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.announcement import announcing_group
 from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.kafka.transaction import transactional_id
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
 from tests.waiting import HOUR, PATIENCE, eventually
@@ -44,6 +46,22 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
     }
     await queue.operator.grant(0, Uid("b"), Epoch(2))
     await heard(announcements, {first: Heard(Uid("b"), Epoch(2))})
+    await asyncio.to_thread(announcements.close)
+
+
+async def test_a_partition_of_which_a_commit_is_under_way_is_not_gone(queue: Queue) -> None:
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    await queue.operator.grant(0, Uid("a"), Epoch(1))
+    expected = {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))}
+    await heard(announcements, expected)
+    transactions, (offset, record) = queue.operator._transactions, await queue.seen()
+    assert record is not None
+    await transactions.begin(0, record.token)
+    offsets = [(queue.topic, [(0, offset + 1, record.to_text())])]
+    name = transactional_id(queue.group, queue.topic, 0)
+    await transactions.client.to_group(TxnOffsetCommitRequest(name, queue.group, *record.token, offsets), transactional_id=name)
+    assert await transactions.now((0,)) == ({}, (0,)), "it is under way"
+    assert await asyncio.to_thread(announcements.look, expected) == expected
     await asyncio.to_thread(announcements.close)
 
 

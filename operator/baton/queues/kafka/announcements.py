@@ -66,12 +66,18 @@ class KafkaAnnouncements:
         return {}
 
     def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
-        """The owner records of these, as they are now. Without those that there are not, or that are just being written."""
+        """The owner records of these, as they are now. Without those that there are not. One that is just being written is
+        answered as it is until then: else a partition of which a commit is under way would be taken for one that is gone."""
+        return self._look(partitions, beside_pending=True)
+
+    def _look(self, partitions: Iterable[Partition], *, beside_pending: bool) -> Mapping[Partition, Heard]:
+        """`beside_pending` False: without those that are just being written."""
         wanted = {(self._topics[one.queue], one.number): one for one in partitions if one.queue in self._topics}
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
             numbers = tuple(sorted(number for name, number in wanted if name == topic))
-            seen, _ = self._loop.run(committed(self._records, topic, numbers), ASKED_WITHIN)
+            asked = committed(self._records, topic, numbers, beside_pending=beside_pending)
+            seen, _ = self._loop.run(asked, ASKED_WITHIN)
             found |= {wanted[key]: self._as_heard(wanted[key], one.record) for key, one in seen.items() if one.record is not None}
         return found
 
@@ -86,7 +92,7 @@ class KafkaAnnouncements:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
         it."""
         try:
-            return self.look(partitions)
+            return self._look(partitions, beside_pending=False)
         except Exception:
             self._due.clear()
             self._awaited.clear()
