@@ -14,8 +14,9 @@ from baton.queues.protocol import QueueAdapter
 
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
-REST = 1
-"""So many times as long as the last round of questions took: many partitions are asked more seldom."""
+REST, REST_FOR_EACH = 1, 0.0002
+"""So many times as long as the last round of questions took, but no longer than so many seconds for each partition: many partitions
+are asked more seldom, and not a few, because the last answer was slow. That one may have been of a hand-off before."""
 AT_ONCE = 256
 """Partitions in hand. An adapter sends on together what is asked together."""
 TURN = 4
@@ -101,8 +102,7 @@ class QueueEffects:
             self._drains.clear()
             if not self.work.draining:
                 await self._drains.wait()
-            waited = self._clock.ticks() - self._wanted_since
-            await asyncio.sleep(max(REST * took, min(LONGEST_POLL, max(SHORTEST_POLL, waited / 40))))
+            await asyncio.sleep(pause_between(len(self.work.draining), took, self._clock.ticks() - self._wanted_since))
             began, pauses = self._clock.ticks(), list(self.work.draining)
             async with asyncio.TaskGroup() as tasks:
                 left = iter(pauses)
@@ -122,3 +122,9 @@ class QueueEffects:
             self._changed()
         if left:
             self._drains.set()
+
+
+def pause_between(partitions: int, took: float, waited: float) -> float:
+    """Seconds until so many partitions are asked again. The last round `took` so long, and what is wanted has waited for so long
+    already."""
+    return max(min(REST * took, REST_FOR_EACH * partitions), min(LONGEST_POLL, max(SHORTEST_POLL, waited / 40)))
