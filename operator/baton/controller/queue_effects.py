@@ -31,8 +31,8 @@ class QueueEffects:
         self._records = records
         self._clock = clock
         self._changed = changed
-        self._granting: set[Grant] = set()
-        """Under way."""
+        self._granting: set[Partition] = set()
+        """A grant of them is under way. What is wanted since then waits until the engine has heard what came of it."""
         self._busy = 0
         self._wanted_since = 0.0
         self._due = asyncio.Event()
@@ -62,6 +62,8 @@ class QueueEffects:
         done = 0
         try:
             while (effect := self.work.take()) is not None:
+                if effect.partition in self._granting:
+                    continue
                 await (self._grant(adapter, effect) if isinstance(effect, Grant) else self._pause(adapter, effect, tasks))
                 done += 1
                 if done % TURN == 0:
@@ -70,17 +72,15 @@ class QueueEffects:
             self._busy -= 1
 
     async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
-        if grant in self._granting:
-            return
         number = grant.partition.number
-        self._granting.add(grant)
+        self._granting.add(grant.partition)
         try:
             with self._records.changing(number):
                 owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch), adapter.answers_within)
                 if adapter.fenced:
                     self._records.granted(number, owner)
         finally:
-            self._granting.discard(grant)
+            self._granting.discard(grant.partition)
         self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch)))
         self._changed()
 
@@ -116,6 +116,8 @@ class QueueEffects:
             self._left(adapter, pause, left, granting)
 
     def _left(self, adapter: QueueAdapter, pause: Pause, left: int | None, tasks: asyncio.TaskGroup) -> None:
+        if pause.partition in self._granting:
+            return
         if left == 0 and pause.then is not None and self.work.let_go(pause):
             tasks.create_task(self._grant(adapter, pause.then))
         elif self.work.paused(pause, left):

@@ -36,11 +36,10 @@ def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -
     if record is None or not draft.queue(partition).fenced or at_queue.epoch < record.epoch + (record.owner is not None):
         return
     owner = next((name for name, seen in draft.observation.members.items() if seen.uid == at_queue.uid), None)
-    if (
-        owner is not None
-        and draft.present(owner, draft.observation.members[owner].uid)
-        and (record.owner is None) == (move is None)
-    ):
+    if owner is None or not draft.present(owner, draft.observation.members[owner].uid):
+        return
+    at_rest, had_it = record.owner is None and move is None, record.last == owner
+    if (at_rest and not had_it) or (record.owner is not None and move is not None):
         draft.record_overtaken_grant(partition, owner, at_queue.epoch)
 
 

@@ -177,6 +177,7 @@ async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_
     accepted = {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))}
     await until(lambda: kept.outcomes == accepted)
     news = kept.news
+    assert (kept.queue.calls.count("pause"), kept.queue.calls.count("grant")) == (1, 1)
     kept.want(Pause(partition(2), Epoch(4), 100.0, grant(2, "v", 5)), told=kept.outcomes)
     await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("v"), Epoch(5)))})
     assert kept.news > news

@@ -93,6 +93,17 @@ def test_who_was_granted_a_partition_just_before_it_was_to_wait_keeps_it_until_t
     assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
 
+def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant() -> None:
+    group = handing_off(max_handoff=0.0)
+    group.terminate("a").terminate("b")
+    group.step(12.1, granted_at_queue(group, 1, "b", 2))
+    group.settle(15)
+    assert group.owners() == "--"
+    before = group.state
+    group.step(15.1, granted_at_queue(group, 1, "b", 2))
+    assert group.state == before
+
+
 def test_the_answer_to_the_givers_own_grant_ends_no_hand_off() -> None:
     group = handing_off()
     before = group.state
