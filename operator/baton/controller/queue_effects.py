@@ -15,8 +15,8 @@ from baton.queues.protocol import QueueAdapter
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
 REST, REST_FOR_EACH = 1, 0.0002
-"""So many times as long as the last round of questions took, but no longer than so many seconds for each partition: many partitions
-are asked more seldom, and not a few, because the last answer was slow. That one may have been of a hand-off before."""
+"""So many times as long as the last round of questions took, but no longer than so many seconds for each partition: many are
+asked more seldom; a few are not, because the last answer was slow. That one may have been of a hand-off before."""
 AT_ONCE = 256
 """Partitions in hand. An adapter sends on together what is asked together."""
 TURN = 4
