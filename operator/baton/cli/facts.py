@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,10 +69,9 @@ async def read_facts(api: Api, namespace: str | None) -> ClusterFacts:
     where = sorted({one["metadata"]["namespace"] for one in found["items"]} or ({namespace} if namespace else set()))
     where = where[:MOST_NAMESPACES]
     own = await _rights(api, OWN, where, None, "own rights", unread)
-    accounts = sorted({(_account(one), _served(one)) for one in deployments})[:MOST_OPERATORS]
     others = [
         await _rights(api, OPERATORS, [one for one in where if not of or one in of], account, "operator rights", unread)
-        for account, of in accounts
+        for account, of in accounts(deployments, [one.leader for one, _ in looked if one.leader is not None])
     ]
     return ClusterFacts(
         now=time.time(),
@@ -158,6 +158,14 @@ async def _may(api: Api, verb: str, what: str, namespace: str, account: str | No
     path = f"/apis/{AUTHORIZATION}/{kind.lower()}s"
     made = await api.create(path, {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec})
     return bool((made.get("status") or {}).get("allowed"))
+
+
+def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
+    """Service accounts of operators, with the namespaces that each serves: those first in whose namespace most groups have their
+    leader. Anybody may make a Deployment with an operator's labels."""
+    of_groups = Counter(leader.lease.partition("/")[0] for leader in leaders)
+    found = {(-of_groups[one["metadata"]["namespace"]], _account(one), _served(one)) for one in deployments}
+    return [(account, served) for _, account, served in sorted(found)[:MOST_OPERATORS]]
 
 
 def _account(deployment: Json) -> str:
