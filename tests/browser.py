@@ -99,7 +99,7 @@ async def browser(folder: Path) -> AsyncIterator[Browser]:
             assert process.poll() is None, (folder / "chromium.log").read_text()[-2000:]
             return told.exists() and told.read_text().count("\n") >= 1
 
-        await eventually(begun, "chromium listens", 60)
+        await eventually(begun, "chromium listens")
         port = told.read_text().splitlines()[0]
         async with aiohttp.ClientSession() as session:
             async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as answer:

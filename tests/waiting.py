@@ -18,7 +18,7 @@ HOUR = 3600.0
 """Seconds. For what a test shows not to be waited for: nothing here waits so long."""
 
 
-def until(look: Callable[[], T | None], what: str = "it has come about", seconds: float = 60.0) -> T:
+def until(look: Callable[[], T | None], what: str = "it has come about", seconds: float = PATIENCE) -> T:
     """The first answer of `look` that is true. Raises AssertionError after so many seconds, with the last answer."""
     begun, seconds = time.monotonic(), max(seconds, PATIENCE)
     while not (found := look()):
@@ -31,7 +31,7 @@ def until(look: Callable[[], T | None], what: str = "it has come about", seconds
 async def eventually(
     look: Callable[[], Awaitable[T | None]],
     what: str = "it has come about",
-    seconds: float = 10.0,
+    seconds: float = PATIENCE,
     shown: Callable[[], Awaitable[object]] | None = None,
 ) -> T:
     """`until` for a look that is awaited; where it fails, `shown` says what there is instead."""

@@ -107,7 +107,7 @@ async def _at_rest(api: Cluster, kubeconfig: Path, folder: Path) -> list[Case]:
         await operator.leads()
         await eventually(lambda: _all_told(worlds), "every group has its status", 300)
         await eventually(lambda: _no_more_events(worlds), "all events are written", 300)
-        await eventually(lambda: _at_ease(operator), "the operator has caught up", 120)
+        await eventually(lambda: _at_ease(operator), "the operator has caught up")
         before = _cpu(operator)
         await asyncio.sleep(WATCHED)
         used = (_cpu(operator) - before) / WATCHED * 60

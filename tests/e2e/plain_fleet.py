@@ -71,7 +71,7 @@ class Fleet:
 
     def settled(self, members: int) -> None:
         """Ready, with this many members, which are the pods that there are, and every partition owned by one of them."""
-        until(lambda: self._is_settled(members), "the fleet has settled", 90)
+        until(lambda: self._is_settled(members), "the fleet has settled")
 
     def pods(self) -> list[str]:
         return sorted(self._uids())

@@ -44,7 +44,7 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
     with installed_by_helm(node, tmp_path), under_load(node, "many") as fleet:
         before = fleet.pods()
         fleet.roll()
-        until(lambda: len(fleet.pods()) == 3 and not set(before) & set(fleet.pods()), "the fleet has been rolled", 120)
+        until(lambda: len(fleet.pods()) == 3 and not set(before) & set(fleet.pods()), "the fleet has been rolled")
         fleet.settled(members=3)
 
         fleet.scale(5)

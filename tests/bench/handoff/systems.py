@@ -114,7 +114,7 @@ class Baton(System):
         async def ended() -> bool:
             return self._members.ended(name)
 
-        await eventually(ended, f"{name} has let go, and ends", 60)
+        await eventually(ended, f"{name} has let go, and ends")
         await self._world.api.merge(core_path(self._world.namespace, "pods", name), {"metadata": {"finalizers": None}})
 
     async def _failed(self, name: str) -> None:

@@ -123,7 +123,7 @@ class Real(Server):
             account = await self.api.find(core_path(namespace, "serviceaccounts", "default"))
             return account is not None and await self.api.find(core_path(namespace, "configmaps", "kube-root-ca.crt")) is not None
 
-        await eventually(so, f"{namespace} has what the controllers put there", 30)
+        await eventually(so, f"{namespace} has what the controllers put there")
 
     async def delete(self, path: str, **options: Any) -> Json:
         return await self.client._request("DELETE", path, body=options or None)

@@ -202,7 +202,7 @@ async def test_a_quota_bounds_how_many_there_are(server: Server, namespace: str)
         await server.delete(path(CONFIG_MAPS, namespace, "b"))
         return None
 
-    error = await eventually(exceeded, "the quota is in force", 60)
+    error = await eventually(exceeded, "the quota is in force")
     assert error is not None
     assert (error.status, error.reason) == (403, "Forbidden")
     counted = f"requested: count/configmaps=1, used: count/configmaps={there + 1}, limited: count/configmaps={there + 1}"
@@ -219,4 +219,4 @@ async def test_a_quota_bounds_how_many_there_are(server: Server, namespace: str)
             return False
         return True
 
-    await eventually(made, "there is room again", 60)
+    await eventually(made, "there is room again")

@@ -58,7 +58,7 @@ async def test_everything_in_it_goes_and_then_the_namespace(server: Server, name
     async def marked() -> bool:
         return "deletionTimestamp" in (await server.api.get(path(GROUPS, namespace, "held")))["metadata"]
 
-    await eventually(marked, "the group is deleted", 60)
+    await eventually(marked, "the group is deleted")
     assert await server.api.find(path(NAMESPACES, None, namespace)) is not None
     await server.api.merge(path(GROUPS, namespace, "held"), {"metadata": {"finalizers": None}})
     await server.gone(path(NAMESPACES, None, namespace))
@@ -73,7 +73,7 @@ async def test_a_pod_that_is_ending_holds_the_rest_of_its_namespace(server: Serv
     async def marked() -> bool:
         return "deletionTimestamp" in (await server.api.get(path(PODS, namespace, "a")))["metadata"]
 
-    await eventually(marked, "the pod is asked to end", 60)
+    await eventually(marked, "the pod is asked to end")
     assert await server.api.find(path(CONFIG_MAPS, namespace, "a")) is not None
     await server.delete(path(PODS, namespace, "a"), gracePeriodSeconds=0)
     await server.gone(path(NAMESPACES, None, namespace))

@@ -40,7 +40,7 @@ async def test_what_has_another_owner_stays_with_that_one(server: Server, namesp
     async def left() -> bool:
         return await owners() == ["two"]
 
-    await eventually(left, "the reference to the owner that is gone is taken away", 60, owners)
+    await eventually(left, "the reference to the owner that is gone is taken away", shown=owners)
 
 
 async def test_what_names_an_owner_that_is_gone_goes(server: Server, namespace: str) -> None:
@@ -72,7 +72,7 @@ async def test_deleted_in_the_foreground_an_owner_goes_after_what_blocks_it(serv
     async def marked() -> bool:
         return "deletionTimestamp" in (await server.api.get(path(CONFIG_MAPS, namespace, "a")))["metadata"]
 
-    await eventually(marked, "what is owned is deleted", 60)
+    await eventually(marked, "what is owned is deleted")
     assert await server.api.find(path(GROUPS, namespace, "a")) is not None
     await server.api.merge(path(CONFIG_MAPS, namespace, "a"), {"metadata": {"finalizers": None}})
     await server.gone(path(GROUPS, namespace, "a"))

@@ -113,13 +113,13 @@ def share_and_hand_over(
         until(lambda: handled() >= KEYS * (end - 1), "all are handled")
 
     first = dev.consumer("a")
-    until(says(dev, "orders-1: 0-3"), "the first has all", 60)
+    until(says(dev, "orders-1: 0-3"), "the first has all")
     send(1, 20)
     second = dev.consumer("b")
-    until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+    until(says(dev, "orders-1: ", "orders-2: "), "they share")
     send(20, 40)
     stop(first)
-    until(says(dev, "orders-2: 0-3"), "the second has all", 60)
+    until(says(dev, "orders-2: 0-3"), "the second has all")
     until(lambda: first.poll() is not None, "the first has ended")
     send(40, 60)
     stop(second)
@@ -134,9 +134,9 @@ def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
     dev.start("--partitions", "2", "--delay", "0")
     until((dev.folder / "dev" / "address.json").exists)
     killed, _ = dev.consumer("a"), dev.consumer("b")
-    until(says(dev, "orders-1: ", "orders-2: "), "they share", 60)
+    until(says(dev, "orders-1: ", "orders-2: "), "they share")
     killed.kill()
-    until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed", 60)
+    until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed")
 
 
 def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
@@ -145,7 +145,7 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             process = dev.start("--redis-url", server.url, "--delay", "0")
             until((dev.folder / "dev" / "address.json").exists)
             consumer = dev.consumer("a")
-            until(says(dev, "orders-1: 0-5"), "it has all", 60)
+            until(says(dev, "orders-1: 0-5"), "it has all")
             ended(consumer)
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 0
@@ -157,10 +157,10 @@ def test_an_owner_record_that_somebody_deletes_is_made_again(dev: Dev) -> None:
         dev.start("--redis-url", server.url, "--delay", "0")
         until((dev.folder / "dev" / "address.json").exists)
         dev.consumer("a")
-        until(says(dev, "orders-1: 0-5"), "it has all", 60)
+        until(says(dev, "orders-1: 0-5"), "it has all")
         uid = client.hget("pq:{dev/orders}:3:owner", "uid")
         client.delete("pq:{dev/orders}:3:owner")
-        until(lambda: client.hget("pq:{dev/orders}:3:owner", "uid") == uid is not None, "its owner is granted it again", 60)
+        until(lambda: client.hget("pq:{dev/orders}:3:owner", "uid") == uid is not None, "its owner is granted it again")
 
 
 def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: Dev, tmp_path: Path) -> None:
@@ -168,11 +168,11 @@ def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: D
         first = dev.start("--redis-url", server.url, "--delay", "0")
         until((dev.folder / "dev" / "address.json").exists)
         dev.consumer("a")
-        until(says(dev, "orders-1: 0-5"), "it has all", 60)
+        until(says(dev, "orders-1: 0-5"), "it has all")
         (tmp_path / "other").mkdir()
         other = Dev(tmp_path / "other", stack)
         other.start("--redis-url", server.url, "--delay", "0")
-        until(says(other, "another `baton dev`'s", "--queue"), "the second says whose it is", 60)
+        until(says(other, "another `baton dev`'s", "--queue"), "the second says whose it is")
         with server.client() as client:
             assert client.hget("pq:{dev/orders}:0:owner", "paused") != b"1"
         stopped(first)

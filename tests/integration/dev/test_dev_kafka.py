@@ -51,20 +51,20 @@ def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
         first = dev.start(*arguments)
         until((dev.folder / "dev" / "address.json").exists, "it says where it is")
         dev.consumer("a")
-        until(says(dev, "bills-1: 0-1"), "it has all", 60)
+        until(says(dev, "bills-1: 0-1"), "it has all")
         (tmp_path / "other").mkdir()
         other = Dev(tmp_path / "other", stack)
         other.start(*arguments)
-        until(says(other, "another `baton dev`'s", "--group dev.bills"), "the second says whose it is", 60)
+        until(says(other, "another `baton dev`'s", "--group dev.bills"), "the second says whose it is")
         stopped(first)
-        until(says(other, "nobody: 0-1"), "it has what the first gave up", 60)
+        until(says(other, "nobody: 0-1"), "it has what the first gave up")
 
 
 def test_a_topic_that_is_not_there_is_said_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
     dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "later", "--queue", "later")
-    until(says(dev, "later"), "it says so", 60)
+    until(says(dev, "later"), "it says so")
     broker.make_topic("later", 3)
-    until(says(dev, "nobody: 0-2"), "it goes on", 60)
+    until(says(dev, "nobody: 0-2"), "it goes on")
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_what_cannot_be_is_said_in_one_line(dev: Dev, arguments: list[str], said
 
 def test_a_broker_that_is_away_is_told_once_and_not_by_its_client_at_each_try(dev: Dev) -> None:
     dev.start("--kafka-url", "kafka://127.0.0.1:1")
-    until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it says so", 60)
+    until(says(dev, "Kafka at 127.0.0.1:1 does not answer"), "it says so")
     assert "Unable connect" not in dev.said.read_text()

@@ -61,7 +61,7 @@ async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Call
             async def so() -> bool:
                 return sum((await queue.check()).lag.values()) == 0
 
-            await eventually(so, "all are handled and acknowledged", 30, lambda: world.ledger_data("orders"))
+            await eventually(so, "all are handled and acknowledged", shown=lambda: world.ledger_data("orders"))
 
         first = await world.pod("orders-a", "orders")
         with handled.by(world, "orders", "orders-a", first, server.url, tmp_path):

@@ -32,7 +32,7 @@ async def proposal(world: World, group: str, other_than: str | None = None) -> d
         found = (await world.status(group)).get("proposal")
         return found is not None and found["id"] != other_than
 
-    await eventually(so, f"{group} proposes something", 15, lambda: world.get_group(group))
+    await eventually(so, f"{group} proposes something", shown=lambda: world.get_group(group))
     found: dict[str, Any] = (await world.status(group))["proposal"]
     return found
 
@@ -41,7 +41,7 @@ async def no_proposal(world: World, group: str) -> None:
     async def so() -> bool:
         return "proposal" not in await world.status(group)
 
-    await eventually(so, f"{group} proposes nothing", 15, lambda: world.status(group))
+    await eventually(so, f"{group} proposes nothing", shown=lambda: world.status(group))
 
 
 async def said(world: World, group: str, reason: str) -> str:
@@ -52,7 +52,7 @@ async def said(world: World, group: str, reason: str) -> str:
         notes[:] = [event["note"] for event in await world.events(reason) if event["regarding"]["name"] == group]
         return bool(notes)
 
-    await eventually(so, f"{group} has an event {reason}", 15)
+    await eventually(so, f"{group} has an event {reason}")
     return notes[0]
 
 

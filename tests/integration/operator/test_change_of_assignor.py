@@ -10,7 +10,7 @@ async def in_use(world: World, group: str, assignor: str) -> None:
     async def so() -> bool:
         return (await world.status(group)).get("assignor") == assignor
 
-    await eventually(so, f"{group} uses {assignor}", 15, lambda: world.status(group))
+    await eventually(so, f"{group} uses {assignor}", shown=lambda: world.status(group))
 
 
 async def roll(world: World, group: str, turn: int, announced: str) -> None:
@@ -46,7 +46,7 @@ async def test_a_fleet_changes_over_by_two_rolling_restarts(shop: World) -> None
         }
 
     await roll(shop, "change", 2, "solace")
-    await eventually(even, "totals are even, as solace makes them", 20, lambda: shop.ledger_data("change"))
+    await eventually(even, "totals are even, as solace makes them", shown=lambda: shop.ledger_data("change"))
     await shop.change("consumergroups", "change", {"spec": {"assignors": ["solace"]}})
     await in_use(shop, "change", "solace")
     await shop.told("change", "Ready")
@@ -65,7 +65,7 @@ async def test_a_pod_that_announces_a_slip_is_named_with_the_cure_and_holds_up_n
     async def event() -> bool:
         return any("names 'rnage'" in one["note"] for one in await shop.events("BadAnnotation"))
 
-    await eventually(event, "the pod has an event", 15)
+    await eventually(event, "the pod has an event")
     await shop.delete_pod("slip-a")
     await shop.pod("slip-b", "slip", annotations={"baton.dev/capacity": "lots"})
 

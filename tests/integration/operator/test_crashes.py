@@ -67,7 +67,7 @@ async def test_a_follower_takes_over_and_there_is_one_leader(empty: World, start
     async def taken() -> bool:
         return (await empty.counts("orders")).get("c") == 6
 
-    await eventually(taken, "c has all partitions", 15, lambda: empty.ledger_data("orders"))
+    await eventually(taken, "c has all partitions", shown=lambda: empty.ledger_data("orders"))
     after = (await empty.owned("orders"))["c"]
     assert all(after[number] > epoch for number, epoch in before["a"].items())
 
@@ -93,7 +93,7 @@ async def test_a_follower_takes_over_from_a_leader_that_was_killed_and_not_befor
     async def revoking() -> bool:
         return len((await empty.entries("orders"))["a"].revoking.get(QueueName("orders"), ())) == 2
 
-    await eventually(revoking, "a is to let go of two", 15, lambda: empty.ledger_data("orders"))
+    await eventually(revoking, "a is to let go of two", shown=lambda: empty.ledger_data("orders"))
     assert await empty.counts("orders") == {"a": 2, "b": 0}
 
 
@@ -118,7 +118,7 @@ async def test_a_leader_that_slept_does_not_touch_what_its_successor_wrote(empty
     async def taken_over() -> bool:
         return await empty.counts("orders") == {"b": 6} and (await empty.status("orders"))["state"] == "Ready"
 
-    await eventually(taken_over, "b has it all, and nothing more is to come", 15, lambda: empty.ledger_data("orders"))
+    await eventually(taken_over, "b has it all, and nothing more is to come", shown=lambda: empty.ledger_data("orders"))
     data = await empty.ledger_data("orders")
     first.process.send_signal(signal.SIGCONT)
 
@@ -173,7 +173,7 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
         owners = [owner["uid"] for owner in found["metadata"].get("ownerReferences", ())]
         return owners == [made["metadata"]["uid"]] and set(found.get("data") or {}) == {"group", "a"}
 
-    await eventually(replaced, "nothing of it is left", 20, shown=lambda: empty.ledger_data("orders"))
+    await eventually(replaced, "nothing of it is left", shown=lambda: empty.ledger_data("orders"))
     await empty.spread("orders", 6)
 
 
@@ -204,7 +204,7 @@ async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
     async def unused() -> bool:
         return await empty.reason("orders", "partitionedqueues") == "Unused"
 
-    await eventually(unused, "the queue is nobody's", 15)
+    await eventually(unused, "the queue is nobody's")
     assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
     assert await empty.counts("orders", "returns") == {"a": 2}
 
@@ -223,7 +223,7 @@ async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_f
         async def waits_for_the_queue() -> bool:
             return "It waits, a minute at most: Redis at" in (await empty.condition("orders"))["message"]
 
-        await eventually(waits_for_the_queue, f"it says more than {message}", 15, lambda: empty.condition("orders"))
+        await eventually(waits_for_the_queue, f"it says more than {message}", shown=lambda: empty.condition("orders"))
         operator.kill()
         await start(empty, "one").leads()
         server.start()

@@ -52,7 +52,7 @@ async def granted(world: World, uid: Uid, former: dict[int, Epoch]) -> dict[int,
         owned = {} if entry is None or entry.uid != uid else (await world.owned("full"))["full-a"]
         return owned if len(owned) == PARTITIONS and all(owned[number] > former[number] for number in owned) else {}
 
-    return await eventually(so, "the new pod is granted everything", 20, lambda: world.ledger_data("full"))
+    return await eventually(so, "the new pod is granted everything", shown=lambda: world.ledger_data("full"))
 
 
 def drained(server: RedisServer, world: World, uid: Uid, grants: dict[int, Epoch]) -> int:

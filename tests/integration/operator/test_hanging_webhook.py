@@ -53,4 +53,4 @@ async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
         names = {one["metadata"]["name"] for one in found["items"]}
         return all(ledger_name(f"jobs-{number}") in names for number in range(GROUPS))
 
-    await eventually(all_have_ledgers, "every group has a ledger", 90)
+    await eventually(all_have_ledgers, "every group has a ledger")

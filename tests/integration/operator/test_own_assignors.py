@@ -164,7 +164,7 @@ async def test_one_that_never_answers_is_told_on_its_group_and_stops_neither_oth
     async def outlasted() -> bool:
         return to_seconds((await empty.api.get(lease))["spec"]["renewTime"]) > since + 5 + LOOKS * LOOK_EVERY
 
-    await eventually(outlasted, "the Lease is renewed for longer than anything may hang", 60)
+    await eventually(outlasted, "the Lease is renewed for longer than anything may hang")
     assert operator.process.poll() is None
     mood("good")
     await empty.spread("moody", 2, 2, seconds=60)

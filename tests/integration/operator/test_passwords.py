@@ -129,12 +129,12 @@ async def test_a_password_is_shown_nowhere_whatever_goes_wrong_at_its_server(
             condition = await empty.condition(name)
             return condition["reason"] == "QueueUnreachable" and said in condition["message"]
 
-        await eventually(told, f"{name} says {said!r}", 60, partial(empty.condition, name))
+        await eventually(told, f"{name} says {said!r}", shown=partial(empty.condition, name))
 
         async def event(name: str = name) -> bool:
             return any(one["regarding"]["name"] == name for one in await empty.events("QueueUnreachable"))
 
-        await eventually(event, f"{name} has an event", 30)
+        await eventually(event, f"{name} has an event")
     shown: dict[str, Any] = {
         "metrics": operator.get("/metrics")[1],
         "health": operator.get("/healthz")[1],

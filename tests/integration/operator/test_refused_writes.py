@@ -76,7 +76,7 @@ class Gate:
                 return True
             return False
 
-        await eventually(so, "ConfigMaps are refused", 30)
+        await eventually(so, "ConfigMaps are refused")
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_begin
     async def counted() -> bool:
         return bool((await empty.api.get(f"{quotas}/small")).get("status", {}).get("hard"))
 
-    await eventually(counted, "the quota is in force", 30)
+    await eventually(counted, "the quota is in force")
     await empty.external("orders")
     await empty.group("orders")
     await empty.pod("a", "orders")
@@ -230,7 +230,7 @@ async def test_a_ledger_whose_labels_and_owner_somebody_took_away_is_put_right(s
         found = await shop.api.get(path)
         return bool(found["metadata"].get("ownerReferences")) and found["data"]["bare-a"] != "mine"
 
-    await eventually(restored, "the ledger is as it was", 30)
+    await eventually(restored, "the ledger is as it was")
     await shop.told("bare", "Ready")
 
 
@@ -293,7 +293,7 @@ async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written
         found = await shop.api.find(path)
         return found is not None and "deletionTimestamp" not in found["metadata"]
 
-    await eventually(made_again, "there is another ledger", 30)
+    await eventually(made_again, "there is another ledger")
     await shop.spread("finalized", 3, 3)
     await shop.told("finalized", "Ready")
 
@@ -323,7 +323,7 @@ async def test_a_group_whose_finalizer_is_refused_says_so(empty: World, start: S
                 return True
             return False
 
-        await eventually(closed, "changes of groups are refused", 30)
+        await eventually(closed, "changes of groups are refused")
         await empty.group("orders")
         message = await empty.told("orders", "ApiRefused", seconds=20)
         assert "the finalizer baton.dev/release cannot be put on the group" in message and "frozen" in message

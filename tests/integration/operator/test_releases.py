@@ -23,7 +23,7 @@ async def test_one_of_two_releases_stands_back_and_takes_over_when_the_other_is_
     async def stands_back() -> bool:
         return second.metric("baton_groups_served_elsewhere", release=names[1], by=names[0]) == 1.0
 
-    await eventually(stands_back, "the second release stands back", 20)
+    await eventually(stands_back, "the second release stands back")
     (event,) = await eventually(lambda: empty.events("ServedElsewhere"), "an event says so")
     assert all(name in event["note"] for name in names)
     await empty.pod("b", "orders")

@@ -108,7 +108,7 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
     async def settled() -> bool:
         return bool((await world.condition("orders", "Settled"))["status"] == "True")
 
-    await eventually(settled, "the group is settled", 20, lambda: world.status("orders"))
+    await eventually(settled, "the group is settled", shown=lambda: world.status("orders"))
 
     async def told() -> bool:
         pod = await world.api.get(core_path(world.namespace, "pods", "c"))
@@ -172,7 +172,7 @@ async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives
     async def stands_back() -> bool:
         return second.metric("baton_groups_served_elsewhere", by="rights-first/rights-first-operator") == 1.0
 
-    await eventually(stands_back, "the second stands back", 20)
+    await eventually(stands_back, "the second stands back")
     assert first.stop() == 0
     await world.delete_pod("b")
     await world.spread("orders", 6, seconds=60)
@@ -198,7 +198,7 @@ async def test_an_operator_of_the_cluster_may_read_no_secret_and_write_only_what
         control_plane.kubectl("delete", "configmap", "theirs", "-n", here, "--ignore-not-found")
         return "the operator writes ledgers only" in said
 
-    await eventually(in_force, "the policies are in force", 30)
+    await eventually(in_force, "the policies are in force")
     control_plane.apply(config_map("theirs"), config_map("orders-assignments"))
     theirs = json.dumps(await api.get(core_path("kube-system", "configmaps", "kube-root-ca.crt")))
     assert "writes nothing in the namespaces of Kubernetes" in made.refused("replace", "-f", "-", text=theirs)
@@ -264,4 +264,4 @@ async def test_the_operator_scales_nothing_of_kubernetes_itself(api: Cluster, co
     async def refused() -> bool:
         return "writes nothing in the namespaces of Kubernetes" in await asyncio.to_thread(made.refused, *scale)
 
-    await eventually(refused, "it is refused", 30)
+    await eventually(refused, "it is refused")

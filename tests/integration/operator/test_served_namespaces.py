@@ -59,7 +59,7 @@ async def ended(api: Cluster, name: str) -> None:
     async def gone() -> bool:
         return await api.find(core_path(None, "namespaces", name)) is None
 
-    await eventually(gone, f"{name} is gone", 60)
+    await eventually(gone, f"{name} is gone")
 
 
 async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(two: Two, api: Cluster) -> None:
@@ -72,7 +72,7 @@ async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(
     async def said() -> bool:
         return bool(operator.metric("baton_list_failures_total", namespace=two.bank.namespace, resource="pods", status="403"))
 
-    await eventually(said, "the operator says that it cannot list pods there", 60)
+    await eventually(said, "the operator says that it cannot list pods there")
     await two.shop.delete_pod("b")
     await two.shop.spread("orders", 6)
     await two.shop.told("orders", "Ready")
@@ -96,7 +96,7 @@ async def test_rights_to_ledgers_that_are_taken_away_and_given_back_stop_no_othe
         await world.told("orders", "Ready")
     before = await two.bank.ledger_data("orders")
     await two.account.bind(two.bank.namespace, without="configmaps")
-    await eventually(lambda: refused(two), "the right is gone", 30)
+    await eventually(lambda: refused(two), "the right is gone")
     for world in (two.shop, two.bank):
         await world.delete_pod("b")
     message = await two.bank.told("orders", "LedgerRefused", seconds=30)

@@ -103,7 +103,7 @@ async def test_a_refused_password_is_reported_and_read_again_from_the_secret(sho
         async def refused() -> bool:
             return "password" in (await shop.condition("locked"))["message"]
 
-        await eventually(refused, "it says that the password is refused", 15, lambda: shop.condition("locked"))
+        await eventually(refused, "it says that the password is refused", shown=lambda: shop.condition("locked"))
         await shop.secret("redis-url", server.url)
         await shop.spread("locked", 4, seconds=20)
         await shop.told("locked", "Ready")
@@ -135,7 +135,9 @@ async def test_a_redis_that_vanishes_in_mid_handoff_loses_nothing(shop: World) -
             return all(epoch > granted[number] for grants in owned.values() for number, epoch in grants.items())
 
         await eventually(
-            asserted_again, "everything was granted again, for the restart may have lost records", 10, lambda: shop.owned("gone")
+            asserted_again,
+            "everything was granted again, for the restart may have lost records",
+            shown=lambda: shop.owned("gone"),
         )
         await assert_the_queue_agrees(shop, "gone", server)
 
@@ -161,7 +163,7 @@ async def test_a_database_that_was_flushed_is_made_again_under_the_fence(shop: W
                     return [entry.value for number, epoch in grants.items() for entry in reader.read(number, epoch)]
                 return []
 
-            assert await eventually(read, "it is granted again, above", 20, lambda: shop.owned("flushed")) == [b"kept"]
+            assert await eventually(read, "it is granted again, above", shown=lambda: shop.owned("flushed")) == [b"kept"]
             await assert_the_queue_agrees(shop, "flushed", server)
             with pytest.raises(StaleOwner):
                 reader.read(0, former[0])
@@ -214,7 +216,7 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
     async def told() -> bool:
         return any(event["regarding"]["name"] == "stray-a" for event in await shop.events("NoSuchGroup"))
 
-    await eventually(told, "the pod has an event", 15)
+    await eventually(told, "the pod has an event")
     note = next(event["note"] for event in await shop.events("NoSuchGroup") if event["regarding"]["name"] == "stray-a")
     assert "baton.dev/group: strayed" in note and "correct the label" in note
     labels = {"namespace": "shop", "group": "strayed"}

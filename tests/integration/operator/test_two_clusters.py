@@ -134,7 +134,7 @@ async def test_owners_that_somebody_else_wrote_are_granted_again_above(ours: Wor
         found = await owners("drift", redis_server)
         return len(grants) == 4 and grants[2] > 30 and {n: one.epoch for n, one in found.items()} == grants
 
-    await eventually(granted_again, "it is granted again", 30, lambda: ours.ledger_data("drift"))
+    await eventually(granted_again, "it is granted again", shown=lambda: ours.ledger_data("drift"))
     assert "1 partition" in await ours.event("OwnersRestored", "drift")
 
 
@@ -150,6 +150,6 @@ async def test_a_redis_that_lost_the_queue_is_not_taken_for_somebody_elses_deed(
         found = await owners("emptied", redis_server)
         return len(found) == 4 and {n: one.epoch for n, one in found.items()} == grants
 
-    await eventually(granted_again, "it is granted again", 30, lambda: ours.ledger_data("emptied"))
+    await eventually(granted_again, "it is granted again", shown=lambda: ours.ledger_data("emptied"))
     assert (await ours.event("OwnersRestored", "emptied")).startswith("the queue emptied came back empty")
     assert len([one for one in await ours.events("OwnersRestored") if "emptied" in one["note"]]) == 1

@@ -302,7 +302,7 @@ class Operator:
             assert self.process.poll() is None, self.log.read_text()
             return self.port is not None and self.get("/readyz")[0] == 200
 
-        await eventually(so, "the operator watches", 30, self._tail)
+        await eventually(so, "the operator watches", shown=self._tail)
         return self
 
     async def leads(self) -> "Operator":
@@ -310,7 +310,7 @@ class Operator:
             assert self.process.poll() is None, self.log.read_text()
             return self.port is not None and self.metric("baton_leader") == 1.0
 
-        await eventually(so, "the operator leads", 30, self._tail)
+        await eventually(so, "the operator leads", shown=self._tail)
         return self
 
     @property

@@ -59,7 +59,7 @@ async def test_a_hand_off_is_clean_and_a_lost_record_names_its_neighbours(queue:
         async def drained() -> bool:
             return await lag(queue) == 0
 
-        await eventually(drained, "all are handled", 30)
+        await eventually(drained, "all are handled")
     clean = check(*files.values(), "--produced", sent)
     report = json.loads(clean.output)
     assert clean.exit_code == 0, report

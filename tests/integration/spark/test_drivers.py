@@ -165,7 +165,7 @@ def test_a_query_that_fails_is_started_again_and_the_group_hears_of_it(world: Wo
 
     def look_on() -> None:
         try:
-            said.append(until(lambda: orders.session.word.query_failure, "the group is told", seconds=120))
+            said.append(until(lambda: orders.session.word.query_failure, "the group is told"))
             wait_for(orders.committed, "the batch is done")
             wait_for(lambda: not orders.session.word.query_failure, "it is over")
         finally:

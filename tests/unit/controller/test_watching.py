@@ -53,13 +53,13 @@ class Watching:
         async def heard() -> bool:
             return (of, namespace, name) in self.heard
 
-        await eventually(heard, f"{name} of {namespace} is heard of", 20)
+        await eventually(heard, f"{name} of {namespace} is heard of")
 
     async def restarted(self, namespace: str, times: int = 1) -> None:
         async def so() -> bool:
             return self.watches.restarts[namespace] >= times
 
-        await eventually(so, f"the watch of {namespace} was started again", 20)
+        await eventually(so, f"the watch of {namespace} was started again")
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(m
 
     watches = Watches(watch_once, ["shop"])
     watches.start()
-    await eventually(watched_again, "it is watched again", 20)
+    await eventually(watched_again, "it is watched again")
     await asyncio.to_thread(watches.stop)
     assert told == ["watches", "cancelled", "ended", "ended", "watches"]
 

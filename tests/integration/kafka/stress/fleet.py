@@ -201,7 +201,7 @@ class Fleet:
                 await asyncio.to_thread(until, lambda: "Current thread" in self._log(uid))
             return f"ended with {process.returncode}: {self._log(uid)[-6000:]}"
 
-        await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {self.owners[partition][0]}", 60, shown)
+        await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {self.owners[partition][0]}", shown=shown)
 
     def _start(self, uid: str | None = None) -> None:
         if uid is None:

@@ -78,7 +78,7 @@ async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list
         await api.delete(leases_path(world.namespace, "baton-probe"))
         return False
 
-    await eventually(in_force, "the policies are in force", 30)
+    await eventually(in_force, "the policies are in force")
     return world
 
 

@@ -61,7 +61,7 @@ async def allowed(work: Callable[[], Awaitable[Any]]) -> None:
             return False
         return True
 
-    await eventually(so, "it is allowed", 20)
+    await eventually(so, "it is allowed")
 
 
 async def test_who_may_only_create_pods_makes_no_members(guarded: World, act: ActAs) -> None:

@@ -150,7 +150,7 @@ async def test_the_consumers_session_and_the_drivers_work_with_the_tokens_of_the
         own, holder=await uid(consumers, "a"), group="orders", owner={"name": "a", "uid": await uid(consumers, "a")}
     )
     session.start()
-    until(own.read, "the Lease is there", 30)
+    until(own.read, "the Lease is there")
     session.close()
     drivers = [
         Session(
@@ -175,7 +175,7 @@ async def test_a_session_that_is_refused_says_so_in_one_line_with_the_cure(
     another = KubernetesLease(blocking(kubeconfig, await token_of(consumers, "consumer", "a")), consumers.namespace, "baton-b")
     session = Session(another, holder=await uid(consumers, "a"), group="orders")
     session.start()
-    until(lambda: caplog.messages, "it is logged", 30)
+    until(lambda: caplog.messages, "it is logged")
     session.close()
     (said,) = [message for message in caplog.messages if "cannot be renewed" in message]
     assert "cannot be renewed: 403 leases.coordination.k8s.io" in said and "\n" not in said
@@ -198,7 +198,7 @@ async def test_a_namespace_with_sessions_goes(consumers: World, act: ActAs, api:
     async def gone() -> bool:
         return await api.find(core_path(None, "namespaces", consumers.namespace)) is None
 
-    await eventually(gone, "the namespace is gone", 60)
+    await eventually(gone, "the namespace is gone")
 
 
 async def test_without_the_policy_a_condition_says_what_is_not_enforced(shop: World) -> None:
@@ -230,5 +230,5 @@ async def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(guarded: 
     async def checked() -> bool:
         return await warnings() is not None
 
-    await eventually(checked, "the expressions were checked", 30)
+    await eventually(checked, "the expressions were checked")
     assert await warnings() == []

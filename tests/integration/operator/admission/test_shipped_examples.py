@@ -34,7 +34,7 @@ async def pods_of(world: World, app: str, count: int) -> list[str]:
     async def enough() -> bool:
         return len(await there()) == count
 
-    await eventually(enough, f"{count} pods of {app} are there", 30, there)
+    await eventually(enough, f"{count} pods of {app} are there", shown=there)
     return await there()
 
 
@@ -47,7 +47,7 @@ async def settled(world: World, group: str, members: int) -> None:
         counts = await world.counts(group)
         return len(counts) == members and sum(counts.values()) == 12
 
-    await eventually(so, f"{members} members share the partitions", 30, lambda: world.ledger_data(group))
+    await eventually(so, f"{members} members share the partitions", shown=lambda: world.ledger_data(group))
     condition = await world.condition(group, "SessionsBound")
     assert (condition["status"], condition["reason"]) == ("True", "Enforced")
 

@@ -96,7 +96,7 @@ class KafkaFleet:
         async def ended() -> bool:
             return process.poll() is not None
 
-        await eventually(ended, f"{pod} has let go, and ends", 30)
+        await eventually(ended, f"{pod} has let go, and ends")
         await self.gone(pod)
 
     async def die(self, pod: str) -> None:
@@ -129,7 +129,7 @@ class KafkaFleet:
             found = self.handled()[before:]
             return len(found) > more and every <= {one.partition for one in found}
 
-        await eventually(so, "entries are handled", 30)
+        await eventually(so, "entries are handled")
 
     def handled(self) -> list[Handled]:
         lines = (line.split() for line in self.output.read_text().splitlines())

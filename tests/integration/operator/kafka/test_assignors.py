@@ -51,7 +51,7 @@ async def all_owned(world: World, group: str, topics: dict[str, int], by: set[st
         found = await owners(world, group)
         return len(found) == sum(topics.values()) and {*found.values()} == by
 
-    await eventually(so, f"all is owned by {by}", 60, lambda: world.ledger_data(group))
+    await eventually(so, f"all is owned by {by}", shown=lambda: world.ledger_data(group))
 
 
 async def all_is_done(fleet: KafkaFleet) -> None:
@@ -64,7 +64,7 @@ async def all_is_done(fleet: KafkaFleet) -> None:
     async def shown() -> object:
         return verdict(fleet.handled(), fleet.sent)
 
-    await eventually(so, "all is handled", 60, shown)
+    await eventually(so, "all is handled", shown=shown)
     found = verdict(fleet.handled(), fleet.sent)
     assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
 
@@ -115,7 +115,7 @@ async def as_planned(world: World, assignor: str, expected: dict[Partition, str]
         differing = {p: (found.get(p), owner) for p, owner in expected.items() if found.get(p) != owner}
         return differing, await world.condition("every"), await world.status("every")
 
-    await eventually(so, f"{assignor}: owners are as it says (found, expected)", 60, shown)
+    await eventually(so, f"{assignor}: owners are as it says (found, expected)", shown=shown)
 
 
 async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_other_moves(
@@ -137,7 +137,7 @@ async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_o
         async def away() -> bool:
             return (await world.status("static")).get("state") == "Holddown"
 
-        await eventually(away, "its slot is kept", 30, lambda: world.status("static"))
+        await eventually(away, "its slot is kept", shown=lambda: world.status("static"))
         stay = {partition: grant for partition, grant in before.items() if grant[0] != "s-1"}
         assert stay.items() <= (await grants(world, "static")).items()
         await fleet.handles(of=stay)
@@ -171,7 +171,7 @@ async def test_two_rolling_restarts_of_processes_change_the_assignor_and_lose_an
             async def so() -> bool:
                 return (await world.status("rolled")).get("assignor") == assignor
 
-            await eventually(so, f"{assignor} is in use", 30, lambda: world.status("rolled"))
+            await eventually(so, f"{assignor} is in use", shown=lambda: world.status("rolled"))
 
         async def totals() -> list[int]:
             found = [*(await owners(world, "rolled")).values()]
@@ -181,7 +181,7 @@ async def test_two_rolling_restarts_of_processes_change_the_assignor_and_lose_an
             async def so() -> bool:
                 return await totals() == [*counts]
 
-            await eventually(so, f"pods have {counts}", 30, totals)
+            await eventually(so, f"pods have {counts}", shown=totals)
 
         await roll(0, "range")
         await in_use("range")

@@ -85,7 +85,7 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
         async def done() -> bool:
             return not sum((await looking.check()).lag.values())
 
-        await eventually(done, "all is finished with", 60, looking.check)
+        await eventually(done, "all is finished with", shown=looking.check)
         found = verdict(fleet.handled(), fleet.sent)
         assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
     await looking.close()
@@ -127,7 +127,7 @@ async def test_of_a_topic_that_was_made_again_nothing_is_left_out_where_the_grou
     async def granted() -> bool:
         return bool((await looking.check()).owners)
 
-    await eventually(granted, "the new topic's partition is granted", 30)
+    await eventually(granted, "the new topic's partition is granted")
     assert (await looking.check()).lag == {0: 3}
     await looking.close()
 
@@ -154,7 +154,7 @@ async def test_a_queue_that_is_replaced_by_one_with_another_topic_is_read_there_
         async def done() -> bool:
             return (await looking.check()).lag == {0: 0, 1: 0}
 
-        await eventually(done, "the new topic is read", 30, looking.check)
+        await eventually(done, "the new topic is read", shown=looking.check)
         await looking.close()
     epochs = {(one.partition.number, one.epoch) for one in fleet.handled()}
     assert len(epochs) == 4, "each partition was granted once for each topic"

@@ -120,7 +120,7 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
             async def done() -> bool:
                 return verdict(fleet.handled(), fleet.sent).missing == 0
 
-            await eventually(done, "all is handled", 60)
+            await eventually(done, "all is handled")
         assert theirs.errors == []
         found = verdict(fleet.handled(), fleet.sent)
         assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found

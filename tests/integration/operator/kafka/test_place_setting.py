@@ -39,14 +39,14 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
             await asyncio.to_thread(reset, broker, group_id, name, "--to-earliest")
             return {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()} == {0}
 
-        await eventually(is_set, "Kafka's tool sets the place", 60)
+        await eventually(is_set, "Kafka's tool sets the place")
         fleet.thaw("a")
         fleet.processes["a"].terminate()
 
         async def ended() -> bool:
             return fleet.processes["a"].poll() is not None
 
-        await eventually(ended, "the pod that slept ends, and would commit what it has done", 30)
+        await eventually(ended, "the pod that slept ends, and would commit what it has done")
         assert {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()} == {0}
         before = len(fleet.handled())
         await fleet.join("c")

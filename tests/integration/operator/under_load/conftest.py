@@ -64,7 +64,7 @@ class Busy:
             async def empty() -> bool:
                 return not sum((await self.queue.check()).lag.values())
 
-            await eventually(empty, "everything that was sent is processed", 30, self.queue.check)
+            await eventually(empty, "everything that was sent is processed", shown=self.queue.check)
             self.fleet.verdict()
         finally:
             self.fleet.load.resume()
@@ -76,7 +76,7 @@ class Busy:
         async def more() -> bool:
             return self.fleet.processings() > before + 500
 
-        await eventually(more, "entries are processed", 10)
+        await eventually(more, "entries are processed")
 
     async def _shown(self) -> object:
         return {

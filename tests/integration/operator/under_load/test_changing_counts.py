@@ -44,7 +44,7 @@ async def held_up(busy: Busy) -> None:
         lag = (await busy.queue.check()).lag
         return all(lag[number] > 0 for number in range(busy.partitions))
 
-    await eventually(backlog, "each partition has entries that are not done", 20)
+    await eventually(backlog, "each partition has entries that are not done")
 
 
 async def resized(busy: Busy, status: str, said: str = "") -> None:
@@ -56,7 +56,7 @@ async def resized(busy: Busy, status: str, said: str = "") -> None:
         generation = ((await busy.world.api.find(path)) or {})["metadata"]["generation"]
         return found["status"] == status and said in found["message"] and found["observedGeneration"] == generation
 
-    await eventually(so, f"Resized is {status}", 60, lambda: busy.world.condition(GROUP, "Resized", "partitionedqueues"))
+    await eventually(so, f"Resized is {status}", shown=lambda: busy.world.condition(GROUP, "Resized", "partitionedqueues"))
 
 
 async def test_the_number_of_partitions_goes_up_and_down_under_load(changing: tuple[Busy, RedisServer], start: Start) -> None:

@@ -79,7 +79,7 @@ class CutOff:
         async def shown() -> str:
             return self.log(pod)[-2000:]
 
-        await eventually(so, f"{pod} says {words}", 30, shown)
+        await eventually(so, f"{pod} says {words}", shown=shown)
 
     def log(self, pod: str) -> str:
         return self.busy.fleet.log(pod).read_text()
@@ -142,7 +142,7 @@ async def test_while_nothing_arrives_everybody_says_what_is_wrong_and_goes_on_af
     async def leads_no_more() -> bool:
         return cut_off.operator.metric("baton_leader") == 0.0
 
-    await eventually(leads_no_more, "the operator knows that it cannot lead", 30)
+    await eventually(leads_no_more, "the operator knows that it cannot lead")
     await busy.works_on()
     await cut_off.mend(away)
     await cut_off.operator.leads()

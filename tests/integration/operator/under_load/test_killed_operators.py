@@ -53,9 +53,9 @@ async def rebalanced_to_death(busy: Busy, operator: Operator) -> None:
     for replicas, pod in zip((5, 3) * MOST_ROUNDS, _leaving, strict=False):
         await busy.world.change("consumergroups", GROUP, {"spec": {"replicas": replicas}})
         await busy.world.set_ready(pod, False)
-        await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left", 30)
+        await eventually(lambda: over_or(len(PODS) - 1), f"{pod} has left")
         await busy.world.set_ready(pod, True)
-        await eventually(lambda: over_or(len(PODS)), f"{pod} is back", 30)
+        await eventually(lambda: over_or(len(PODS)), f"{pod} is back")
         if operator.process.poll() is not None:
             break
     await killed(operator)
@@ -67,7 +67,7 @@ async def killed(operator: Operator) -> None:
     async def dead() -> bool:
         return operator.process.poll() is not None
 
-    await eventually(dead, "the operator is dead", 15)
+    await eventually(dead, "the operator is dead")
     assert operator.process.returncode == -signal.SIGKILL, operator.log.read_text()
 
 

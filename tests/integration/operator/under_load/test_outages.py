@@ -51,15 +51,15 @@ async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: B
     control_plane.signal_process("kube-apiserver", signal.SIGSTOP)
     try:
         until = time.monotonic() + AWAY
-        await eventually(lambda: leading(0), "nobody leads", 15)
+        await eventually(lambda: leading(0), "nobody leads")
         while time.monotonic() < until:
             await busy.works_on()
             assert await leading(0)
             assert [operator.get("/healthz")[0] for operator in operators] == [200, 200]
     finally:
         control_plane.signal_process("kube-apiserver", signal.SIGCONT)
-    await eventually(lambda: answers(busy), "the API server answers", 30)
-    await eventually(lambda: leading(1), "one leads", 30)
+    await eventually(lambda: answers(busy), "the API server answers")
+    await eventually(lambda: leading(1), "one leads")
     await busy.proven()
     assert await busy.world.owned(GROUP) == before
     assert await leading(1)
@@ -79,7 +79,7 @@ async def test_a_restart_of_etcd_in_mid_rebalance_loses_nothing(busy: Busy, star
     control_plane.stop_process("etcd")
     await busy.works_on()
     await asyncio.to_thread(control_plane.start_process, "etcd")
-    await eventually(lambda: answers(busy), "the API server answers", 30)
+    await eventually(lambda: answers(busy), "the API server answers")
     await busy.proven()
 
 
@@ -100,9 +100,9 @@ async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_
     for number in range(4):
         pod = PODS[number]
         await busy.world.set_ready(pod, False)
-        await eventually(lambda: stopped_or(busy, first, 3), f"{pod} has left", 15)
+        await eventually(lambda: stopped_or(busy, first, 3), f"{pod} has left")
         await busy.world.set_ready(pod, True)
-        await eventually(lambda: stopped_or(busy, first, 4), f"{pod} is back", 15)
+        await eventually(lambda: stopped_or(busy, first, 4), f"{pod} is back")
         if stopped(first):
             break
     assert stopped(first), first.log.read_text()

@@ -165,7 +165,7 @@ async def restored(busy: Busy, before: Data) -> None:
     async def so() -> bool:
         return await busy.world.ledger_data(GROUP) == before
 
-    await eventually(so, "the ledger is as it was", 10, lambda: busy.world.ledger_data(GROUP))
+    await eventually(so, "the ledger is as it was", shown=lambda: busy.world.ledger_data(GROUP))
 
 
 async def let_go(busy: Busy, pod: str, data: Data) -> bool:
