@@ -129,7 +129,8 @@ class Draft(WorkingState):
 
     def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
         """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
-        goes on from this owner, if it has a receiver."""
+        goes on from this owner, if it has a receiver. Who is to have the partition at a higher epoch, for its server restarted
+        meanwhile, works on."""
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
         why = "its queue had granted it before the hand-off was redirected"
         self.add_member(owner)
@@ -138,6 +139,9 @@ class Draft(WorkingState):
             self.events.append(Released(partition, giver, ReleaseCause.CONSUMER))
         self._now_owned(partition, owner, epoch, None, why)
         if move is None or (move.receiver is None and not self.withdrawn(partition)):
+            return
+        if move.receiver == owner:
+            self.assert_owner(partition, owner, move.epoch)
             return
         length = self.queue(partition).max_handoff
         deadline = moment(self.now + length)

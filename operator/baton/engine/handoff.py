@@ -33,13 +33,16 @@ def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -
     is the owner, and lets go before anybody else gets the partition. Nothing changes by an outcome that an earlier step took in.
     """
     record, move = draft.records.get(partition), draft.moves.get(partition)
-    if record is None or not draft.queue(partition).fenced or at_queue.epoch < record.epoch + (record.owner is not None):
+    if record is None or not draft.queue(partition).fenced:
         return
     owner = next((name for name, seen in draft.observation.members.items() if seen.uid == at_queue.uid), None)
     if owner is None or not draft.present(owner, draft.observation.members[owner].uid):
         return
-    at_rest, had_it = record.owner is None and move is None, record.last == owner
-    if (at_rest and not had_it) or (record.owner is not None and move is not None):
+    if record.owner is not None:
+        is_news = move is not None and at_queue.epoch > record.epoch
+    else:  # without an owner it has the epoch of its move, or of its last one
+        is_news = record.last != owner and (move is not None or at_queue.epoch >= record.epoch)
+    if is_news:
         draft.record_overtaken_grant(partition, owner, at_queue.epoch)
 
 

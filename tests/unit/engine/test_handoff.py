@@ -93,6 +93,50 @@ def test_who_was_granted_a_partition_just_before_it_was_to_wait_keeps_it_until_t
     assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
 
+def test_who_was_granted_a_partition_without_an_owner_just_before_it_was_redirected_lets_go_of_it_too() -> None:
+    group = Group(2, GroupSpec(delay=2), max_handoff=3.0).start("a", "b")
+    group.join("c").leave("b").step(10)
+    assert group.state.moves[partition(1)].receiver == "c", "it takes the slot of b"
+    group.terminate("c")
+    assert grants(group.step(10.1)) == [(1, "a", 3)]
+    group.events.clear()
+    late = frozenset({Outcome(partition(1), OwnerRecord(Uid("uid-c"), Epoch(2)))})
+    done = group.step(10.2, late)
+    assert (group.owners(), group.moved()) == ("ac", ["grant 1 c 2", "revoke 1 c"])
+    (pause,) = done.effects
+    assert isinstance(pause, Pause) and pause.then is not None
+    assert (pause.epoch, pause.deadline, pause.then.member, pause.then.epoch) == (2, 13.2, "a", 3)
+    before = group.state
+    group.step(10.3, late)
+    assert group.state == before, "it is told once"
+    group.release("c", 1).settle(10.4)
+    assert (group.owners(), group.state.records[partition(1)].epoch) == ("aa", 3)
+
+
+def test_who_had_a_partition_before_it_was_without_an_owner_is_not_its_owner_by_the_answer_to_its_grant() -> None:
+    group = Group(2, GroupSpec(delay=2)).start("a", "b")
+    group.step_aside("b").step(10)
+    group.come_back("b").terminate("b").join("c")
+    assert grants(group.step(10.1)) == [(1, "c", 2)]
+    before = group.state
+    group.step(10.2, frozenset({Outcome(partition(1), OwnerRecord(Uid("uid-b"), Epoch(1)))}))
+    assert group.state == before
+
+
+def test_who_was_granted_a_partition_just_before_its_server_was_in_doubt_is_granted_it_again_and_not_paused() -> None:
+    group = handing_off(incarnation="run-1")
+    group.queues[QueueName("orders")] = replace(group.queues[QueueName("orders")], incarnation="run-2")
+    group.step(12.1)
+    assert group.state.moves[partition(1)].epoch == 3
+    group.events.clear()
+    done = group.step(12.2, granted_at_queue(group, 1, "b", 2))
+    assert (group.owners(), pauses(done)) == ("ab", [])
+    assert grants(done) == [(0, "a", 2), (1, "b", 4)]
+    assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
+    group.settle(12.3)
+    assert (group.owners(), group.state.records[partition(1)].epoch, group.state.totals.moves) == ("ab", 4, 1)
+
+
 def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant() -> None:
     group = handing_off(max_handoff=0.0)
     group.terminate("a").terminate("b")
