@@ -126,6 +126,8 @@ WRITING = (
              "if self._outcomes.get(one.partition) == one}", "if one.partition in self._outcomes}"),
     Mutation("queue", "take an earlier answer for the later", "controller/queue_work.py", "unit/controller/test_queue_work.py",
              "        if partition in self._outcomes and self", "        if False and self"),
+    Mutation("queue", "believe of a queue that is somewhere else now what came of grants where it was", "controller/queue_worker.py",
+             "unit/controller/test_queue_worker.py", "                    self.effects.work.forget()\n", ""),
     Mutation("queue", "grant by a pause that nobody waits for any more", "controller/queue_work.py", "unit/controller/test_queue_work.py",
              "        if self._wanted.get(pause.partition) != pause:\n            return False\n", ""),
     Mutation("queue", "grant twice at the same time", "controller/queue_effects.py", "unit/controller/test_queue_worker.py",

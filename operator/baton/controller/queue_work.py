@@ -79,6 +79,11 @@ class QueueWork:
         self._draining.clear()
         self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
+    def forget(self) -> None:
+        """The queue is somewhere else now: what came of anything where it was says nothing about it."""
+        self._outcomes.clear()
+        self._drained.clear()
+
     def granted(self, grant: Grant, outcome: Outcome) -> None:
         """Record the outcome of a grant, also of one that is not wanted any more: the queue's owner is another for it."""
         partition, wanted = grant.partition, self._wanted.get(grant.partition)

@@ -120,6 +120,7 @@ class QueueWorker:
                     self._moved = False
                     await self._close()
                     self.begun_with = None
+                    self.effects.work.forget()
                 try:
                     await (self._serve() if self._patient is None else self._release())
                 except _Turned:

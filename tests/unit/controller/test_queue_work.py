@@ -106,6 +106,18 @@ def test_an_accepted_grant_that_is_not_wanted_any_more_is_told_before_anything_e
     assert (list(work.outcomes), taken(work)) == ([], list(pauses(0, epoch=1).values()))
 
 
+def test_what_came_of_anything_at_another_server_is_asked_of_the_one_that_it_is_now() -> None:
+    work = QueueWork()
+    work.want({**grants(0), **pauses(1, epoch=3)})
+    taken(work)
+    done(work, grants(0))
+    work.paused(Pause(partition(1), Epoch(3), 100.0), 0)
+    work.forget()
+    work.begin_again()
+    assert (list(work.outcomes), list(work.drained)) == ([], [])
+    assert taken(work) == [*grants(0).values(), *pauses(1, epoch=3).values()]
+
+
 def test_an_outcome_that_came_while_another_was_told_stays() -> None:
     work = QueueWork()
     work.want(grants(0))

@@ -14,7 +14,7 @@ from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, QueueUnreachable, Resizing
 from tests.unit.controller.memory_queue import MemoryQueue
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import HOUR, PATIENCE, eventually
 
 ORDERS = QueueName("orders")
 
@@ -388,3 +388,16 @@ async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_
     assert kept.worker.begun_with == "run-1"
     kept.worker.reconnect(kept._connect)
     await until(lambda: kept.worker.begun_with == "run-2")
+
+
+async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it_is_now(kept: Kept) -> None:
+    kept.want(grant(0, "u", 4))
+    outcome = Outcome(partition(0), OwnerRecord(Uid("u"), Epoch(4)))
+    await until(lambda: kept.outcomes == {outcome})
+    kept.queue = MemoryQueue()
+    kept.queue.run = "run-2"
+    kept.queue.takes["grant"] = HOUR
+    kept.worker.reconnect(kept._connect)
+    await until(lambda: kept.worker.begun_with == "run-2")
+    assert kept.outcomes == set()
+    await until(lambda: "grant" in kept.queue.calls)
