@@ -19,6 +19,7 @@ _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
 _TAKING_UP = "unit/queues/kafka/test_taking_up.py"
+_LETTING_GO = "unit/queues/kafka/test_letting_go.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
 _RELEASE = "unit/queues/kafka/test_release.py"
@@ -129,7 +130,7 @@ KAFKA = (
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
     Mutation("taking up", "read nothing while something is taken up", _KAFKA + "reader.py", _READING, "            return self._taking_up.ready(partition, epoch)", "            return self._taking_up.ready(partition, epoch) or True"),
-    Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _READING, "            self._hold(partition, position)\n        left", "            pass\n        left"),
+    Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _LETTING_GO, "            self._hold(partition, position)\n        untaken", "            pass\n        untaken"),
     Mutation("taking up", "let go of what is still taken up", _KAFKA + "taking_up.py", _TAKING_UP, "                    under_way.add(number)", "                    pass"),
     Mutation("taking up", "not wait for what is let go of while it is taken up", _KAFKA + "taking_up.py", _TAKING_UP, "            self._changed.wait_for(over, within)", "            pass"),
     Mutation("taking up", "read what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "        if self._found.get(partition, (None,))[0] == epoch:", "        if partition in self._found:"),
@@ -143,7 +144,11 @@ KAFKA = (
     Mutation("last words", "take one without an answer for said", _KAFKA + "owner_commits.py", _COMMITS, "            return dict.fromkeys(due, problem)", "            return {}"),
     Mutation("last words", "forget a partition of which the queue has not taken it", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if True:"),
     Mutation("last words", "tell again what is given up", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if problem is None:"),
-    Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if queue not in asked:", "            if True:"),
+    Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if holding.sure_at:"),
+    Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),
+    Mutation("last words", "read nothing while something is let go of that is still taken up", _KAFKA + "reader.py", _LETTING_GO, "left if give_up else min(left, _TAKEN_UP_WITHIN)", "left"),
+    Mutation("last words", "have none left by the time that something is taken up", _KAFKA + "reader.py", _LETTING_GO, "        untaken = self._last_words(partitions, until, give_up=give_up)", "        untaken: dict[int, QueueUnreachable] = {}"),
+    Mutation("last words", "say one where nothing is read", _KAFKA + "reader.py", _LETTING_GO, " if left else {}", ""),
     Mutation("last words", "say it again without a pause", "consumer/queue_requests.py", _UNTAKEN, "                holding.outage = _outage(holding.outage, problem)\n\n    def slice", "                pass\n\n    def slice"),
     Mutation("last words", "give up what was not taken at once", _KAFKA + "reader.py", "integration/kafka/test_slow_broker.py", "            if give_up or partition not in untaken:", "            if True:"),
     Mutation("commits", "let what is idle expire", _KAFKA + "owner_commits.py", _COMMITS, "            if position.committed_at < due and position.lost", "            if False and position.lost"),

@@ -115,11 +115,12 @@ class QueueRequests:
             reader.verify(holding.partition.number, holding.epoch)
 
     def untaken(self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]) -> None:
-        """Queues have not taken that these are let go of: they are told again, one that is away when it answers."""
+        """Queues have not taken that these are let go of: they are told again, one that is away when it answers. Who was never
+        told that a partition is ours does not ask: it may still be taken up, and would be waited for."""
         asked: set[QueueName] = set()
         for holding, problem in problems.items():
             queue = holding.partition.queue
-            if queue not in asked:
+            if holding.sure_at and queue not in asked:
                 asked.add(queue)
                 self.verify(holding, reader_of(holding))
             if not holding.over and not self.away(queue):

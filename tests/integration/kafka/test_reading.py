@@ -726,7 +726,7 @@ async def test_what_is_taken_away_while_it_is_taken_up_is_let_go_of_and_others_a
     reader, partitions = queue.reader("a"), (0, 1)
     asked = [reader.ready(number, Epoch(1)) for number in partitions]
     assert not any(asked), "they are taken up beside reading"
-    await asyncio.to_thread(reader.let_go, {1: Epoch(1)}, PATIENCE)
+    await asyncio.to_thread(until, lambda: not reader.let_go({1: Epoch(1)}, PATIENCE), "it is let go of")
     assert await asyncio.to_thread(read, reader, 0, 1, 1)
     taken, left = [(await queue.seen(number)).record for number in partitions]
     assert taken is not None and taken.reader and left is not None

@@ -63,8 +63,8 @@ def test_at_the_end_it_is_given_up_for_the_next_owner_need_not_wait() -> None:
     until(lambda: {release.partition for release in served.lease.releases()} >= {0})
 
 
-def held(partition: int) -> HeldPartition:
-    return HeldPartition(Partition(ORDERS, partition), Epoch(1), None)  # type: ignore[arg-type]
+def held(partition: int, sure_at: float = 1.0) -> HeldPartition:
+    return HeldPartition(Partition(ORDERS, partition), Epoch(1), None, sure_at=sure_at)  # type: ignore[arg-type]
 
 
 def test_a_queue_that_is_away_is_asked_once_for_all_and_one_that_answers_keeps_only_these() -> None:
@@ -87,3 +87,18 @@ def test_what_is_somebody_elses_by_then_is_lost() -> None:
     queue, requests, holding = Taken(), QueueRequests(), held(0)
     requests.untaken({holding: SLOW}, lambda _: queue)
     assert (holding.phase, queue.told) == (Phase.FENCED, [({0: 1}, True)])
+
+
+def test_of_what_may_still_be_taken_up_nothing_is_asked_for_that_would_be_waited_for() -> None:
+    asked: list[int] = []
+
+    class TakingUp(InMemoryQueue):
+        def verify(self, partition: int, epoch: Epoch) -> None:
+            asked.append(partition)
+
+    requests, holdings = QueueRequests(), [held(0, sure_at=0.0), held(1)]
+    requests.untaken(dict.fromkeys(holdings[:1], SLOW), lambda _: TakingUp())
+    assert asked == []
+    requests.untaken(dict.fromkeys(holdings, SLOW), lambda _: TakingUp())
+    assert asked == [1]
+    assert all(requests.not_before(holding) > time.monotonic() - PATIENCE for holding in holdings), "they are told again"

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 _MOST_BYTES = 64_000_000
 _MOST_PENDING = 4_000_000
 """Weight of a partition's outputs, before their commit is waited for."""
+_TAKEN_UP_WITHIN = 0.5
+"""Seconds for which whoever reads waits for a partition that it lets go of while it is still taken up: of many, or at a slow
+broker, that takes longer, and the others are read meanwhile."""
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
@@ -141,19 +144,15 @@ class KafkaReader:
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read under these epochs. The records say how far that was, and where all of it is
         finished they say so: the next owner need not wait, and gets nothing marked redelivered. See `Reader.let_go`."""
-        within = min(within, ASKED_WITHIN)
-        until = time.monotonic() + within
-        taken_up, under_way = self._taking_up.withdraw(partitions, within, give_up=give_up)
+        until = time.monotonic() + min(within, ASKED_WITHIN)
+        untaken = self._last_words(partitions, until, give_up=give_up)
+        left = max(0.0, until - time.monotonic())
+        taken_up, under_way = self._taking_up.withdraw(
+            partitions, left if give_up else min(left, _TAKEN_UP_WITHIN), give_up=give_up
+        )
         for partition, position in taken_up.items():
             self._hold(partition, position)
-        left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
-        for partition in left:
-            self._end(partition)
-        untaken = dict(self._commits.last_words(left, until - time.monotonic()))
-        for partition, position in left.items():
-            if give_up or partition not in untaken:
-                del self._positions[partition]
-                self._in_hand -= position.progress.unfinished
+        untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)
         return untaken | {number: self._still_taken_up(number) for number in under_way}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
@@ -226,6 +225,18 @@ class KafkaReader:
         former = self._positions.get(partition)
         self._in_hand -= former.progress.unfinished if former is not None else 0
         self._positions[partition] = position
+
+    def _last_words(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
+        """Of those that are read."""
+        left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
+        for partition in left:
+            self._end(partition)
+        untaken = dict(self._commits.last_words(left, until - time.monotonic())) if left else {}
+        for partition, position in left.items():
+            if give_up or partition not in untaken:
+                del self._positions[partition]
+                self._in_hand -= position.progress.unfinished
+        return untaken
 
     def _still_taken_up(self, partition: int) -> QueueUnreachable:
         return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
