@@ -58,6 +58,8 @@ class KafkaReader:
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions)
         self._background = BackgroundCommits(self._commits.commit_several)
         self._taking_up = TakingUp(self._take_up, self._end, self.interrupt)
+        self._begun_at: dict[int, float] = {}
+        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
         self._interrupted = threading.Event()
 
     def read(
@@ -249,9 +251,13 @@ class KafkaReader:
         try:
             begun = self._begin_together(partitions)
             yield begun
-            left = {partition: epoch for partition, epoch in partitions.items() if partition not in begun}
+            turns = sorted(
+                partitions.keys() - begun.keys(), key=lambda partition: (self._begun_at.get(partition, 0.0), partition)
+            )
+            left = {partition: partitions[partition] for partition in turns}
             while left:
                 partition, epoch = next(iter(left.items()))
+                self._begun_at[partition] = time.monotonic()
                 yield {partition: self._begin(partition, epoch)}
                 del left[partition]
         except Exception as problem:

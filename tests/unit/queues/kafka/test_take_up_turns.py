@@ -1,0 +1,47 @@
+"""Partitions that are taken up one by one: one that cannot be keeps the others from that once, and not for good."""
+
+from collections.abc import Mapping
+
+from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.protocol import QueueUnreachable
+
+AWAY = QueueUnreachable("it has no leader")
+RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
+
+
+class Restarted(KafkaReader):
+    """An earlier process has read all its partitions, and some of them cannot be read now."""
+
+    def __init__(self, *away: int) -> None:
+        super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", QueueName("orders"), Uid("a"))
+        self.begun: list[int] = []
+        self.away = away
+
+    def takes_up(self, *partitions: int) -> set[int]:
+        """Those that it cannot."""
+        found = [one for answer in self._take_up(dict.fromkeys(partitions, Epoch(1))) for one in answer.items()]
+        return {number for number, one in found if one is AWAY}
+
+    def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        return {}
+
+    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition:
+        self.begun.append(partition)
+        if partition in self.away:
+            raise AWAY
+        return ReadPosition.begun(Committed(0, RECORD), 0.0)
+
+
+def test_what_cannot_be_taken_up_goes_behind_the_others() -> None:
+    reader = Restarted(1, 3)
+    assert reader.takes_up(0, 1, 2, 3, 4) == {1, 2, 3, 4}, "the cluster may be away: it is not asked once for each"
+    assert reader.takes_up(1, 2, 3, 4) == {1, 3, 4}
+    assert reader.takes_up(1, 3, 4) == {1, 3}
+    assert reader.begun == [0, 1, 2, 3, 4, 1]
+    reader.away = ()
+    assert reader.takes_up(1, 3) == set()
+    reader.close()
