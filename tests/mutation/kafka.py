@@ -145,6 +145,7 @@ KAFKA = (
     Mutation("last words", "forget a partition of which the queue has not taken it", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if True:"),
     Mutation("last words", "tell again what is given up", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if problem is None:"),
     Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if holding.sure_at:"),
+    Mutation("last words", "take one back by a commit that follows", _KAFKA + "owner_commits.py", _COMMITS, "            position.left = True", "            pass"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),
     Mutation("last words", "read nothing while something is let go of that is still taken up", _KAFKA + "reader.py", _LETTING_GO, "left if give_up else min(left, _TAKEN_UP_WITHIN)", "left"),

@@ -117,6 +117,8 @@ class OwnerCommits:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,
         what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
         until = time.monotonic() + within
+        for position in positions.values():
+            position.left = True
         late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
         if within <= 0 or time.monotonic() - self._silent_at < _SILENT_FOR:
             return dict.fromkeys(positions, late)

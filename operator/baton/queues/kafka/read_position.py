@@ -51,6 +51,8 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
+    left: bool = False
+    """It was let go of: what is committed from then on is the last word, whether the broker has taken that before or not."""
     first: int | None = None
     """The first entry that it was handed out: it stands further on where marks of transactions come before it, or what was
     aborted or compacted away."""
@@ -132,6 +134,8 @@ class ReadPosition:
 
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
+        if self.left:
+            return self.left_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
         reserved = max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self._record_here(), reserved=reserved)

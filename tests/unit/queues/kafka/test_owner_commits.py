@@ -289,6 +289,17 @@ def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str,
     assert (broker.committed.offset, len(broker.sent)) == (10, 10)
 
 
+@pytest.mark.parametrize("lost", ["answer", "request"])
+def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word_too(lost: str) -> None:
+    owner = Owner(broker := Broker())
+    owner.position.progress.finish(range(10))
+    broker.loses = [lost]
+    assert owner.commits.last_words({0: owner.position}, PATIENCE)
+    owner.commits.commit_several({0})
+    record = broker.committed.record
+    assert (broker.committed.offset, record and (record.released, record.reserved)) == (10, (True, 10))
+
+
 def test_where_none_of_several_last_words_was_answered_in_time_none_was_taken() -> None:
     class Silent(Broker):
         def commit_several(
