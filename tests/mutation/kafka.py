@@ -147,6 +147,8 @@ KAFKA = (
     Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if holding.sure_at:"),
     Mutation("last words", "take one back by a commit that follows", _KAFKA + "owner_commits.py", _COMMITS, "            position.left = True", "            pass"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
+    Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
+    Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),
     Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),
     Mutation("last words", "read nothing while something is let go of that is still taken up", _KAFKA + "reader.py", _LETTING_GO, "left if give_up else min(left, _TAKEN_UP_WITHIN)", "left"),
     Mutation("last words", "have none left by the time that something is taken up", _KAFKA + "reader.py", _LETTING_GO, "        untaken = self._last_words(partitions, until, give_up=give_up)", "        untaken: dict[int, QueueUnreachable] = {}"),

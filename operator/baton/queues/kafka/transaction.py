@@ -114,11 +114,7 @@ class PartitionTransactions:
         await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
         follows = seen is None or seen == (await self.before_pending((partition,)))[partition]
 
-        async def end() -> int:
-            answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, follows))
-            return int(answer.error_code)
-
-        await self.client.until_taken("EndTxn", end, self.topic, name)
+        await self._end(partition, token, commit=follows)
         if not follows:
             raise StaleToken("TxnOffsetCommit")
 
@@ -166,13 +162,35 @@ class PartitionTransactions:
         between two requests; then the owner that the record names does the same. A record without an owner stays as it is:
         others may set the group's place meanwhile. Raises StaleToken where another did so since."""
         token = await self.init(partition)
-        seen = await self.stable(partition)
+        try:
+            seen = await self.stable(partition)
+        except Unsettled:
+            seen = await self._without_late(partition, token)
         record = change(seen)
         if record is None or (record.uid is None and record == seen.record):
             return seen
         record = replace(record, token=token)
         await self.commit(partition, seen.offset, record, seen=seen)
         return Committed(seen.offset, record)
+
+    async def _without_late(self, partition: int, token: Token) -> Committed:
+        """What is committed, without a commit that the broker got when its transaction was over: it is under way in none, so no
+        new token aborts it; the end of any other of the same id does. Raises Unsettled where it is somebody else's."""
+        await self.begin(partition, token)
+        await self._end(partition, token, commit=False)
+        found, pending = await self._settled((partition,), _ENDS_WITHIN)
+        if pending:
+            raise self._unsettled()
+        return found[partition]
+
+    async def _end(self, partition: int, token: Token, *, commit: bool) -> None:
+        name = self._name(partition)
+
+        async def end() -> int:
+            answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, commit))
+            return int(answer.error_code)
+
+        await self.client.until_taken("EndTxn", end, self.topic, name)
 
     async def _ended(self, partition: int) -> Committed | None:
         """`renewed`; None where that has ended no commit."""

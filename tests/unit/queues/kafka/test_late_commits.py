@@ -1,0 +1,98 @@
+"""A commit that the broker got when its transaction was over, as a process sends it that slept between two requests: older
+brokers take it, and it is under way for ever."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka import transaction
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.answers import Code
+from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.transaction import PartitionTransactions, Unsettled
+
+RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(7, 0), first=1)
+SOMEBODY_ELSE = 8
+
+
+class Coordinator(KafkaClient):
+    """Of partition 0 and its transactional id, as brokers were before they looked whether a commit's transaction is there."""
+
+    def __init__(self) -> None:
+        super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")
+        self.committed = 5, RECORD.to_text()
+        self.epoch = 0
+        self.open = False
+        self.under_way: dict[int, tuple[int, str]] = {}
+        """By producer."""
+
+    async def to_transactions(self, transactional_id: str, request: Any) -> Any:
+        match request:
+            case InitProducerIdRequest():
+                self._over(commit=False)
+                self.epoch += 1
+                return SimpleNamespace(error_code=0, producer_id=7, producer_epoch=self.epoch)
+            case AddOffsetsToTxnRequest():
+                self.open = True
+            case EndTxnRequest():
+                self._over(commit=request._transaction_result)
+            case _:
+                raise AssertionError(request)
+        return SimpleNamespace(error_code=0)
+
+    async def to_group(self, request: Any, *, transactional_id: str = "") -> Any:
+        if isinstance(request, TxnOffsetCommitRequest):
+            ((_, ((_, offset, text),)),) = request._topics
+            self.under_way[request._producer_id] = offset, text
+            return SimpleNamespace(errors=[("orders", [(0, 0)])])
+        code = Code.UNSTABLE_OFFSET_COMMIT if self.under_way and not request._beside_pending else Code.NONE
+        offset, text = self.committed
+        return SimpleNamespace(error_code=0, topics=[("orders", [(0, offset, 0, text, code, {})], {})])
+
+    def _over(self, *, commit: bool) -> None:
+        """With what of its producer is under way, in this transaction or in none."""
+        if self.open:
+            found = self.under_way.pop(7, None)
+            self.committed = found if found is not None and commit else self.committed
+        self.open = False
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    for name in ("PASSES_WITHIN", "_ENDS_WITHIN"):
+        monkeypatch.setattr(transaction, name, 0.0)
+    return Coordinator()
+
+
+LATE = 3, replace(RECORD, reader="p-1").to_text()
+
+
+async def test_a_commit_that_came_when_its_transaction_was_over_ends_with_the_next_one_and_counts_for_nothing(
+    coordinator: Coordinator,
+) -> None:
+    transactions = PartitionTransactions(coordinator, "orders")
+    coordinator.under_way[7] = LATE
+    assert await transactions.committed((0,)) == {0: Committed(5, replace(RECORD, token=Token(7, 1)))}
+    assert (transactions.unsettled, coordinator.under_way) == (frozenset(), {})
+    coordinator.under_way[7] = LATE
+    assert (await transactions.renewed(0)).offset == 5
+
+
+async def test_one_that_is_somebody_elses_is_left_to_him(coordinator: Coordinator) -> None:
+    transactions = PartitionTransactions(coordinator, "orders")
+    coordinator.under_way[SOMEBODY_ELSE] = LATE
+    with pytest.raises(Unsettled):
+        await transactions.renewed(0)
+    assert await transactions.committed((0,)) == {0: Committed(5, RECORD)}
+    assert (set(transactions.unsettled), set(coordinator.under_way)) == ({0}, {SOMEBODY_ELSE})
+    assert not coordinator.open, "nothing is left for the broker to abort"
