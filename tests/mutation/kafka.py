@@ -145,6 +145,8 @@ KAFKA = (
     Mutation("last words", "forget a partition of which the queue has not taken it", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if True:"),
     Mutation("last words", "tell again what is given up", "consumer/held_partitions.py", _UNTAKEN, "if problem is None or give_up:", "if problem is None:"),
     Mutation("last words", "ask a queue that is away once for each", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if holding.sure_at:"),
+    Mutation("last words", "keep them from a broker that has refused one", _KAFKA + "owner_commits.py", _COMMITS, "        if untaken and time.monotonic() - begun > _SILENT_FOR:", "        if untaken:"),
+    Mutation("last words", "say one after the other to a broker that is silent", _KAFKA + "owner_commits.py", _COMMITS, "        if untaken and time.monotonic() - begun > _SILENT_FOR:", "        if False:"),
     Mutation("last words", "take one back by a commit that follows", _KAFKA + "owner_commits.py", _COMMITS, "            position.left = True", "            pass"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),

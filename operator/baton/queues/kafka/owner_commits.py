@@ -22,7 +22,8 @@ from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner, QueueUnreachable
 
 _SILENT_FOR = 1.0
-"""Seconds for which a broker that did not take a last word is not told another."""
+"""Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
+is sent to a topic without the right to, is one partition's trouble."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
 _NOBODY = Owner(None, Epoch(0))
@@ -40,7 +41,7 @@ class OwnerCommits:
         self._positions = positions
         self._process = token_hex(8)
         self._silent_at = float("-inf")
-        """When the broker did not take a last word (monotonic)."""
+        """When the broker was last found silent (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
         self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking)
@@ -116,11 +117,12 @@ class OwnerCommits:
     def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,
         what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
-        until = time.monotonic() + within
+        begun = time.monotonic()
+        until = begun + within
         for position in positions.values():
             position.left = True
         late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
-        if within <= 0 or time.monotonic() - self._silent_at < _SILENT_FOR:
+        if within <= 0 or begun - self._silent_at < _SILENT_FOR:
             return dict.fromkeys(positions, late)
         if not self._asking.acquire(timeout=within):  # a commit of several is under way, and hangs
             self._silent_at = time.monotonic()
@@ -129,7 +131,7 @@ class OwnerCommits:
             untaken = self._commit_all(positions, ReadPosition.left_record, until)
         finally:
             self._asking.release()
-        if untaken:
+        if untaken and time.monotonic() - begun > _SILENT_FOR:
             self._silent_at = time.monotonic()
         return untaken
 

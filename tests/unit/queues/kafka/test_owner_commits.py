@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka import owner_commits
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
@@ -276,8 +278,7 @@ def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> N
 
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
-def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.queues.kafka.owner_commits._SILENT_FOR", 0.0)
+def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str) -> None:
     owner = Owner(broker := Broker())
     owner.finish(*range(10))
     broker.loses = [lost]
@@ -300,16 +301,25 @@ def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word
     assert (broker.committed.offset, record and (record.released, record.reserved)) == (10, (True, 10))
 
 
-def test_where_none_of_several_last_words_was_answered_in_time_none_was_taken() -> None:
+@pytest.mark.parametrize(("seconds", "again"), [(4.0, "in time"), (0.1, "does not answer")])
+def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent_is_not_asked_at_once_again(
+    seconds: float, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(owner_commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
     class Silent(Broker):
         def commit_several(
             self, wanted: Mapping[int, Commit], within: float | None = None
         ) -> Mapping[int, StaleToken | QueueUnreachable]:
+            now[0] += seconds
             raise QueueUnreachable("it does not answer")
 
     owner = Owner(Silent())
     assert owner.commits.last_words({0: owner.position}, PATIENCE).keys() == {0}
-    assert "in time" in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0]), "it is not asked at once again"
+    assert again in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0])
+    now[0] += 1.0
+    assert "does not answer" in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0])
 
 
 def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
