@@ -152,7 +152,7 @@ KAFKA = (
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),
     Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),
-    Mutation("last words", "read nothing while something is let go of that is still taken up", _KAFKA + "reader.py", _LETTING_GO, "left if give_up else min(left, _TAKEN_UP_WITHIN)", "left"),
+    Mutation("last words", "read nothing while something is let go of that is still taken up", _KAFKA + "reader.py", _LETTING_GO, "min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)", "max(0.0, until - time.monotonic())"),
     Mutation("last words", "have none left by the time that something is taken up", _KAFKA + "reader.py", _LETTING_GO, "        untaken = self._last_words(partitions, until, give_up=give_up)", "        untaken: dict[int, QueueUnreachable] = {}"),
     Mutation("last words", "say one where nothing is read", _KAFKA + "reader.py", _LETTING_GO, " if left else {}", ""),
     Mutation("last words", "say it again without a pause", "consumer/queue_requests.py", _UNTAKEN, "                holding.outage = _outage(holding.outage, problem)\n\n    def slice", "                pass\n\n    def slice"),

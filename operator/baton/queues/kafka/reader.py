@@ -148,10 +148,8 @@ class KafkaReader:
         finished they say so: the next owner need not wait, and gets nothing marked redelivered. See `Reader.let_go`."""
         until = time.monotonic() + min(within, ASKED_WITHIN)
         untaken = self._last_words(partitions, until, give_up=give_up)
-        left = max(0.0, until - time.monotonic())
-        taken_up, under_way = self._taking_up.withdraw(
-            partitions, left if give_up else min(left, _TAKEN_UP_WITHIN), give_up=give_up
-        )
+        left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
+        taken_up, under_way = self._taking_up.withdraw(partitions, left, give_up=give_up)
         for partition, position in taken_up.items():
             self._hold(partition, position)
         untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)

@@ -69,9 +69,14 @@ def reading() -> Iterator[Reading]:
 BOTH = {0: ONE, 1: ONE}
 
 
-def test_whoever_reads_does_not_wait_for_long_for_what_is_still_taken_up(reading: Reading) -> None:
-    assert reading.let_go(BOTH, HOUR).keys() == {1}
+@pytest.mark.parametrize("give_up", [False, True])
+def test_whoever_reads_does_not_wait_for_long_for_what_is_still_taken_up(reading: Reading, give_up: bool) -> None:
+    assert reading.let_go(BOTH, HOUR, give_up=give_up).keys() == {1}
     assert (reading.waited, reading.said, reading.held()) == ([0.5], [{0}], set())
+
+
+def test_what_is_taken_up_by_the_time_that_it_is_let_go_of_once_more_has_its_last_word(reading: Reading) -> None:
+    assert reading.let_go(BOTH, HOUR).keys() == {1}
     reading.open.set()
     until(lambda: not reading.let_go(BOTH, HOUR), "it has its last word")
     assert (reading.said, reading.held()) == ([{0}, {1}], set())
