@@ -22,8 +22,8 @@ async def plan(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess
 
 
 async def versions(world: World, group: str) -> list[Any]:
-    """Of everything that a plan might touch; the operator itself goes on writing the group's status."""
-    pods = await world.api.get(core_path(world.namespace, "pods"))
+    """Of everything that a plan might touch; the operator itself goes on writing the group's status, and pods of other groups."""
+    pods = await world.api.get(core_path(world.namespace, "pods"), labelSelector=f"{GROUP_LABEL}={group}")
     group_ = (await world.api.get(groups_path(world.namespace, group)))["metadata"]
     return [
         (await world.api.get(core_path(world.namespace, "configmaps", ledger_name(group))))["metadata"]["resourceVersion"],
