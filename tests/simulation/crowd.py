@@ -127,8 +127,8 @@ class Crowd:
         if of is not None and self.watched:
             self.feed.put(of, "MODIFIED", body)
 
-    def tell_all(self) -> None:
-        """As kopf does when it begins: from a thread of its own."""
+    def tell_all(self) -> threading.Thread:
+        """As kopf does when it begins: from a thread of its own. What is deleted before that has ended may be told after it."""
 
         def tell() -> None:
             for of in WatchedKind:
@@ -137,7 +137,9 @@ class Crowd:
                         for text in list(held.values()):
                             self.feed.put(of, None, json.loads(text))
 
-        threading.Thread(target=tell).start()
+        telling = threading.Thread(target=tell)
+        telling.start()
+        return telling
 
     def group(self, namespace: str, name: str, partitions: int, **spec: Any) -> None:
         source = {"type": "External", "external": {"onDeadline": "Force"}}

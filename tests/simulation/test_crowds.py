@@ -49,10 +49,11 @@ async def crowd() -> None:
     await _pods(world, "large", "orders", (f"large-{pod}" for pod in range(50)))
     world.forget_events()
     running = asyncio.create_task(world.replica.run())
-    world.tell_all()
+    telling = world.tell_all()
     try:
         await _until(lambda number: world.granted(_namespace(number), _name(number)), PARTITIONS)
         await _true(lambda: world.granted("large", "orders") == LARGE)
+        await _true(lambda: not telling.is_alive())
         for number in range(0, GROUPS, 10):
             await _pods(world, _namespace(number), _name(number), [f"{_name(number)}-new"])
             world.delete(WatchedKind.PODS, _namespace(number), f"{_name(number)}-0")
