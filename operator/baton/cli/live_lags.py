@@ -13,6 +13,7 @@ from baton.cli.leader import leader_of
 from baton.cli.operator_pages import lag_of_all
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError
+from baton.kube.following import listed
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL, ledger_of
 from baton.kube.releases import release_of
 from baton.model.names import ledger_name
@@ -58,23 +59,14 @@ async def _ledgers(api: Api, groups: Sequence[Key]) -> Mapping[Key, Json]:
     """Their ledgers, or the metadata of these, by group: with as few questions as the rights allow."""
     namespaces = {namespace for namespace, _ in groups}
     try:
-        listed = await _listed(api, None if len(namespaces) > 1 else next(iter(namespaces), None))
+        where = core_path(None if len(namespaces) > 1 else next(iter(namespaces), None), "configmaps")
+        found, _ = await listed(api, where, {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGED_BY}"}, metadata=True)
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         alone = {(namespace, name): await _found(api, namespace, name) for namespace, name in groups}
         return {key: ledger for key, ledger in alone.items() if ledger is not None}
-    return {key: ledger for key in groups if (ledger := listed.get((key[0], ledger_name(key[1])))) is not None}
-
-
-async def _listed(api: Api, namespace: str | None) -> Mapping[Key, Json]:
-    query, token = {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGED_BY}"}, ""
-    found: dict[Key, Json] = {}
-    while True:
-        page, token = await api.page(core_path(namespace, "configmaps"), query, token, metadata=True)
-        found |= {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in page["items"]}
-        if not token:
-            return found
+    return {key: ledger for key in groups if (ledger := found.get((key[0], ledger_name(key[1])))) is not None}
 
 
 async def _found(api: Api, namespace: str, group: str) -> Json | None:

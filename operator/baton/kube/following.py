@@ -31,7 +31,7 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
     """The objects, at once and after each change; it is the same mapping each time. It ends with what goes wrong: raises ApiError
     or UnavailableError."""
     while True:
-        objects, version = await _listed(api, path, query)
+        objects, version = await listed(api, path, query)
         yield objects
         while version:
             asked = time.monotonic()
@@ -53,12 +53,14 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
             await asyncio.sleep(asked + SHORTEST_WATCH - time.monotonic())
 
 
-async def _listed(api: Api, path: str, query: Mapping[str, str]) -> tuple[dict[Key, Json], str]:
+async def listed(api: Api, path: str, query: Mapping[str, str], *, metadata: bool = False) -> tuple[dict[Key, Json], str]:
+    """All objects, and the version as of which they are; with their `metadata` alone, if asked for. Raises ApiError or
+    UnavailableError."""
     objects: dict[Key, Json] = {}
     token, limit = "", PAGE
     while True:
         try:
-            page, token = await api.page(path, query, token, limit=limit)
+            page, token = await api.page(path, query, token, metadata=metadata, limit=limit)
         except PageTooLargeError:
             limit //= 2
             continue

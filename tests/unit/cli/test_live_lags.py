@@ -1,14 +1,13 @@
 """Whose word counts for the lag of many groups: that of the operator which each one's ledger names."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from baton.cli.live_lags import MOST_OPERATORS, lags
-from baton.kube.api import Api, Json
+from baton.kube.api import PAGE, Api, Json
 from baton.kube.elector import ADDRESS_ANNOTATION
-from baton.kube.errors import ApiError, NotFoundError
+from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import GROUP_LABEL
@@ -23,11 +22,19 @@ class Cluster(Api):
         super().__init__(None)
         self.releases, self.lag_of, self.may_list = releases, lag_of, may_list
         self.asked: list[str] = []
+        self.largest_page = PAGE
 
-    async def page(self, path: str, *_: Any, **__: Any) -> tuple[Json, str]:
+    async def page(
+        self, path: str, query: Mapping[str, str], token: str = "", metadata: bool = False, limit: int = PAGE
+    ) -> tuple[Json, str]:
         if not self.may_list:
             raise ApiError(403, "Forbidden", "you may not list configmaps")
-        return {"items": [self.ledger(*key) for key in self.releases], "metadata": {}}, ""
+        if limit > self.largest_page:
+            raise PageTooLargeError(path)
+        begun = int(token or 0)
+        keys = list(self.releases)
+        items = [self.ledger(*key) for key in keys[begun : begun + limit]]
+        return {"items": items, "metadata": {"resourceVersion": "1"}}, str(begun + limit) if begun + limit < len(keys) else ""
 
     async def get(self, path: str, **query: str) -> Json:
         *_, namespace, kind, name = path.split("/")
@@ -78,6 +85,12 @@ async def test_however_many_operators_a_tenant_names_that_of_most_groups_is_aske
     assert [one.lag for one in found[-2:]] == [7, 7]
     assert len(cluster.asked) == MOST_OPERATORS
     assert (found[-3].lag, found[-3].problem) == (None, "the groups name more than 8 operators: ask for this one alone")
+
+
+async def test_ledgers_of_a_tenant_that_are_large_are_listed_in_smaller_pages() -> None:
+    cluster = Cluster({("shop", f"orders-{number}"): "ops" for number in range(5)}, {"ops": 7})
+    cluster.largest_page = 2
+    assert [one.lag for one in await lags(cluster, list(cluster.releases), None)] == [7] * 5
 
 
 async def test_what_may_not_be_read_is_said_of_each_group() -> None:
