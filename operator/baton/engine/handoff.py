@@ -35,8 +35,9 @@ def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -
     record, move = draft.records.get(partition), draft.moves.get(partition)
     if record is None or not draft.queue(partition).fenced:
         return
-    owner = next((name for name, seen in draft.observation.members.items() if seen.uid == at_queue.uid), None)
-    if owner is None or not draft.present(owner, draft.observation.members[owner].uid):
+    members = draft.observation.members.items()
+    owner = next((name for name, seen in members if seen.uid == at_queue.uid and draft.present(name, seen.uid)), None)
+    if owner is None:
         return
     if record.owner is not None:
         is_news = move is not None and at_queue.epoch > record.epoch
