@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baton.engine.observation import OwnerRecord
-from baton.engine.state import Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Rebalance, moment
+from baton.engine.state import Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Rebalance, Unreleased, moment
 from baton.engine.step_events import Granted, Redirected, ReleaseCause, Released, Revoked
 from baton.engine.working_state import WorkingState
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
@@ -121,6 +121,9 @@ class Draft(WorkingState):
         """The queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
         if move.receiver is None:
+            queue = self.queue(partition)
+            if not queue.fenced and queue.on_deadline is OnDeadline.WAIT:
+                self.keep_unreleased(partition)
             self._no_longer_owned(partition, self.records[partition].owner)
             self.withdraw(partition, at_queue.epoch)
             return
@@ -163,6 +166,12 @@ class Draft(WorkingState):
             self.totals = self.totals._replace(moves=self.totals.moves + 1)
         self.events.append(Granted(partition, owner, epoch, previous, paused_for, why))
 
+    def keep_unreleased(self, partition: Partition) -> None:
+        """Remember the owner of a partition that goes, for the case that it comes back."""
+        record = self.records[partition]
+        if record.owner is not None:
+            self.unreleased[partition] = Unreleased(record.owner, self.known[record.owner].uid, record.epoch)
+
     def withdraw(self, partition: Partition, epoch: Epoch) -> None:
         """Forget a partition and keep its epoch as a tombstone."""
         record = self.records.pop(partition)
@@ -195,12 +204,12 @@ class Draft(WorkingState):
         """The hand-off goes on after its deadline without the giver's release (rule 3).
 
         That holds if the queue fences, if `onDeadline` is Force, if the giver is also the receiver, or if the group gives up
-        the queue and there is no receiver.
+        the queue, and the partition with it. Then it is remembered that the giver may still work (`keep_unreleased`).
         """
         queue = self.queue(partition)
         if queue.fenced or queue.on_deadline is OnDeadline.FORCE or move.receiver == move.giver:
             return True
-        return queue.given_up and move.receiver is None
+        return queue.given_up and self.withdrawn(partition)
 
     def record_answer(self, approval: str) -> None:
         """Remember the approval that was carried out or refused, so that it is answered once."""

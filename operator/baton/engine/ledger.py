@@ -70,6 +70,7 @@ def _group(state: GroupState) -> dict[str, object]:
         else [{"owner": o, "of": write_numbers(part)} for o, part in grouped((o, p) for p, o in running.origins.items())],
         "epoch_tombstones": write_grants(state.epoch_tombstones),
         "queue_tombstones": dict(sorted(state.queue_tombstones.items())),
+        "unreleased": _unreleased(state),
         "fenced": sorted(state.fenced),
         "victims": state.victims,
         "scale": None if state.replicas is None else {"replicas": state.replicas, "victims": [name for name, _ in state.victims]},
@@ -118,6 +119,13 @@ def _free(state: GroupState) -> list[tuple[MemberId | None, dict[Partition, Epoc
         if record.owner is None and (record.epoch or record.last is not None):
             groups[record.last][partition] = record.epoch
     return sorted(groups.items(), key=lambda group: group[0] or "")
+
+
+def _unreleased(state: GroupState) -> list[dict[str, object]]:
+    groups: defaultdict[tuple[MemberId, Uid], dict[Partition, Epoch]] = defaultdict(dict)
+    for partition, last in sorted(state.unreleased.items()):
+        groups[last.member, last.uid][partition] = last.epoch
+    return [{"member": member, "uid": uid, "of": write_grants(part)} for (member, uid), part in sorted(groups.items())]
 
 
 def _subscriptions(state: GroupState) -> list[tuple[list[QueueName], list[MemberId]]]:

@@ -18,7 +18,7 @@ WITHDRAWN_OF_ONE = 4
 """So many epoch tombstones take as much memory as one partition of the group."""
 
 MOST_WITHDRAWN = MOST_PARTITIONS
-"""The most epoch tombstones of a group."""
+"""The most epoch tombstones of a group, and the most partitions that are gone and not released."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
 """A ledger names a partition at its owner or as free, and perhaps in a move, an origin, a tombstone, a slot and a plan."""
@@ -71,7 +71,7 @@ class Extent:
 
 def _grants(group: Mapping[str, Any]) -> Iterator[str]:
     yield from group.get("epoch_tombstones", {}).values()
-    for part in group.get("free", ()):
+    for part in (*group.get("free", ()), *group.get("unreleased", ())):
         yield from part["of"].values()
     for batch in group.get("moves", ()):
         for of in batch["to"].values():

@@ -25,6 +25,7 @@ from baton.engine.state import (
     Proposal,
     Rebalance,
     Totals,
+    Unreleased,
 )
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import LedgerError, MemberEntry, flat, read_object
@@ -91,6 +92,11 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
         records=records,
         epoch_tombstones=read_grants(raw.get("epoch_tombstones", {})),
         queue_tombstones={QueueName(name): Epoch(epoch) for name, epoch in raw.get("queue_tombstones", {}).items()},
+        unreleased={
+            partition: checked(Unreleased, member=part["member"], uid=part["uid"], epoch=epoch)
+            for part in raw.get("unreleased", ())
+            for partition, epoch in read_grants(part["of"]).items()
+        },
         known=known,
         member_slots=tuple(_read_member_slot(slot, known, records) for slot in raw.get("member_slots", ())),
         standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),

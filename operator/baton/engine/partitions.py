@@ -9,6 +9,7 @@ from baton.engine.member_slots import end_reservations, mark_overtaken
 from baton.engine.placement import receivers_with_fewest
 from baton.engine.recovery import adopt, assert_again
 from baton.engine.state import IN_DOUBT, KnownQueue, PartitionRecord
+from baton.engine.unreleased import call_back
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 
@@ -101,6 +102,7 @@ def _open(draft: Draft, partition: Partition) -> None:
     if record is None:
         epoch = max(draft.epoch_tombstones.pop(partition, Epoch(0)), draft.queue_tombstones.get(partition.queue, Epoch(0)))
         draft.records[partition] = PartitionRecord(epoch) if epoch else _NEVER
+        call_back(draft, partition)
     elif record.owner is not None and draft.may_own(record.owner, partition.queue):
         # It was being withdrawn: its owner keeps it.
         draft.hand_over(partition, record.owner, "the queue grew again")
@@ -123,6 +125,8 @@ def _drop(draft: Draft, partition: Partition) -> None:
     if record is None:
         return
     if record.owner is not None:
+        if not draft.queues[partition.queue].refuses:
+            draft.keep_unreleased(partition)
         draft.owner_is_gone(partition)
     _take_from_slots(draft, partition)
     draft.withdraw(partition, Epoch(0))

@@ -22,6 +22,7 @@ from baton.engine.plan import begin_waiting, carry_out_approved, plan_when_due
 from baton.engine.recovery import grant_released_again
 from baton.engine.redirect import redirect_lost_moves
 from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
+from baton.engine.unreleased import forget_released
 
 
 class Mode(StrEnum):
@@ -139,6 +140,8 @@ RULES = (
          "Again: some partitions were released just now."),
     Rule(forget_withdrawn, ("Ledger 1",), _ALWAYS,
          "Bounds the epoch tombstones of withdrawn partitions."),
+    Rule(forget_released, ("Ledger 1", "5"), _ALWAYS,
+         "Forgets the last owners of partitions that are gone, once these cannot work on them any more."),
     Rule(end_rebalance, ("Lower bound",), _ALWAYS,
          "Again: a rebalance may end in the step in which it began."),
     Rule(update_member_keys, ("2",), _ALWAYS,

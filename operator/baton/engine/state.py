@@ -96,6 +96,19 @@ class KnownQueue(NamedTuple):
     incarnation: str | None = None
     """IN_DOUBT: nobody knows who has been told what."""
 
+    @property
+    def refuses(self) -> bool:
+        """It has a server, which refuses earlier owners."""
+        return self.incarnation not in (None, IN_DOUBT)
+
+
+class Unreleased(NamedTuple):
+    """Who owned a partition that the group does not have any more, and has not released it."""
+
+    member: MemberId
+    uid: Uid
+    epoch: Epoch
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -191,6 +204,8 @@ class GroupState:
     """The highest epochs of withdrawn partitions, which may come back."""
     queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
     """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
+    unreleased: Mapping[Partition, Unreleased] = field(default_factory=dict)
+    """The last owners of partitions that are gone, where no queue refuses them. They may still work on them."""
     known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
     member_slots: tuple[MemberSlot, ...] = ()
     standbys: tuple[MemberId, ...] = ()

@@ -41,6 +41,9 @@ PARTITION_TRANSITIONS = (
         None, _UNBOUND, "it is created, or found at the queue, while there are members", "receiver and epoch; grant"
     ),
     PartitionTransition(
+        None, _PAUSED, "it comes back, and its last owner had not released it", "giver, receiver, new epoch, deadline; then pause"
+    ),
+    PartitionTransition(
         _UNASSIGNED, _UNBOUND, "a plan, or the return of its member, gives it a receiver", "receiver and epoch; grant"
     ),
     PartitionTransition(_UNBOUND, _READY, "the queue accepted the grant", "the member's key, which its pod reads"),

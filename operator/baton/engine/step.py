@@ -53,6 +53,7 @@ def _close(draft: Draft) -> Step:
         records=draft.records,
         epoch_tombstones=draft.epoch_tombstones,
         queue_tombstones=draft.queue_tombstones,
+        unreleased=draft.unreleased,
         known=draft.known,
         member_slots=tuple(draft.member_slots),
         standbys=tuple(draft.standbys),

@@ -21,6 +21,7 @@ class WorkingState:
         self.records = dict(state.records)
         self.epoch_tombstones = dict(state.epoch_tombstones)
         self.queue_tombstones = dict(state.queue_tombstones)
+        self.unreleased = dict(state.unreleased)
         self.known = dict(state.known)
         self.member_slots = list(state.member_slots)
         self.standbys = list(state.standbys)

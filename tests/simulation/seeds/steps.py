@@ -51,7 +51,7 @@ def _nothing_waits_without_a_deadline(state: GroupState, seen: Observation, made
         if move.giver is None or move.quiet or move.released is not None or queue is None:
             continue
         unfenced = not queue.fenced and queue.on_deadline is OnDeadline.WAIT
-        unfenced &= not queue.given_up or move.receiver is not None
+        unfenced &= not queue.given_up or partition.number < state.queues[partition.queue].partitions
         if not move.missed:
             ends.append(move.deadline)
         elif not unfenced:

@@ -45,6 +45,7 @@ BOMBS = {
     "waiting": ledger(waiting={f"m{n}": {"orders": ALL} for n in range(30_000)}),
     "origins": ledger(origins=[{"of": {"orders": ALL}}] * 30_000),
     "epoch_tombstones": ledger(epoch_tombstones={f"q{n}": EVERYTHING for n in range(40_000)}),
+    "unreleased": ledger(unreleased=[{"member": "a", "uid": "u", "of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
     "proposal": ledger(proposal={"id": "1", "why": "", "created": 0, "to": {f"m{n}": {"orders": ALL} for n in range(28_000)}}),
     "member_slots": ledger(member_slots=[{"member": "a", "uid": "u", "vacated": {"orders": ALL}}] * 14_000),
     "members": {**BUSY, **{f"m{n}": entry(f"m{n}", owned={"orders": EVERYTHING}) for n in range(6_000)}},
@@ -155,7 +156,10 @@ JSON = st.recursive(
 @settings(max_examples=400)
 @given(
     st.sampled_from(
-        sorted({*TREE, "group", "epoch_tombstones", "queue_tombstones", "proposal", "fenced", "victims", "scale", "capacities"})
+        sorted(
+            {*TREE, "group", "epoch_tombstones", "queue_tombstones", "unreleased"}
+            | {"proposal", "fenced", "victims", "scale", "capacities"}
+        )
     ),
     JSON,
 )
