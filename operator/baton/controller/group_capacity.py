@@ -5,6 +5,7 @@ else of the group goes on, and the queue is taken in as soon as there is room.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
 from baton.controller.capacity import Capacity
 from baton.controller.cluster_cache import GroupKey
@@ -81,8 +82,8 @@ class GroupCapacity:
 
 
 def holds(state: GroupState) -> int:
-    """Partitions, and a quarter of those that were withdrawn: their epochs are kept."""
-    return len(state.records) + len(state.epoch_tombstones) // WITHDRAWN_OF_ONE
+    """Partitions, and a quarter of those that were withdrawn: their epochs are kept, and who has not released them."""
+    return len(state.records) + (len(state.epoch_tombstones) + len(state.unreleased)) // WITHDRAWN_OF_ONE
 
 
 def _asks(state: GroupState, sight: QueueSight, members: bool) -> int:
@@ -94,5 +95,6 @@ def _asks(state: GroupState, sight: QueueSight, members: bool) -> int:
     known = max(asked, sight.facts.partitions or 0)
     if known <= has:
         return 0
-    back = sum(one.queue == sight.name and has <= one.number < known for one in state.epoch_tombstones)
+    gone = chain(state.epoch_tombstones, state.unreleased)
+    back = sum(one.queue == sight.name and has <= one.number < known for one in gone)
     return known - has - back // WITHDRAWN_OF_ONE

@@ -15,7 +15,7 @@ MOST_PARTITIONS = 100_000
 """The most partitions of all queues of a group together."""
 
 WITHDRAWN_OF_ONE = 4
-"""So many epoch tombstones take as much memory as one partition of the group."""
+"""So many epoch tombstones, or owners of partitions that are gone, take as much memory as one partition of the group."""
 
 MOST_WITHDRAWN = MOST_PARTITIONS
 """The most epoch tombstones of a group, and the most partitions that are gone and not released."""
@@ -25,7 +25,7 @@ _MOST_NAMED = 8 * MOST_PARTITIONS
 
 
 def partitions_named(data: Mapping[str, str]) -> int:
-    """The partitions that a ledger's data gives a group, plus a quarter of its tombstones; 0 if it cannot be read as a ledger.
+    """The partitions that a ledger's data gives a group, and a quarter of those that are gone; 0 if it does not read as a ledger.
 
     It makes no object per partition.
     """
@@ -33,7 +33,8 @@ def partitions_named(data: Mapping[str, str]) -> int:
         group = json.loads(data.get(LEDGER_GROUP_KEY) or "{}")
         Extent().of_group(group)
         has = sum(facts["partitions"] for facts in group.get("queues", {}).values())
-        return int(has) + sum(map(count_named, group.get("epoch_tombstones", {}).values())) // WITHDRAWN_OF_ONE
+        gone = [group.get("epoch_tombstones", {}), *(part["of"] for part in group.get("unreleased", ()))]
+        return int(has) + sum(count_named(text) for of in gone for text in of.values()) // WITHDRAWN_OF_ONE
     except (LedgerError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
         return 0
 

@@ -11,11 +11,11 @@ from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Reason
 from baton.controller.queue_state import QueueFacts
-from baton.engine import GroupState
-from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.state import PartitionRecord
+from baton.engine import GroupState, dump
+from baton.engine.ledger_bounds import MOST_PARTITIONS, partitions_named
+from baton.engine.state import KnownMember, KnownQueue, PartitionRecord, Unreleased
 from baton.kube.objects import QueueView
-from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 KEY = ("shop", "orders")
 REDIS = {"type": "Redis", "redis": {"url": "redis://r"}}
@@ -88,6 +88,19 @@ def test_what_was_withdrawn_counts_a_quarter_and_comes_back_in_its_place() -> No
     assert books.booked(KEY) == 40
     grows = sight("a", 100, 20, facts=QueueFacts(partitions=20))
     assert booking.take(shrunk, [grows], members=True) == set()
+    assert books.booked(KEY) == 100
+
+
+def test_so_does_who_has_not_released_what_is_gone_also_in_a_ledger_that_is_yet_to_be_read() -> None:
+    books = Capacity(100)
+    booking = GroupCapacity(KEY, books)
+    small = sight("a", 20, 20, facts=QueueFacts(partitions=20))
+    shrunk = having(small, withdrawn=80)
+    unreleased = {one: Unreleased(MemberId("a"), Uid("uid-a"), epoch) for one, epoch in shrunk.epoch_tombstones.items()}
+    shrunk = replace(shrunk, queues={small.name: KnownQueue(20)}, unreleased=unreleased)
+    shrunk = replace(shrunk, known={MemberId("a"): KnownMember(Uid("uid-a"), active=True)})
+    assert holds(shrunk) == partitions_named(dump(shrunk)) == 60
+    assert booking.take(shrunk, [sight("a", 100, 20, facts=QueueFacts(partitions=20))], members=True) == set()
     assert books.booked(KEY) == 100
 
 
