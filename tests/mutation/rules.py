@@ -239,6 +239,8 @@ ENGINE = (
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py", "unit/engine/test_approval.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),
+    Mutation("10", "keep the key of who is away and has let go of everything", "engine/member_keys.py", "unit/engine/test_away.py",
+             "waits = member in slots and draft.present(member, known.uid)", "waits = member in slots"),
     Mutation("10", "forget what waits in the ledger", "engine/ledger.py", "unit/engine/test_approval.py", "grouped((receiver, p) for p, receiver in state.waiting.items())", "grouped(())"),
     Mutation("10", "wake nobody at the end of a holddown", "engine/step.py", "unit/engine/test_holddown.py", "ends.append(draft.holddown.until)", "pass"),
     Mutation("10", "wake nobody at a deadline", "engine/step.py", "unit/engine/test_handoff.py", "times = [m.deadline for m in draft.moves.values()", "times = [m.deadline for m in ()"),

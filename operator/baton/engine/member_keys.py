@@ -13,7 +13,8 @@ def update_member_keys(draft: Draft) -> None:
     for member in sorted(draft.known):
         known = draft.known[member]
         has = bool(draft.owned[member]) or member in incoming
-        if not has and member not in draft.eligible and member not in slots:
+        waits = member in slots and draft.present(member, known.uid)  # it stops or drains, and its slot is not taken yet
+        if not has and member not in draft.eligible and not waits:
             del draft.known[member]
             continue
         if not has and member in draft.eligible and member not in slots and member not in draft.standbys:

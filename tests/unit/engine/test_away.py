@@ -157,6 +157,24 @@ def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> 
     assert group.state.records == {}
 
 
+def test_who_is_away_and_has_let_go_of_everything_has_no_key_from_then_on() -> None:
+    """Its slot keeps what it had of a queue that fences. The same observation twice changes nothing (rule 10)."""
+    group = Group(2)
+    pay = QueueName("pay")
+    group.queues[pay] = ObservedQueue(1, fenced=False)
+    group.start("a")
+    group.queues[pay] = ObservedQueue(0, fenced=False, given_up=True)
+    group.step(at=20)
+    group.queues[pay] = ObservedQueue(1, fenced=False)
+    group.step(at=21)
+    group.release("a", 0, "pay").step_aside("a").step(at=22)
+    once = group.state
+    assert (group.owners("pay"), set(once.known)) == ("-", set())
+    assert {one.number for slot in once.member_slots for one in slot.vacated or ()} == {0, 1}
+    group.step(at=22)
+    assert group.state == once
+
+
 def test_another_name_of_a_static_member_counts_in_a_plan() -> None:
     """d takes the place of a, which still has to let go. A plan of that moment moves no more than if d had all of a's."""
     group = external(GroupSpec(session_timeout=30), partitions=6)
