@@ -47,6 +47,7 @@ class QueueEffects:
     async def carry_out(self, adapter: QueueAdapter) -> None:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
         self.work.begin_again()
+        self._granting.clear()  # a task that was cancelled before it began has not cleared up after itself
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask_again(adapter, tasks))
             self._busy = 0
@@ -119,6 +120,7 @@ class QueueEffects:
         if pause.partition in self._granting:
             return
         if left == 0 and pause.then is not None and self.work.let_go(pause):
+            self._granting.add(pause.partition)  # before the task begins: others may have their turn until then
             tasks.create_task(self._grant(adapter, pause.then))
         elif self.work.paused(pause, left):
             self._changed()
