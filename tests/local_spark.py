@@ -17,16 +17,21 @@ SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOT = Path(__file__).parents[1]
 
 
+def java_options(temporary_files: Path, java: str = SOON) -> str:
+    """Of a JVM that Spark is in. `temporary_files`: a folder for its blocks and for what it unpacks, which a killed one leaves
+    behind."""
+    return f"-Djava.io.tmpdir={temporary_files} {java}"
+
+
 def local_spark(
     temporary_files: Path, memory: str, log_level: str = "ERROR", more: Mapping[str, str] | None = None, java: str = SOON
 ) -> SparkSession:
-    """Tasks may import what the tests have. `temporary_files`: a folder for what the JVMs unpack, and a killed one leaves behind.
-    `memory`: of an executor, such as 512m. `java`: options of the JVMs.
-    """
+    """Tasks may import what the tests have. `memory`: of an executor, such as 512m. `java`: options of the JVMs. See
+    `java_options`."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     if JAVA.is_dir():
         os.environ["JAVA_HOME"] = str(JAVA)
-    options = f"-Djava.io.tmpdir={temporary_files} {java}"
+    options = java_options(temporary_files, java)
     settings = local(EXECUTORS, 1, memory, executor_timeout=10.0) | {
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": options,

@@ -18,7 +18,7 @@ from baton.queues.redis import RedisProducer
 from baton.spark import jar_file
 from cluster.ports import free_ports
 from tests.integration.dev.test_dev import BATON, Dev, ended
-from tests.local_spark import JAVA, SOON
+from tests.local_spark import JAVA, java_options
 from tests.processes import ChildProcess
 from tests.waiting import until
 
@@ -46,7 +46,7 @@ class Served:
         self.url = f"sc://127.0.0.1:{self._port}"
         self.environment = dev.environment | {
             "JAVA_HOME": str(JAVA),
-            "JAVA_TOOL_OPTIONS": SOON,
+            "JAVA_TOOL_OPTIONS": java_options(dev.folder),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
         }

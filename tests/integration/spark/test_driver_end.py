@@ -18,7 +18,7 @@ from tests.integration.spark.chaos import DRIVERS, ROOT, running
 from tests.integration.spark.chaos_course import BUSY
 from tests.integration.spark.chaos_driver import Place
 from tests.left_undone import logged, open_batches
-from tests.local_spark import JAVA, SOON
+from tests.local_spark import JAVA, java_options
 from tests.processes import ChildProcess
 from tests.waiting import until
 
@@ -48,7 +48,8 @@ def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_pa
 def submitted(place: Place, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """The driver, by spark-submit; killed at the end with all that it has started."""
     command = [SUBMIT, "--driver-class-path", jar(), "--driver-memory", "512m", held_driver.__file__, json.dumps(place._asdict())]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": SOON}
+    options = java_options(Path(place.temporary_files))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": options}
     if JAVA.is_dir():
         environment["JAVA_HOME"] = str(JAVA)
     with log.open("wb") as out:

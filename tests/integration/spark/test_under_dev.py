@@ -19,7 +19,7 @@ from baton.queues.redis import RedisProducer
 from baton.spark.development import Development
 from baton.spark.session import FleetSession
 from tests.integration.dev.test_dev import BATON, Dev, ended, stopped
-from tests.local_spark import JAVA, SOON
+from tests.local_spark import JAVA, java_options
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, until
 
@@ -56,7 +56,8 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
     app.write_text(program(output))
     log = (tmp_path / "app.log").open("wb")
     command = [str(BATON), "dev", "run", "--", sys.executable, str(app)]
-    environment = dev.environment | {"JAVA_HOME": os.environ.get("JAVA_HOME", str(JAVA)), "JAVA_TOOL_OPTIONS": SOON}
+    java = {"JAVA_HOME": os.environ.get("JAVA_HOME", str(JAVA)), "JAVA_TOOL_OPTIONS": java_options(tmp_path)}
+    environment = dev.environment | java
     driver: subprocess.Popen[bytes] = ChildProcess(command, stdout=log, stderr=log, env=environment, start_new_session=True)
     try:
         until(lambda: "-exec-0: " in dev.last() and "-exec-1: " in dev.last(), "both executors own partitions", 400)
