@@ -138,7 +138,7 @@ KAFKA = (
     Mutation("taking up", "read what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "if self._under_way.pop(number, None) == partitions[number]}", "if self._under_way.pop(number, None) or True}"),
     Mutation("taking up", "fetch on what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "                self._end(number)", "                pass"),
     Mutation("taking up", "tell an outage once for each partition", _KAFKA + "taking_up.py", _TAKING_UP, "            if isinstance(found, QueueUnreachable):", "            if False:"),
-    Mutation("taking up", "begin while the queue is away", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "            if now >= self._requests.not_before(holding)\n            if self", "            if self"),
+    Mutation("taking up", "begin while the queue is away", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "            if time.monotonic() >= self._requests.not_before(holding):", "            if True:"),
     Mutation("taking up", "rest on what came while a turn found nothing", "consumer/wake_times.py", "unit/consumer/test_dispatcher.py", "            if self._dispatcher.wants and self._came_meanwhile:", "            if False:"),
     Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
     Mutation("last words", "take one without an answer for said", _KAFKA + "owner_commits.py", _COMMITS, "            return dict.fromkeys(due, problem)", "            return {}"),

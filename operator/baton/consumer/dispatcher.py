@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 
 from baton.consumer.callbacks import Call
@@ -83,26 +83,34 @@ class Dispatcher:
         for delivery in self.out:
             delivery.recalled = True
 
-    def _having(self) -> list[tuple[HeldPartition, Reader]]:
-        """Those of which there is something, in the order of their turns: those to be let go of first, then the latest grants
-        (they have just been paused), then whichever has waited longest."""
+    def _turns(self) -> list[HeldPartition]:
+        """Who may have something, in the order of their turns: those to be let go of first, then the latest grants (they have
+        just been paused), then whichever has waited longest."""
         now = time.monotonic()
-        having = [
-            (holding, reader)
+        turns = [
+            holding
             for holding in self._holdings
             if (holding.phase is Phase.SERVING and holding.notice is Notice.ASSIGNED) or holding.phase is Phase.LETTING_GO
             if now >= self._requests.not_before(holding)
-            if self._requests.has_work(holding, reader := self._holdings.reader(holding))
         ]
-        having.sort(key=lambda one: (one[0].phase is not Phase.LETTING_GO, one[0].served_at, -one[0].since))
-        return having
+        turns.sort(key=lambda one: (one.phase is not Phase.LETTING_GO, one.served_at, -one.since))
+        return turns
+
+    def _having(self, turns: Iterable[HeldPartition]) -> Iterator[tuple[HeldPartition, Reader]]:
+        """Those of which there is something. Each is asked when its turn comes, which it seldom does: to ask all of many takes
+        longer than to read of one. What one finds out, that its queue is away, holds for those after it."""
+        for holding in turns:
+            if time.monotonic() >= self._requests.not_before(holding):
+                reader = self._holdings.reader(holding)
+                if self._requests.has_work(holding, reader):
+                    yield holding, reader
 
     def _serve_slices(self, quiet: Callable[[], bool]) -> bool:
         """A turn for each partition."""
         if self.workers == 1:
             return self._serve_together(quiet)
         worked = False
-        for holding, reader in self._having():
+        for holding, reader in self._having(self._turns()):
             if not self.wants:
                 break
             worked |= self._serve(holding, reader)
@@ -114,10 +122,8 @@ class Dispatcher:
         """What a slice has room for, of all partitions, for the one worker: to be woken for each of them costs more than many
         handlers."""
         worked, left, parts = False, self._requests.slice(), list[Part]()
-        for holding, reader in self._having():
+        for holding, reader in self._having(self._turns()):
             now = time.monotonic()
-            if now < self._requests.not_before(holding):
-                continue
             if (room := min(self._room(holding), left)) > 0:
                 holding.served_at = now
                 worked |= self._requests.read(holding, reader, room)
@@ -135,10 +141,7 @@ class Dispatcher:
         return worked
 
     def _serve(self, holding: HeldPartition, reader: Reader) -> bool:
-        now = time.monotonic()
-        if now < self._requests.not_before(holding):
-            return False
-        worked = False
+        now, worked = time.monotonic(), False
         if (room := self._room(holding)) > 0:
             holding.served_at = now
             worked = self._requests.read(holding, reader, room)
@@ -172,14 +175,16 @@ class Dispatcher:
     def _serve_batch(self, want: Want, size: BatchSize, quiet: Callable[[], bool]) -> bool:
         """Read until there is as much as a batch may have, or it has waited for long enough."""
         now = time.monotonic()
-        having = self._having()
-        worked = False
-        amounts = [self._amount(holding, now, size) for holding, _ in having]
+        turns = self._turns()
+        worked = called_back = False
+        amounts = [self._amount(holding, now, size) for holding in turns if holding.sequences]  # of few
         entries, large = sum(count for count, _ in amounts), sum(total for _, total in amounts)
-        for (holding, reader), before in zip(having, amounts, strict=True):
+        for holding, reader in self._having(turns):
             if entries >= size.entries or large >= size.bytes:
                 break
+            called_back |= holding.letting_go
             if self._may_read(holding, now, size.entries):
+                before = self._amount(holding, now, size)
                 holding.served_at = now
                 left = size.bytes - large
                 worked |= self._requests.read(holding, reader, min(size.entries - entries, self._requests.within(left)), left)
@@ -192,9 +197,9 @@ class Dispatcher:
             return worked
         want.since = want.since or now
         enough = entries >= size.entries or large >= size.bytes or now >= self.due
-        in_hand = [(holding, reader) for holding, reader in having if holding.sequences]
-        alone = any(sequence.waiting[0].alone for holding, _ in in_hand for sequence in holding.ready(now, shared=self.shared))
-        if not (enough or alone or any(holding.letting_go for holding, _ in having)):
+        in_hand = [holding for holding in turns if holding.sequences]
+        alone = any(sequence.waiting[0].alone for holding in in_hand for sequence in holding.ready(now, shared=self.shared))
+        if not (enough or alone or called_back):
             return worked
         if parts := self._gather(in_hand, size, now):
             self.wants.popleft()
@@ -202,7 +207,7 @@ class Dispatcher:
         return True
 
     def _may_read(self, holding: HeldPartition, now: float, most: int) -> bool:
-        if now < self._requests.not_before(holding) or (holding.letting_go and holding.read_before):
+        if holding.letting_go and holding.read_before:
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
             return False  # what waits first is not due yet
@@ -210,18 +215,17 @@ class Dispatcher:
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:
         """How many of its entries a batch may have, and, where that matters, how many bytes these are."""
-        if not holding.sequences:  # as nearly all, at each batch
-            return 0, 0
         sequences = list(holding.ready(now, shared=self.shared))
         total = sum(entry.size for sequence in sequences for entry in sequence.waiting) if size.bytes < inf else 0
         return sum(len(sequence.waiting) for sequence in sequences), total
 
-    def _gather(self, having: Sequence[tuple[HeldPartition, Reader]], size: BatchSize, now: float) -> list[Part]:
+    def _gather(self, in_hand: Sequence[HeldPartition], size: BatchSize, now: float) -> list[Part]:
         parts: list[Part] = []
         room, left = size.entries, size.bytes
-        for holding, reader in having:
+        for holding in in_hand:
             if now < self._requests.not_before(holding):
                 continue
+            reader = self._holdings.reader(holding)
             for sequence in holding.ready(now, shared=self.shared):
                 while room and now >= sequence.due and not (parts and sequence.waiting[0].alone):
                     if not self._requests.may_begin(sequence, reader):

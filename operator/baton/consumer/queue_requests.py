@@ -152,6 +152,8 @@ class QueueRequests:
 
     def not_before(self, holding: HeldPartition) -> float:
         """When its queue is asked again (monotonic): one that is away is waited for once, for all of its partitions."""
+        if not self._outages and holding.outage is None:  # as nearly always
+            return 0.0
         both = self._outages.get(holding.partition.queue), holding.outage
         return max((outage.until for outage in both if outage is not None), default=0.0)
 

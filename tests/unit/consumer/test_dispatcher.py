@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton.consumer import wake_times
-from baton.consumer.delivery import Delivery, Want
+from baton.consumer.delivery import BatchSize, Delivery, Want
 from baton.consumer.entry_sequence import backoff
 from baton.consumer.outcome import ACK
 from baton.model.ids import Epoch
@@ -41,6 +41,7 @@ class QueueThatTakesUp(InMemoryQueue):
 
     def __init__(self) -> None:
         super().__init__(1)
+        self.unread[1] = [("0", b"k")]
         self.away = True
         self.asked_early = 0
         self._refused_at = float("-inf")
@@ -54,16 +55,52 @@ class QueueThatTakesUp(InMemoryQueue):
         return super().ready(partition, epoch)
 
 
-def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time() -> None:
+@pytest.mark.parametrize("batch", [None, BatchSize(2)])
+def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time(batch: BatchSize | None) -> None:
     queue = QueueThatTakesUp()
-    consumer = consumer_of(queue)
+    consumer = consumer_of(queue, InMemoryLedger({0: 1, 1: 1}))
     with consumer:
         consumer._loop.serve(1)
-        consumer._loop.want(want := Want())
-        until(lambda: queue.refused == 3)
+        consumer._loop.want(want := Want(batch))
+        until(lambda: queue.refused >= 3)
         queue.away = False
         assert isinstance(want.answer.result(PATIENCE), Delivery)
     assert not queue.asked_early
+
+
+class QueueOfMany(InMemoryQueue):
+    """Knows how often it was asked what is ready."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.unread = {partition: [(str(number), b"k") for number in range(EACH)] for partition in range(partitions)}
+        self.asked = 0
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        self.asked += 1
+        return super().ready(partition, epoch)
+
+    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
+        return super().wait(partitions, HOUR)
+
+
+def test_a_batch_asks_those_of_many_partitions_of_which_it_has_entries_and_all_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wake_times, "_WATCH_EVERY", HOUR)
+    queue = QueueOfMany(many := 200)
+    consumer = consumer_of(queue, InMemoryLedger(dict.fromkeys(range(many), 1)))
+    handed: list[int] = []
+    with consumer:
+        consumer._loop.serve(1)
+        while len(handed) < many:
+            delivery = consumer._loop.take(Want(BatchSize(EACH)))
+            assert isinstance(delivery, Delivery)
+            handed += {entry.partition for entry in delivery.entries}
+            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
+        asked = queue.asked
+    assert sorted(handed) == list(range(many))
+    assert asked < 10 * many, "and not each of them for each batch"
 
 
 class QueueThatFills(InMemoryQueue):
