@@ -40,11 +40,13 @@ class BackgroundCommits:
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """There is something to commit of it. Raises QueueUnreachable while the last commit was not taken: it is tried again."""
         with self._news:
+            news = not self._due or (at_once and not self._hurried)
             self._due.add(partition)
             self._hurried |= at_once
             if self._thread.ident is None:
                 self._thread.start()
-            self._news.notify_all()
+            if news:  # to wake a thread takes longer than most of what is done for a few entries
+                self._news.notify_all()
         if self._trouble is not None:
             raise QueueUnreachable(self._trouble)
 

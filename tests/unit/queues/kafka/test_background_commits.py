@@ -80,6 +80,32 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
     until(lambda: any({1, 2} <= partitions for partitions in broker.asked))
 
 
+class CountedNews(threading.Condition):
+    """Knows how often threads that wait for it were woken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+
+    def notify_all(self) -> None:
+        self.told += 1
+        super().notify_all()
+
+
+def test_the_thread_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_and_not_for_each(broker: Broker) -> None:
+    broker.commits._news = news = CountedNews()
+    broker.open.clear()
+    broker.commits.due(1)
+    until(lambda: broker.asked == [{1}])
+    told = []
+    for partition, at_once in ((1, False), (2, False), (1, False), (3, True), (4, True), (1, False)):
+        broker.commits.due(partition, at_once=at_once)
+        told.append(news.told)
+    broker.open.set()
+    until(lambda: broker.asked == [{1}, {1, 2, 3, 4}])
+    assert told == [2, 2, 2, 3, 3, 3]
+
+
 def test_nothing_is_committed_after_the_end(broker: Broker) -> None:
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
