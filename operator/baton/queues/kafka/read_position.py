@@ -33,8 +33,8 @@ class ReadPosition:
     """Whose it is now;"""
     other_process: bool = False
     """of this pod's, another process reads it."""
-    read: dict[int, Message] = field(default_factory=dict)
-    """What is in the consumer's hands, by offset: a dead letter is all of the message."""
+    read: dict[str, Message] = field(default_factory=dict)
+    """What is in the consumer's hands, by offset as entries have it: a dead letter is all of the message."""
     outputs: PendingOutputs = field(default_factory=PendingOutputs)
     recorded: int = 0
     """How far it had handed out at its last record."""

@@ -79,7 +79,7 @@ class KafkaReader:
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.marked)
         position.handed_out(offsets)
-        position.read.update(zip(offsets, messages, strict=True))
+        position.read.update(zip(entries.offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:
             return entries
@@ -105,11 +105,9 @@ class KafkaReader:
             places = [int(offset) for offset in those]
             if position.progress.is_out(places[0]):  # else it was taken in before, and this is the same once more
                 position.outputs.add(places, outputs)
-        numbers = list(map(int, offsets))
-        for number in numbers:
-            position.read.pop(number, None)
+        finished = [message for offset in offsets if (message := position.read.pop(offset, None)) is not None]
         before, careful = position.progress.unfinished, position.careful
-        position.progress.finish(numbers)
+        position.progress.finish(cast("list[int]", list(map(Message.offset, finished))))
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
         if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
@@ -137,7 +135,7 @@ class KafkaReader:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
         self._commits.look(partition, position)
-        message = position.read.get(int(offset))
+        message = position.read.get(offset)
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
             self._dead_letters.put(topic, message, why, self._group)
