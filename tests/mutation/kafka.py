@@ -14,6 +14,7 @@ _HEARD = "unit/queues/kafka/test_announcements.py"
 _AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
+_DIRECT = "unit/queues/kafka/test_direct_handoffs.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
@@ -148,6 +149,24 @@ KAFKA = (
     Mutation("last words", "keep them from a broker that has refused one", _KAFKA + "owner_commits.py", _COMMITS, "        if untaken and time.monotonic() - begun > _SILENT_FOR:", "        if untaken:"),
     Mutation("last words", "say one after the other to a broker that is silent", _KAFKA + "owner_commits.py", _COMMITS, "        if untaken and time.monotonic() - begun > _SILENT_FOR:", "        if False:"),
     Mutation("last words", "take one back by a commit that follows", _KAFKA + "owner_commits.py", _COMMITS, "            position.left = True", "            pass"),
+    Mutation("direct hand-offs", "hand over what is not finished", _KAFKA + "read_position.py", _POSITION, "if then is None or self.progress.unfinished or here.marked", "if then is None or here.marked"),
+    Mutation("direct hand-offs", "hand over before all is sent", _KAFKA + "read_position.py", _COMMITS, "        if self.needs_several:  #", "        if False:  #"),
+    Mutation("direct hand-offs", "hand over at an epoch that leaves none to grant", _KAFKA + "announcement.py", _TOLD, "one.epoch < one.then <= one.epoch + _FURTHEST", "one.epoch < one.then"),
+    Mutation("direct hand-offs", "hand over what the next owner has to mark", _KAFKA + "read_position.py", _POSITION, "self.progress.unfinished or here.marked or here.tries", "self.progress.unfinished or here.tries"),
+    Mutation("direct hand-offs", "commit under the token of who had it before", _KAFKA + "read_position.py", _COMMITS, "return self.token_is_spent or self.handed", "return self.token_is_spent"),
+    Mutation("direct hand-offs", "leave the mark to the first commit of an entry", _KAFKA + "owner_commits.py", _COMMITS, "            self._secure(", "            dict("),
+    Mutation("direct hand-offs", "count a try of who has not put its mark there", _KAFKA + "record.py", _POSITION, "self.left_behind and self.reader != BY_GIVER and", "self.left_behind and"),
+    Mutation("direct hand-offs", "begin with what another process may have read", _KAFKA + "direct_handoffs.py", _DIRECT, " and self.is_new(partition, epoch) else None", " else None"),
+    Mutation("direct hand-offs", "mark for read what nobody has read", _KAFKA + "take_ups.py", _COMMITS, "if seen.record.reader == BY_GIVER and self", "if False and self"),
+    Mutation("direct hand-offs", "take the giver's word for another process'", _KAFKA + "owner_commits.py", _COMMITS, "readers = (self._process, BY_GIVER)", "readers = (self._process, position.record.reader)"),
+    Mutation("direct hand-offs", "hand over to another what may have been handed over", _KAFKA + "owner_commits.py", _COMMITS, "if not (position.left and position.in_doubt):", "if True:"),
+    Mutation("direct hand-offs", "keep all from their commits for one that gets no token", _KAFKA + "owner_commits.py", _COMMITS, "                problems[number] = problem\n        return problems\n\n    def _as_it_is", "                raise\n        return problems\n\n    def _as_it_is"),
+    Mutation("direct hand-offs", "hand over to oneself", _KAFKA + "announcements.py", _HEARD, "if uid and uid != self._uid else None", "if uid else None"),
+    Mutation("direct hand-offs", "forget what was planned before", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not isinstance(effect, Pause):\n            self._planned.pop", "        if True:\n            self._planned.pop"),
+    Mutation("direct hand-offs", "take what was read before a hand-over for newer", "controller/owner_records.py", "unit/controller/test_owner_records.py", "        self.known[number] = record\n        self._touched.add(number)", "        self.known[number] = record"),
+    Mutation("direct hand-offs", "let go before the receiver has heard of it", _KAFKA + "announcements.py", _HEARD, "                if then is not None:\n                    self._paused_at", "                if False:\n                    self._paused_at"),
+    Mutation("direct hand-offs", "take a hand-over for somebody else's doing", "controller/owner_records.py", "unit/controller/test_owner_records.py", "self._touched.union(handed)", "self._touched"),
+    Mutation("direct hand-offs", "forget one that was not planned any more", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not as_wanted:\n            self._due.discard(partition)\n        elif", "        if not as_wanted:\n            self._due.discard(partition)\n            del self._outcomes[partition]\n        elif"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),

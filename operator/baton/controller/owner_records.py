@@ -1,8 +1,9 @@
 """The owner records of one queue: from looks at all of them, and from the answers to grants."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Owner
@@ -34,8 +35,9 @@ class OwnerRecords:
                 del self._in_hand[number]
 
     def granted(self, number: int, record: Owner) -> None:
-        """What stood there after a grant."""
+        """What stood there after a grant, or a hand-over: a look that began before it may have read what was there then."""
         self.known[number] = record
+        self._touched.add(number)
 
     def paused(self, number: int, epoch: Epoch) -> None:
         """The partition was paused under this epoch, which does nothing where another is in force."""
@@ -47,12 +49,16 @@ class OwnerRecords:
         """All records are about to be read."""
         self._touched = set(self._in_hand)
 
-    def found(self, records: Mapping[int, Owner], *, afresh: bool) -> bool:
+    def found(
+        self, records: Mapping[int, Owner], *, afresh: bool, planned: Mapping[int, Collection[Owner]] = MappingProxyType({})
+    ) -> bool:
         """What was read; True if it is a surprise. Of partitions that were touched meanwhile the answer to the grant counts,
-        unless (`afresh`) nothing that was known counts any more."""
+        unless (`afresh`) nothing that was known counts any more. `planned`: who is or was to have those that are paused. Their
+        owners may have handed them over, which is no surprise, and is told when they are asked about."""
         found = dict(records)
         if not afresh:
-            for number in self._touched:
+            handed = [one for one, owners in planned.items() if found.get(one) in owners]
+            for number in self._touched.union(handed):
                 found.pop(number, None)
                 if number in self.known:
                     found[number] = self.known[number]

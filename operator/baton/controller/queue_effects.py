@@ -10,7 +10,7 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Partition
-from baton.queues.protocol import QueueAdapter
+from baton.queues.protocol import Owner, QueueAdapter
 
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
@@ -88,11 +88,9 @@ class QueueEffects:
     async def _pause(self, adapter: QueueAdapter, pause: Pause, tasks: asyncio.TaskGroup) -> None:
         number = pause.partition.number
         within = max(0.0, pause.deadline - self._clock.now())
-        receiver = pause.then.uid if pause.then is not None else None
+        then = Owner(pause.then.uid, pause.then.epoch) if pause.then is not None else None
         with self._records.changing(number):
-            left = await answer(
-                pause.partition.queue, adapter.pause(number, pause.epoch, within, receiver), adapter.answers_within
-            )
+            left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within, then), adapter.answers_within)
             self._records.paused(number, pause.epoch)
         self._left(adapter, pause, left, tasks)
 
@@ -116,8 +114,13 @@ class QueueEffects:
             left = await answer(pause.partition.queue, adapter.outstanding(pause.partition.number), adapter.answers_within)
             self._left(adapter, pause, left, granting)
 
-    def _left(self, adapter: QueueAdapter, pause: Pause, left: int | None, tasks: asyncio.TaskGroup) -> None:
+    def _left(self, adapter: QueueAdapter, pause: Pause, left: int | Owner | None, tasks: asyncio.TaskGroup) -> None:
         if pause.partition in self._granting:
+            return
+        if isinstance(left, Owner):
+            self._records.granted(pause.partition.number, left)
+            self.work.handed_over(Outcome(pause.partition, OwnerRecord(left.uid, left.epoch)))
+            self._changed()
             return
         if left == 0 and pause.then is not None and self.work.let_go(pause):
             self._granting.add(pause.partition)  # before the task begins: others may have their turn until then

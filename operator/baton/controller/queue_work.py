@@ -8,6 +8,7 @@ from typing import TypeVar
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome
 from baton.model.ids import Epoch, Partition
+from baton.queues.protocol import Owner
 
 T = TypeVar("T")
 NOTHING: Mapping[Partition, Effect] = {}
@@ -23,6 +24,8 @@ class QueueWork:
         self._due: set[Partition] = set()
         self._draining: dict[Partition, Pause] = {}
         """The pauses that had something outstanding at the last question."""
+        self._planned: dict[Partition, set[Owner]] = {}
+        """Of the pauses that are wanted."""
         self._outcomes: dict[Partition, Outcome] = {}
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
@@ -42,6 +45,9 @@ class QueueWork:
         changed = [partition for partition in before if partition not in wanted] if before else []
         changed += [one for one, effect in wanted.items() if one in heard or before.get(one) != effect]
         _drop(self._outcomes, heard)
+        _drop(self._planned, heard)
+        for one in changed:
+            self._plan(one, wanted.get(one))
         _drop(self._drained, changed)
         _drop(self._draining, changed)
         _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
@@ -54,6 +60,12 @@ class QueueWork:
     def due(self) -> int:
         """The number of effects that are due."""
         return len(self._due)
+
+    @property
+    def planned(self) -> Mapping[int, Collection[Owner]]:
+        """Who is to have the partitions that are paused, or was to have them by a plan before, by their numbers: an owner may
+        have heard of that one alone."""
+        return {partition.number: owners for partition, owners in self._planned.items()}
 
     @property
     def draining(self) -> Collection[Pause]:
@@ -86,13 +98,25 @@ class QueueWork:
 
     def granted(self, grant: Grant, outcome: Outcome) -> None:
         """Record the outcome of a grant, also of one that is not wanted any more: the queue's owner is another for it."""
-        partition, wanted = grant.partition, self._wanted.get(grant.partition)
+        wanted = self._wanted.get(grant.partition)
+        self._accepted(outcome, as_wanted=grant in (wanted, wanted.then if isinstance(wanted, Pause) else None))
+
+    def handed_over(self, outcome: Outcome) -> None:
+        """The same where the owner that was paused has made another the owner: the one that was planned when it was told."""
+        wanted = self._wanted.get(outcome.partition)
+        then = wanted.then if isinstance(wanted, Pause) else None
+        self._draining.pop(outcome.partition, None)
+        self._accepted(outcome, as_wanted=then is not None and outcome.record == (then.uid, then.epoch))
+
+    def _accepted(self, outcome: Outcome, *, as_wanted: bool) -> None:
+        partition, wanted = outcome.partition, self._wanted.get(outcome.partition)
         if partition in self._outcomes and self._outcomes[partition].record.epoch > outcome.record.epoch:
             return  # a later grant was faster
         self._outcomes[partition] = outcome
-        if grant not in (wanted, wanted.then if isinstance(wanted, Pause) else None):
+        if not as_wanted:
             self._due.discard(partition)
         elif isinstance(wanted, Pause):
+            self.unacknowledged[partition] = 0
             self._drained[partition] = wanted.epoch
 
     def paused(self, pause: Pause, left: int | None) -> bool:
@@ -116,6 +140,12 @@ class QueueWork:
         self._draining.pop(pause.partition, None)
         self.unacknowledged[pause.partition] = 0
         return True
+
+    def _plan(self, partition: Partition, effect: Effect | None) -> None:
+        if not isinstance(effect, Pause):
+            self._planned.pop(partition, None)
+        elif effect.then is not None:
+            self._planned.setdefault(partition, set()).add(Owner(effect.then.uid, effect.then.epoch))
 
     def _add(self, partitions: Iterable[Partition]) -> bool:
         """Make partitions due. Returns False if all of them were due already."""

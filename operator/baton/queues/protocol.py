@@ -108,18 +108,22 @@ class QueueAdapter(Protocol):
         `unowned`: the group is paused, and no member has a partition of the queue or is to get one. Where the server's own tools
         can set the group's place, they may do so until this is asked without it."""
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
+    async def pause(
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
+    ) -> int | Owner | None:
         """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed. `within`:
-        seconds that the owner has to finish, for it to know. `receiver`: who is to be granted it, as it is planned now, and
-        may listen for that.
+        seconds that the owner has to finish, for it to know. `then`: who is to be granted it, as the ledger has it, and
+        may listen for that. Where the queue's pods hand over by themselves, the owner makes this the owner record when it
+        lets go.
 
         Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
-        acknowledged, and the answer is 0. None: this queue cannot say (External).
+        acknowledged, and the answer is 0, or the owner since then, if the one before may have handed it over. None: this queue
+        cannot say (External).
         """
 
-    async def outstanding(self, partition: int) -> int | None:
-        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with. None: this
-        queue cannot say (External)."""
+    async def outstanding(self, partition: int) -> int | Owner | None:
+        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with; an owner
+        and None: as `pause`."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.

@@ -43,7 +43,7 @@ class SeedQueue:
         if uid != us.uid:
             raise QueueConflict(f"the queue {self._queue.name} belongs to {group} ({uid})")
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:
         return await self._ask(lambda: self._queue.pause(partition, epoch), write=True)
 
     async def outstanding(self, partition: int) -> int | None:

@@ -59,7 +59,9 @@ class MemoryQueue:
         self.count = count if count is not None else self.count
         return None
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
+    async def pause(
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
+    ) -> int | Owner | None:
         await self._called("pause")
         return self.left.get(partition, 0)
 

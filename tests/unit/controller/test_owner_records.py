@@ -73,3 +73,22 @@ def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
         records.look()
         assert records.found({0: A1}, afresh=True)
     assert records.known == {0: A1}
+
+
+def test_a_partition_that_its_owner_has_handed_over_as_planned_is_known_when_the_grant_was_asked_for() -> None:
+    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    records.look()
+    assert not records.found({0: b2, 1: A1}, afresh=False, planned={0: {b2}})
+    assert records.known[0] == A1, "the answer to the grant says so"
+    records.look()
+    assert records.found({0: B9, 1: A1}, afresh=False, planned={0: {b2}}), "that was not planned"
+    records.look()
+    assert records.found({0: b2, 1: A1}, afresh=False), "nor is this, since nobody plans it any more"
+
+
+def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
+    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    records.look()
+    records.granted(0, b2)
+    assert not records.found({0: A1, 1: A1}, afresh=False)
+    assert records.known[0] == b2

@@ -30,10 +30,10 @@ class AnsweredByTests(MemoryQueue):
 
     def __init__(self) -> None:
         super().__init__(2)
-        self.pauses: dict[int, asyncio.Future[int]] = {}
+        self.pauses: dict[int, asyncio.Future[int | Owner]] = {}
         self.grants: dict[tuple[int, str | None], asyncio.Future[None]] = {}
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
         self.pauses[partition] = asyncio.get_running_loop().create_future()
         return await self.pauses[partition]
 
@@ -89,6 +89,18 @@ async def test_a_partition_whose_grant_is_about_to_begin_is_left_alone(instead: 
 
 async def _heard(at_work: AtWork) -> bool:
     return bool(list(at_work.effects.work.outcomes))
+
+
+@pytest.mark.parametrize("to", [Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(2))])
+async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well(to: Owner) -> None:
+    at_work = AtWork()
+    await at_work.until_asked(pauses=2)
+    at_work.queue.pauses[0].set_result(to)
+    await eventually(lambda: _heard(at_work))
+    assert [one.record for one in at_work.effects.work.outcomes] == [(to.uid, to.epoch)]
+    assert not at_work.queue.grants
+    assert at_work.effects._records.known == {0: to}
+    await at_work.end()
 
 
 async def test_a_grant_that_had_no_time_to_begin_is_made_when_the_queue_answers_again() -> None:

@@ -6,6 +6,7 @@ from baton.controller.queue_work import QueueWork
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.queues.protocol import Owner
 
 
 def partition(number: int) -> Partition:
@@ -196,3 +197,53 @@ def _pause(wanted: Mapping[Partition, Effect], number: int) -> Pause:
 
 def _answered(work: QueueWork) -> bool:
     return work.answered
+
+
+def handed(number: int, uid: str, epoch: int) -> Outcome:
+    return Outcome(partition(number), OwnerRecord(Uid(uid), Epoch(epoch)))
+
+
+def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
+    return {
+        partition(0): Pause(partition(0), Epoch(1), 100.0, Grant(partition(0), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch)))
+    }
+
+
+def test_what_its_owner_has_handed_over_as_planned_is_granted_and_drained() -> None:
+    work = QueueWork()
+    work.want(pause_for("b", 2))
+    (pause,) = taken(work)
+    assert isinstance(pause, Pause) and work.paused(pause, 1)
+    work.handed_over(handed(0, "b", 2))
+    assert (list(work.outcomes), list(work.drained)) == ([handed(0, "b", 2)], [(partition(0), 1)])
+    assert (list(work.draining), work.unacknowledged, work.answered) == ([], {partition(0): 0}, True)
+
+
+def test_what_was_handed_over_before_its_owner_heard_of_another_plan_waits_until_the_ledger_has_it() -> None:
+    work = QueueWork()
+    work.want(pause_for("c", 3))
+    work.handed_over(handed(0, "b", 2))
+    assert (list(work.outcomes), list(work.drained), taken(work)) == ([handed(0, "b", 2)], [], [])
+    assert work.want(pauses(0, epoch=2), told=list(work.outcomes)), "its receiver is the owner, and lets go"
+
+
+def test_what_was_handed_over_after_a_later_grant_says_nothing() -> None:
+    work = QueueWork()
+    work.want(grants(0, epoch=3))
+    done(work, grants(0, epoch=3))
+    work.handed_over(handed(0, "b", 2))
+    assert [one.record.epoch for one in work.outcomes] == [3]
+
+
+def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_was_heard() -> None:
+    work, b2, c3 = QueueWork(), Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(3))
+    work.want(pause_for("b", 2))
+    work.want(pause_for("c", 3))
+    assert work.planned == {0: {b2, c3}}, "its owner may have heard of the first alone"
+    work.want(pauses(0))
+    assert work.planned == {0: {b2, c3}}
+    work.handed_over(handed(0, "b", 2))
+    work.want(pause_for("d", 4), told=list(work.outcomes))
+    assert work.planned == {0: {Owner(Uid("d"), Epoch(4))}}
+    work.want({})
+    assert work.planned == {}

@@ -20,7 +20,7 @@ class ExternalQueue:
     async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
         self._partitions = count if count is not None else self._partitions
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:
         return None
 
     async def outstanding(self, partition: int) -> int | None:

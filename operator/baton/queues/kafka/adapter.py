@@ -65,8 +65,10 @@ class KafkaQueue:
         """How many partitions the topic had when the group began; 0: it is another one, made again since."""
         self._cut_off: dict[int, CutOff] = {}
         self._paused: dict[int, Epoch] = {}
-        self._let_go: dict[int, Epoch] = {}
-        """Whose owner was seen to have let go, under which epoch: they may be granted without another look."""
+        self._let_go: set[int] = set()
+        """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
+        self._handed: dict[int, Epoch] = {}
+        """The epochs under which owners have handed partitions over, as far as that was told."""
         self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
@@ -114,16 +116,20 @@ class KafkaQueue:
         else:
             self._guard.start()
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
-        """The broker cannot keep an owner from reading: it is told; its record says when it let go."""
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
+        """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
+        since then."""
         self._paused[partition] = epoch
-        self._records.asked_for(partition, epoch)
-        self._announcer.paused(partition, epoch, within, receiver)
-        return await self._unfinished(partition, epoch)
+        self._let_go.discard(partition)
+        self._records.asked_for(partition, epoch if then is None else then.epoch)
+        now = await self._now.of(partition)
+        by_owner = self._stays_as_it_is((now or await self._before(partition)).record)
+        self._announcer.paused(partition, epoch, within, then, by_owner=by_owner)
+        return self._left(partition, epoch, now)
 
-    async def outstanding(self, partition: int) -> int:
+    async def outstanding(self, partition: int) -> int | Owner:
         """1: the owner has not let go; how much it has in hand only it knows."""
-        return await self._unfinished(partition, self._paused.get(partition))
+        return self._left(partition, self._paused.get(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
@@ -159,12 +165,13 @@ class KafkaQueue:
     async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
-            if self._let_go.pop(partition, epoch) >= epoch:
-                now = await self._now.of(partition)  # a commit that is under way is not waited for
-                record = self._records.believed(partition, now).record if now is not None else None
+            if partition not in self._let_go:
+                now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
+                record = self._records.believed(partition, now).record
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
+            self._let_go.discard(partition)
             try:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first
@@ -255,14 +262,36 @@ class KafkaQueue:
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
 
-    async def _unfinished(self, partition: int, epoch: Epoch | None) -> int:
-        """Who is just committing is asked about again: nobody waits for a commit here, and none is aborted."""
-        now = await self._now.of(partition)
-        if now is None or (now.record is not None and now.record.epoch == epoch and not now.record.released):
+    def _stays_as_it_is(self, record: Record | None) -> bool:
+        """A grant would change nothing in it but the owner: the spec has changed nothing of what an owner is to know."""
+        if record is None or record.query or self._topic is None:
+            return False
+        spec = self._spec
+        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
+        now = self._claimant.uid, self._topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
+        return known == now
+
+    async def _before(self, partition: int) -> Committed:
+        """What was committed before the commit that is under way."""
+        return (await self._transactions.before_pending((partition,)))[partition]
+
+    def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Owner:
+        """How much is left where this is seen of it. Who is just committing is asked about again: nobody waits for a commit
+        here, and none is aborted. An owner to whom it was handed over is told once: whoever asks again grants."""
+        record = self._records.believed(partition, now).record if now is not None else None
+        if now is None or (record is not None and record.epoch == epoch and not record.released):
             return 1
-        if now.record is not None and now.record.epoch == epoch:
-            self._let_go[partition] = now.record.epoch
-        return 0
+        if record is None or epoch is None or record.epoch < epoch:
+            return 0
+        if record.epoch == epoch:
+            self._let_go.add(partition)
+            return 0
+        if record.uid is None or self._handed.get(partition) == record.epoch:
+            return 0
+        self._refuse_others(record)
+        self._handed[partition] = record.epoch
+        self._announcer.granted(partition, record.epoch, record.uid)
+        return Owner(record.uid, record.epoch)
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:

@@ -1,21 +1,26 @@
 """What the operator tells the pods of a group between two ledgers: partitions whose owner records are to be looked at. Pure.
 
 It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
-times a second, and more often while partitions are handed over. Nothing of it is believed: who owns a partition stands in its
-owner record alone. So one that is lost, forged or old costs time or a question, and no order.
+times a second, and more often while partitions are handed over. Who owns a partition stands in its owner record alone: an
+announcement that is lost or old costs time or a question, and no order. Who can forge one can have an owner hand its partition to
+a pod that there is not, which costs time: the operator sees that, and grants above it.
 """
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from zlib import crc32
+
+from baton.model.ids import Uid
 
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
 _MOST = 400
 _PARTITIONS = 2**31
 """Kafka's protocol has numbers below it."""
+_FURTHEST = 2**20
+"""The next grant of a partition is no further above the one before."""
 PARTITION = 0
 """At whose offset it stands."""
 
@@ -46,7 +51,9 @@ class Said(NamedTuple):
     owner: int
     """Who has it until then (`mark`),"""
     receiver: int
-    """and who gets it."""
+    """and who gets it,"""
+    then: int = 0
+    """under which epoch, if the owner is to grant it itself; 0: the operator does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class Announcement:
 
     queue: str
     said: tuple[Said, ...]
+    pods: Mapping[int, Uid] = field(default_factory=dict)
+    """Those that get partitions from their owners, by their marks. No two of them have the same."""
 
     def to_text(self) -> str:
         """As it stands beside the offset. What was said first is left out where there is too much."""
@@ -63,8 +72,16 @@ class Announcement:
             said = said[max(1, len(said) // 4) :]
         return text
 
+    def receiver(self, one: Said) -> Uid | None:
+        """To whom its owner is to grant it; None: the operator grants it."""
+        return self.pods.get(one.receiver) if one.epoch < one.then <= one.epoch + _FURTHEST else None
+
     def _text(self, said: list[Said]) -> str:
-        return json.dumps({"baton": 1, "queue": self.queue, "said": said}, separators=(",", ":"))
+        named = sorted({one.receiver for one in said if one.then} & self.pods.keys())
+        fields: dict[str, Any] = {"baton": 1, "queue": self.queue, "said": [one if one.then else one[:-1] for one in said]}
+        if named:
+            fields["pods"] = [[one, self.pods[one]] for one in named]
+        return json.dumps(fields, separators=(",", ":"))
 
 
 def read(text: str | None) -> Announcement | None:
@@ -76,8 +93,9 @@ def read(text: str | None) -> Announcement | None:
         if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
         said = tuple(Said(*one) for one in fields["said"])
+        pods = {number: Uid(uid) for number, uid in fields.get("pods", []) if mark(uid) == number}
         if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
-            return Announcement(fields["queue"], said)
+            return Announcement(fields["queue"], said, pods)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass
     return None

@@ -8,23 +8,42 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
 from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
+from baton.queues.kafka.direct_handoffs import DirectHandoffs, Handed
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.messages import CommittedOffsets
-from baton.queues.kafka.record import Record
+from baton.queues.kafka.ready_fetcher import ReadyFetcher
+from baton.queues.kafka.record import BY_GIVER, Record
 from baton.queues.kafka.transaction import committed
-from baton.queues.protocol import Heard
+from baton.queues.protocol import Heard, Owner
 
 _EVERY, _LIVELY = 0.2, 0.015
-"""Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's."""
-_LIVELY_FOR = 3.0
-"""Seconds after a pause was heard of: the grant that follows it is what the partition waits for."""
+"""Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's,"""
+_LESS_OFTEN = 40
+"""or this part of the time for which it has waited for it."""
+_HEARD_WITHIN = 0.3
+"""Seconds after which everybody who is concerned has heard of a pause: until then its owner works on, and then hands the
+partition to one who looks out for it,"""
+_LONG = 1000
+"""where it has so many milliseconds to let go of it."""
+_GRANTED_WITHIN = 3.0
+"""Seconds after its owner's time is up for the operator's grant."""
 
 
 class KafkaAnnouncements:
     """Of one pod, for all queues of its group. One thread waits; any may look, or interrupt it. Raises QueueUnreachable."""
 
-    def __init__(self, address: KafkaAddress, group: str, uid: Uid) -> None:
-        """`group`: the group id in Kafka."""
+    def __init__(
+        self,
+        address: KafkaAddress,
+        group: str,
+        uid: Uid,
+        handoffs: DirectHandoffs | None = None,
+        fetcher: ReadyFetcher | None = None,
+    ) -> None:
+        """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetcher`: the first one
+        that they will have."""
+        self._handoffs = handoffs or DirectHandoffs()
+        self._fetcher = fetcher
         self._uid = uid
         self._mark = mark(uid)
         self._loop = EventLoopThread("baton-kafka-announcements")
@@ -33,14 +52,18 @@ class KafkaAnnouncements:
         self._heard: dict[str, tuple[int, str]] = {}
         """The last announcement of each topic, and its number."""
         self._topics: dict[QueueName, str] = {}
-        self._paused: dict[Partition, tuple[int, int]] = {}
-        """The last pause of each: its epoch, and milliseconds that the owner had."""
+        self._paused: dict[Partition, tuple[int, float]] = {}
+        """The last pause of each: its epoch, and until when the owner has it (monotonic)."""
+        self._paused_at: dict[Partition, float] = {}
+        """When pauses of this pod's partitions are told (monotonic): their receivers are to have heard of them by then."""
         self._due: set[Partition] = set()
         """To be looked at: their records are just being written."""
         self._awaited: set[Partition] = set()
         """That others let go of for this pod,"""
-        self._lively_until = float("-inf")
-        """and until when their records are looked at often (monotonic)."""
+        self._awaited_since = 0.0
+        """since the last of them was heard of (monotonic),"""
+        self._awaited_until = float("-inf")
+        """and until all of them are this pod's (monotonic)."""
         self._ask_at = 0.0
         """When the next question for announcements is due (monotonic)."""
         self._interrupted = threading.Event()
@@ -48,20 +71,31 @@ class KafkaAnnouncements:
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
         """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
         until = time.monotonic() + timeout
+        if not self._handoffs.begun:
+            self._handoffs.begin(self._epochs())
         while not self._interrupted.is_set():
             if time.monotonic() >= self._ask_at:
                 self._due |= self._news()
                 self._ask_at = time.monotonic() + _EVERY
-            awaited = self._awaited if time.monotonic() < self._lively_until else set()
+            now = time.monotonic()
+            self._due |= {one for one, at in self._paused_at.items() if at <= now}
+            self._paused_at = {one: at for one, at in self._paused_at.items() if at > now}
+            awaited = self._awaited if now < self._awaited_until else set()
             seen = self._look_once(self._due | awaited) if self._due or awaited else {}
             if found := {one: heard for one, heard in seen.items() if one in self._due or heard.uid == self._uid}:
                 self._due -= found.keys()
-                self._awaited -= found.keys()
+                self._awaited -= {one for one, heard in found.items() if heard.uid == self._uid}
                 return found
             if time.monotonic() >= until:
                 self._due.clear()
                 break
-            self._interrupted.wait(_LIVELY if self._due or awaited else _EVERY)
+            next_at = min(self._ask_at, *self._paused_at.values()) if self._paused_at else self._ask_at
+            rest = max(0.0, next_at - time.monotonic())
+            if self._due:
+                rest = _LIVELY
+            elif awaited:
+                rest = min(rest, max(_LIVELY, (now - self._awaited_since) / _LESS_OFTEN))
+            self._interrupted.wait(rest)
         self._interrupted.clear()
         return {}
 
@@ -76,9 +110,25 @@ class KafkaAnnouncements:
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
             numbers = tuple(sorted(number for name, number in wanted if name == topic))
+            asked_at = time.monotonic()
             asked = committed(self._records, topic, numbers, beside_pending=beside_pending)
             seen, _ = self._loop.run(asked, ASKED_WITHIN)
-            found |= {wanted[key]: self._as_heard(wanted[key], one.record) for key, one in seen.items() if one.record is not None}
+            for key, one in seen.items():
+                if one.record is None:
+                    continue
+                if one.record.uid == self._uid and one.record.reader == BY_GIVER:
+                    self._handoffs.hand(wanted[key], Handed(topic, one, asked_at))
+                found[wanted[key]] = self._as_heard(wanted[key], one.record)
+        return found
+
+    def _epochs(self) -> dict[Partition, Epoch]:
+        """Of all partitions of the group."""
+        seen, _ = self._loop.run(committed(self._records, beside_pending=True), ASKED_WITHIN)
+        found: dict[Partition, Epoch] = {}
+        for (_, number), one in seen.items():
+            if one.record is not None:
+                partition = Partition(QueueName(one.record.queue), number)
+                found[partition] = max(one.record.epoch, found.get(partition, one.record.epoch))
         return found
 
     def interrupt(self) -> None:
@@ -87,6 +137,8 @@ class KafkaAnnouncements:
 
     def close(self) -> None:
         self._loop.close(self._announced.close, self._records.close)
+        if self._fetcher is not None:
+            self._fetcher.close()
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
@@ -99,9 +151,9 @@ class KafkaAnnouncements:
             raise
 
     def _as_heard(self, partition: Partition, record: Record) -> Heard:
-        epoch, within = self._paused.get(partition, (0, 0))
+        epoch, until = self._paused.get(partition, (0, 0.0))
         paused = epoch == record.epoch
-        return Heard(record.uid, Epoch(record.epoch), paused, within / 1000 if paused else None)
+        return Heard(record.uid, Epoch(record.epoch), paused, max(0.0, until - time.monotonic()) if paused else None)
 
     def _news(self) -> set[Partition]:
         """Partitions that were announced since the last question."""
@@ -125,17 +177,28 @@ class KafkaAnnouncements:
             partition = Partition(queue, one.partition)
             if one.number > after:
                 self._awaited.discard(partition)
+                self._paused_at.pop(partition, None)
             if one.number <= after or not {ANYBODY, self._mark} & {one.owner, one.receiver}:
                 continue
             if one.within < 0:
                 concerned.add(partition)
                 continue
+            now = time.monotonic()
             if one.receiver == self._mark:
                 self._awaited.add(partition)
-                self._lively_until = time.monotonic() + _LIVELY_FOR
+                if self._fetcher is not None:
+                    self._fetcher.get_ready(topic, one.partition)
+                self._awaited_since = now
+                self._awaited_until = max(self._awaited_until, now + one.within / 1000 + _GRANTED_WITHIN)
             if one.owner in (ANYBODY, self._mark):
-                self._paused[partition] = one.epoch, one.within
-                concerned.add(partition)
+                self._paused[partition] = one.epoch, now + one.within / 1000
+                uid = announcement.receiver(one) if one.within >= _LONG else None
+                then = Owner(uid, Epoch(one.then)) if uid and uid != self._uid else None
+                self._handoffs.plan(partition, Epoch(one.epoch), then)
+                if then is not None:
+                    self._paused_at[partition] = now + _HEARD_WITHIN
+                else:
+                    concerned.add(partition)
         return concerned
 
     async def _ask(self) -> list[tuple[str, list[tuple[int, int, int, str, int, dict[int, bytes]]], dict[int, bytes]]]:

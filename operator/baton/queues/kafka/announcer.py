@@ -12,7 +12,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, PARTITION, Announcement, Said, announcing_group, mark, read
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.messages import CommittedOffsets
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import Owner, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class KafkaAnnouncer:
         self._client = KafkaClient(address, announcing_group(group), client_id)
         self._topic = topic
         self._queue = queue
-        self._waiting: list[tuple[int, int, int, int, int]] = []
+        self._waiting: list[tuple[int, int, int, int, int, int]] = []
         self._kept: deque[Said] = deque(maxlen=_KEPT)
         self._number: int | None = None
         """Of the last one."""
@@ -38,14 +38,23 @@ class KafkaAnnouncer:
         self._fails = False
         self._owners: dict[int, int] = {}
         """By partition, as far as it is known."""
+        self._pods: dict[int, Uid | None] = {}
+        """Who was to get a partition, by their marks; None: two have the same."""
 
     def owned(self, partition: int, uid: Uid | None) -> None:
         """The record says so."""
         self._owners[partition] = mark(uid)
 
-    def paused(self, partition: int, epoch: int, within: float | None, receiver: Uid | None) -> None:
-        """`within`: seconds that the owner has. `receiver`: who is to be granted it."""
-        self._say(partition, epoch, int(1000 * (within or 0.0)), mark(receiver))
+    def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, by_owner: bool) -> None:
+        """`within`: seconds that the owner has. `then`: who is to be granted it. `by_owner`: it grants it itself."""
+        receiver = then.uid if then is not None else None
+        epoch_then = 0
+        if then is not None and receiver is not None and by_owner:
+            number = mark(receiver)
+            if self._pods.setdefault(number, receiver) != receiver:
+                self._pods[number] = None
+            epoch_then = then.epoch
+        self._say(partition, epoch, int(1000 * (within or 0.0)), mark(receiver), epoch_then)
 
     def granted(self, partition: int, epoch: int, uid: Uid | None) -> None:
         self._say(partition, epoch, -1, mark(uid))
@@ -58,8 +67,8 @@ class KafkaAnnouncer:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._client.close()
 
-    def _say(self, partition: int, epoch: int, within: int, receiver: int) -> None:
-        self._waiting.append((partition, epoch, within, self._owners.get(partition, ANYBODY), receiver))
+    def _say(self, partition: int, epoch: int, within: int, receiver: int, then: int = 0) -> None:
+        self._waiting.append((partition, epoch, within, self._owners.get(partition, ANYBODY), receiver, then))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
@@ -79,12 +88,15 @@ class KafkaAnnouncer:
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[tuple[int, int, int, int, int]]) -> None:
+    async def _announce(self, waiting: list[tuple[int, int, int, int, int, int]]) -> None:
         if self._number is None:
             self._number = await self._last()
         number = self._number + 1
         self._kept.extend(Said(number, *one) for one in waiting)
-        text = Announcement(self._queue, tuple(self._kept)).to_text()
+        named = {one.receiver for one in self._kept} | {receiver for *_, receiver, _ in self._waiting}
+        self._pods = {number: uid for number, uid in self._pods.items() if number in named}
+        pods = {number: uid for number, uid in self._pods.items() if uid is not None}
+        text = Announcement(self._queue, tuple(self._kept), pods).to_text()
 
         async def commit() -> int:
             offsets = [(self._topic, [(PARTITION, number, text)])]

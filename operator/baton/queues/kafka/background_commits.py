@@ -39,16 +39,13 @@ class BackgroundCommits:
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """There is something to commit of it. Raises QueueUnreachable while the last commit was not taken: it is tried again."""
-        with self._news:
-            news = not self._due or (at_once and not self._hurried)
-            self._due.add(partition)
-            self._hurried |= at_once
-            if self._thread.ident is None:
-                self._thread.start()
-            if news:  # to wake a thread takes longer than most of what is done for a few entries
-                self._news.notify_all()
+        self._add(partition, at_once=at_once)
         if self._trouble is not None:
             raise QueueUnreachable(self._trouble)
+
+    def secure(self, partition: int) -> None:
+        """It was handed over, and is to get the mark of this process, no later than a commit would be made."""
+        self._add(partition)
 
     def close(self) -> None:
         """What is not committed by then is not."""
@@ -57,6 +54,16 @@ class BackgroundCommits:
             self._news.notify_all()
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_WITHIN)
+
+    def _add(self, partition: int, *, at_once: bool = False) -> None:
+        with self._news:
+            news = not self._due or (at_once and not self._hurried)
+            self._due.add(partition)
+            self._hurried |= at_once
+            if self._thread.ident is None:
+                self._thread.start()
+            if news:  # to wake a thread takes longer than most of what is done for a few entries
+                self._news.notify_all()
 
     def _run(self) -> None:
         while not self._closed.is_set():

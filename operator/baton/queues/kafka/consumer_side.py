@@ -1,13 +1,17 @@
 """Kafka queues, as a pod of one group has them."""
 
+from functools import partial
+
 from baton.model.extras import extra
 from baton.model.ids import QueueName, Uid
 from baton.queues.kafka.address import read
 
 with extra("kafka"):
     from baton.queues.kafka.announcements import KafkaAnnouncements
-    from baton.queues.kafka.fetcher import check_settings
+    from baton.queues.kafka.direct_handoffs import DirectHandoffs
+    from baton.queues.kafka.fetcher import Fetcher, check_settings
     from baton.queues.kafka.reader import KafkaReader
+    from baton.queues.kafka.ready_fetcher import ReadyFetcher
 
 
 class KafkaConsumerSide:
@@ -18,10 +22,12 @@ class KafkaConsumerSide:
         self._address = read(url)
         self._group = self._address.group or group.replace("/", ".", 1)
         self._uid = uid
+        self._handoffs = DirectHandoffs()
+        self._fetcher = ReadyFetcher(partial(Fetcher, self._address, self._group))
         check_settings(self._address, self._group)
 
     def reader(self, queue: QueueName) -> KafkaReader:
-        return KafkaReader(self._address, self._group, queue, self._uid)
+        return KafkaReader(self._address, self._group, queue, self._uid, self._handoffs, self._fetcher)
 
     def announcements(self) -> KafkaAnnouncements:
-        return KafkaAnnouncements(self._address, self._group, self._uid)
+        return KafkaAnnouncements(self._address, self._group, self._uid, self._handoffs, self._fetcher)

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.02
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
+_CONNECTED_WITHIN = 0.5
+"""Seconds for the answer of a broker of which nothing was fetched yet."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
@@ -65,6 +67,8 @@ class Fetcher:
         again must not come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
+        self._ready_for: int | None = None
+        """A partition that is to be fetched in a moment."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._interrupted = False
@@ -76,6 +80,12 @@ class Fetcher:
     @property
     def topic(self) -> str:
         return self._topic
+
+    def get_ready(self, partition: int) -> None:
+        """It is to be fetched in a moment: the connections that this takes are made meanwhile."""
+        with self._news:
+            self._ready_for = partition
+            self._news.notify_all()
 
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
@@ -167,9 +177,13 @@ class Fetcher:
 
     def _turn(self) -> None:
         with self._news:
-            if not self._changed and (not self._fetched or self._enough()):
+            ready_for, self._ready_for = self._ready_for, None
+            if ready_for is None and not self._changed and (not self._fetched or self._enough()):
                 self._news.wait(_POLL)
                 return
+        if ready_for is not None and not self._changed:
+            self._consumer.get_watermark_offsets(TopicPartition(self._topic, ready_for), _CONNECTED_WITHIN)
+            return
         if self._changed:  # between two polls, so that no poll has messages of before and after it
             self._assign()
         first = self._consumer.poll(_POLL)

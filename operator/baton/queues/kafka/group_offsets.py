@@ -95,6 +95,19 @@ class GroupOffsets:
         self._found()
         return self._loop.run(self._renewed(partition, change), ASKED_WITHIN if within is None else within)
 
+    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
+        """As `renewed`, of these at the same time, without a look at where the log ends. The answer has those of which it could
+        be done."""
+        if not changes:
+            return {}
+        return self._loop.run(self._renewed_several(self._found(), changes), ASKED_WITHIN)
+
+    def begin_with(self, topic: str) -> bool:
+        """What was seen of the queue's records was in this topic. False: what is read of it is of another one."""
+        if self._transactions is None:
+            self._transactions = PartitionTransactions(self._client, topic)
+        return self._transactions.topic == topic
+
     def lag(self, partitions: tuple[int, ...]) -> int:
         """Entries of these that are not committed. Any thread may ask: commits and looks go on meanwhile. It is not known before
         something was read, nor while a partition has no leader."""
@@ -130,6 +143,12 @@ class GroupOffsets:
         if partition not in found:
             raise self._no_leader(partition, transactions.topic)
         return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
+
+    async def _renewed_several(
+        self, transactions: PartitionTransactions, changes: Mapping[int, Callable[[Committed], Record | None]]
+    ) -> Mapping[int, Committed]:
+        found = await asyncio.gather(*(transactions.renewed(*one) for one in changes.items()), return_exceptions=True)
+        return {number: seen for number, seen in zip(changes, found, strict=True) if isinstance(seen, Committed)}
 
     async def _commit_several(
         self, transactions: PartitionTransactions, wanted: Mapping[int, Commit]

@@ -6,16 +6,18 @@ Every commit names the token of its grant, and is refused by the broker where an
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.record import Committed, Record, names
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
 from baton.queues.kafka.transaction import granted_within
 from baton.queues.output import MOST_IN_TRANSACTION
@@ -33,8 +35,16 @@ class OwnerCommits:
     """Of one queue, for the pod with this UID. Methods raise StaleOwner where a partition is somebody else's, and
     QueueUnreachable. Any thread may call."""
 
-    def __init__(self, offsets: GroupOffsets, queue: QueueName, uid: Uid, positions: Mapping[int, ReadPosition]) -> None:
-        """`positions`: of the partitions that are read; it follows them as they change."""
+    def __init__(
+        self,
+        offsets: GroupOffsets,
+        queue: QueueName,
+        uid: Uid,
+        positions: Mapping[int, ReadPosition],
+        handoffs: DirectHandoffs | None = None,
+    ) -> None:
+        """`positions`: of the partitions that are read; it follows them as they change. `handoffs`: what the pod's announcements
+        tell of them."""
         self._offsets = offsets
         self._queue = queue
         self._uid = uid
@@ -44,7 +54,8 @@ class OwnerCommits:
         """When the broker was last found silent (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
-        self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking)
+        self._handoffs = handoffs or DirectHandoffs()
+        self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
@@ -104,8 +115,10 @@ class OwnerCommits:
         """What is finished of these, at the same time. Raises QueueUnreachable only."""
         with self._asking:
             held = {**self._positions}  # another thread may let go of some meanwhile
-            due = {number: one for number, one in held.items() if number in partitions and one.behind}
-            _raise_first(self._commit_all(due, ReadPosition.next_record))
+            wanted = {number: one for number, one in held.items() if number in partitions}
+            insecure = self._secure({number: one for number, one in wanted.items() if one.handed and one.lost is None})
+            due = {number: one for number, one in wanted.items() if one.behind and number not in insecure}
+            _raise_first({**insecure, **self._commit_all(due, ReadPosition.next_record)})
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -119,7 +132,9 @@ class OwnerCommits:
         what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
         begun = time.monotonic()
         until = begun + within
-        for position in positions.values():
+        for number, position in positions.items():
+            if not (position.left and position.in_doubt):  # else the broker may have taken it, and who was next then has begun
+                position.then = self._handoffs.next_owner(Partition(self._queue, number), position.epoch)
             position.left = True
         late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
         if within <= 0 or begun - self._silent_at < _SILENT_FOR:
@@ -128,7 +143,7 @@ class OwnerCommits:
             self._silent_at = time.monotonic()
             return dict.fromkeys(positions, late)
         try:
-            untaken = self._commit_all(positions, ReadPosition.left_record, until)
+            untaken = self._commit_all(positions, ReadPosition.last_record, until)
         finally:
             self._asking.release()
         if untaken and time.monotonic() - begun > _SILENT_FOR:
@@ -148,7 +163,7 @@ class OwnerCommits:
             return dict.fromkeys(due, problem)
         problems = {number: problem for number, problem in refused.items() if isinstance(problem, QueueUnreachable)}
         for number, position in due.items():
-            if number not in together or position.token_is_spent or isinstance(refused.get(number), StaleToken):
+            if number not in together or position.needs_token or isinstance(refused.get(number), StaleToken):
                 try:
                     self.commit(number, position, partial(record, position), until)
                 except StaleOwner:
@@ -161,8 +176,9 @@ class OwnerCommits:
         """As much of it as one transaction may have."""
         for _ in range(TRIES):
             try:
-                if position.token_is_spent:
-                    self._found_again(partition, position, self._offsets.renewed(partition, _as_it_is, _left(until)))
+                if position.needs_token:
+                    seen = self._offsets.renewed(partition, partial(self._as_it_is, position), _left(until))
+                    self._found_again(partition, position, seen)
                 asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
                 position.in_doubt = True
                 self._offsets.commit(partition, wanted, _left(until))
@@ -173,6 +189,30 @@ class OwnerCommits:
             position.taken(wanted.offset, wanted.record, asked_at)
             return
         raise granted_on(self._offsets, self._queue, partition)
+
+    def _secure(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
+        """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
+        which shuts the giver out. The answer: of which that was not to be had, and why."""
+        problems: dict[int, QueueUnreachable] = {}
+        seen = self._offsets.renewed_several({number: partial(self._as_it_is, one) for number, one in positions.items()})
+        for number, position in positions.items():
+            try:
+                if number in seen:
+                    self._found_again(number, position, seen[number])
+                else:
+                    self.commit(number, position)
+            except StaleOwner:
+                continue  # whoever reads it next is told
+            except QueueUnreachable as problem:
+                problems[number] = problem
+        return problems
+
+    def _as_it_is(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
+        """What is committed stays, under another token; with the mark of this process, where it has that from the giver alone."""
+        record = seen.record
+        if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:
+            return record
+        return replace(record, reader=self._process)
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
@@ -201,7 +241,8 @@ class OwnerCommits:
 
     def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
         """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
-        if record is not None and names(record, self._uid, position.epoch) and record.reader == self._process:
+        readers = (self._process, BY_GIVER)  # what the giver wrote was there before any mark
+        if record is not None and names(record, self._uid, position.epoch) and record.reader in readers:
             if before is None or position.record is before:
                 position.record = record
             position.sure_at = max(position.sure_at, asked_at)
@@ -219,7 +260,7 @@ class OwnerCommits:
             seen = self._offsets.stable(partition)
             if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
                 try:
-                    seen = self._offsets.renewed(partition, _as_it_is)
+                    seen = self._offsets.renewed(partition, partial(self._as_it_is, position))
                 except StaleToken:
                     return  # it was only slow
         self._found_again(partition, position, seen)
@@ -230,10 +271,7 @@ class OwnerCommits:
         self.refuse_lost(partition, position)
         position.found(seen.offset)
         position.in_doubt = False
-
-
-def _as_it_is(seen: Committed, end: int) -> None:
-    """What is committed stays, under another token."""
+        position.handed = position.record.reader == BY_GIVER
 
 
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
@@ -253,7 +291,7 @@ def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPositi
     left = MOST_IN_TRANSACTION
     for number, position in positions.items():
         weight = position.outputs.weight
-        if weight <= left and not position.token_is_spent:
+        if weight <= left and not position.needs_token:
             found[number] = position
             left -= weight
     return found

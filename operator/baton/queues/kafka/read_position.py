@@ -9,7 +9,7 @@ from baton.model.ids import Epoch
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.pending_outputs import PendingOutputs
-from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.protocol import Owner
 
 AHEAD = 1000
@@ -51,6 +51,10 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
+    handed: bool = False
+    """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
+    then: Owner | None = None
+    """Whose it is to be when it was let go of, as far as that is known."""
     left: bool = False
     """It was let go of: what is committed from then on is the last word, whether the broker has taken that before or not."""
     first: int | None = None
@@ -59,12 +63,15 @@ class ReadPosition:
 
     @classmethod
     def begun(cls, seen: Committed, now: float) -> "ReadPosition":
-        """Where the record names this process."""
+        """Where the record names this process, or whoever owns the partition."""
         record = seen.record
         assert record is not None
         at = seen.offset
         alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
-        return cls(record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at, alone_from=alone)
+        handed = record.reader == BY_GIVER
+        return cls(
+            record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at, alone_from=alone, handed=handed
+        )
 
     @property
     def offset(self) -> int:
@@ -91,6 +98,11 @@ class ReadPosition:
     def token_is_spent(self) -> bool:
         """There is something to send, and not under this token."""
         return self.in_doubt and bool(self.outputs.due(self.offset))
+
+    @property
+    def needs_token(self) -> bool:
+        """Nothing is to be committed under the one that it has."""
+        return self.token_is_spent or self.handed
 
     @property
     def careful(self) -> bool:
@@ -135,14 +147,22 @@ class ReadPosition:
     def next_record(self, *, upto: int = 0) -> Record:
         """To be committed with the offset that is reached; `upto`: entries before this offset are to be handed out."""
         if self.left:
-            return self.left_record()
+            return self.last_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
         reserved = max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self._record_here(), reserved=reserved)
 
-    def left_record(self) -> Record:
-        """The last one."""
-        return replace(self._record_here(), reserved=self.progress.end, released=not self.progress.unfinished)
+    def last_record(self) -> Record:
+        """The last one. By it the next owner has the partition, where that is known, and nothing is left of which only the
+        operator's grant would tell it."""
+        then = self.then
+        here = self._record_here()
+        if self.needs_several:  # it is not the last one yet
+            return replace(here, reserved=self.progress.end)
+        if then is None or self.progress.unfinished or here.marked or here.tries:
+            return replace(here, reserved=self.progress.end, released=not self.progress.unfinished)
+        reserved = self.progress.end + AHEAD
+        return replace(here, uid=then.uid, epoch=then.epoch, reader=BY_GIVER, reserved=reserved, released=False)
 
     def _record_here(self) -> Record:
         record = self.record.at(self.offset)

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from confluent_kafka import Message
@@ -18,11 +19,13 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
 from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.dead_letters import DeadLetterTopic
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.ready_fetcher import ReadyFetcher
 from baton.queues.kafka.taking_up import Found, TakingUp
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
@@ -43,8 +46,18 @@ class KafkaReader:
     the partition's owner, and QueueUnreachable; all of it may be repeated after an error. One thread reads; another may be in
     `wait` meanwhile."""
 
-    def __init__(self, address: KafkaAddress, group: str, queue: QueueName, uid: Uid) -> None:
-        """`group`: the group id in Kafka."""
+    def __init__(
+        self,
+        address: KafkaAddress,
+        group: str,
+        queue: QueueName,
+        uid: Uid,
+        handoffs: DirectHandoffs | None = None,
+        fetcher: ReadyFetcher | None = None,
+    ) -> None:
+        """`group`: the group id in Kafka. `handoffs`: what the pod's announcements tell of hand-offs. `fetcher`: the pod's first
+        one."""
+        self._ready_fetcher = fetcher or ReadyFetcher(partial(Fetcher, address, group))
         self._address = address
         self._group = group
         self._queue = queue
@@ -55,7 +68,7 @@ class KafkaReader:
         self._in_hand = 0
         """Entries, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
-        self._commits = OwnerCommits(self._offsets, queue, uid, self._positions)
+        self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(self._commits.commit_several)
         self._taking_up = TakingUp(self._take_up, self._end, self.interrupt)
         self._begun_at: dict[int, float] = {}
@@ -223,6 +236,8 @@ class KafkaReader:
         former = self._positions.get(partition)
         self._in_hand -= former.progress.unfinished if former is not None else 0
         self._positions[partition] = position
+        if position.handed:
+            self._background.secure(partition)
 
     def _last_words(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
         """Of those that are read."""
@@ -242,14 +257,15 @@ class KafkaReader:
     # -- beside reading
 
     def _take_up(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
-        """Those that nobody has read yet at the same time, and then the others."""
+        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others."""
         left = dict(partitions)
         try:
-            begun = self._begin_together(partitions)
-            yield begun
-            turns = sorted(
-                partitions.keys() - begun.keys(), key=lambda partition: (self._begun_at.get(partition, 0.0), partition)
-            )
+            for begin in (self._begin_handed, self._begin_together):
+                if left:
+                    begun = begin(left)
+                    yield begun
+                    left = {partition: epoch for partition, epoch in left.items() if partition not in begun}
+            turns = sorted(left, key=lambda partition: (self._begun_at.get(partition, 0.0), partition))
             left = {partition: partitions[partition] for partition in turns}
             while left:
                 partition, epoch = next(iter(left.items()))
@@ -258,6 +274,12 @@ class KafkaReader:
                 del left[partition]
         except Exception as problem:
             yield dict.fromkeys(left, problem)
+
+    def _begin_handed(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        begun = self._commits.take_ups.handed(partitions)
+        if begun:
+            self._fetching.begin({partition: position.committed for partition, position in begun.items()})
+        return begun
 
     def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
         """They are fetched while the records get the mark of this process."""
@@ -288,7 +310,7 @@ class KafkaReader:
         former, topic = self._fetcher, self._offsets.topic
         if former is not None and former.topic == topic:
             return former
-        made = self._fetcher = Fetcher(self._address, self._group, topic)
+        made = self._fetcher = self._ready_fetcher.take(topic)
         if former is not None:
             former.close()
         return made

@@ -22,6 +22,11 @@ _MOST_TRIES = 50
 """Entries of which it is written down how often they failed: those that come first."""
 
 
+BY_GIVER = "giver"
+"""In the place of the process that reads: the owner before has granted it, and whoever owns it may have read, and has not put its
+mark there yet (`direct_handoffs`)."""
+
+
 class Token(NamedTuple):
     """What an init of the partition's transactional id gave: only commits with the latest are taken. The numbers say nothing of
     what is newer: they begin again with another producer id after 32,768 inits."""
@@ -105,9 +110,10 @@ class Record:
 
     def ended_on(self, offset: int, end: int) -> Mapping[int, int]:
         """What `tries` is for the next process, which begins at the offset. One that ended without a word may have ended by what
-        it had in hand: that counts as a try of the first of its entries. One that had none in hand has ended by none."""
+        it had in hand: that counts as a try of the first of its entries. One that had none in hand has ended by none, nor has
+        one that had not even put its mark there."""
         tries = {entry: count for entry, count in self.tries.items() if entry >= offset}
-        if self.left_behind and offset < min(self.reserved, end):
+        if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):
             tries[offset] = tries.get(offset, 0) + 1
         return tries
 

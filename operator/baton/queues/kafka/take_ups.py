@@ -3,12 +3,14 @@
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, taken_up
-from baton.queues.kafka.record import Committed, Record, names
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.transaction import GRANTED_WITHIN
 from baton.queues.protocol import QueueUnreachable
 
@@ -19,16 +21,38 @@ TRIES = 5
 class TakeUps:
     """Of one queue, for the pod with this UID. Methods raise QueueUnreachable. Any thread may call."""
 
-    def __init__(self, offsets: GroupOffsets, queue: QueueName, uid: Uid, process: str, asking: threading.RLock) -> None:
+    def __init__(
+        self,
+        offsets: GroupOffsets,
+        queue: QueueName,
+        uid: Uid,
+        process: str,
+        asking: threading.RLock,
+        handoffs: DirectHandoffs,
+    ) -> None:
         """`process`: its mark. `asking`: is held while a single partition's record is asked for and committed."""
         self._offsets = offsets
         self._queue = queue
         self._uid = uid
         self._process = process
+        self._handoffs = handoffs
         self._asking = asking
         self._marking: dict[int, Epoch] = {}
         """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
         handed out, so they have no try more where it is told again."""
+
+    def handed(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
+        """Those of these that the owner before has handed to this pod, as its announcements have seen: nothing is asked, and
+        nothing marked yet."""
+        found: dict[int, ReadPosition] = {}
+        for number, epoch in partitions.items():
+            seen = self._handoffs.take(Partition(self._queue, number), epoch)
+            if seen is None or not self._offsets.begin_with(seen.topic):
+                continue
+            record = seen.committed.record
+            if record is not None and (record.queue, record.uid, record.reader) == (self._queue, self._uid, BY_GIVER):
+                found[number] = ReadPosition.begun(seen.committed, seen.asked_at)
+        return found
 
     def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
         """Those of these that are this pod's at these epochs, and that nobody has read yet."""
@@ -81,6 +105,8 @@ class TakeUps:
             def change(seen: Committed, end: int) -> Record | None:
                 if seen.record is None or not names(seen.record, self._uid, epoch):
                     return None
+                if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
+                    return replace(seen.record, reader=self._process)
                 if seen.record.reader != self._process:
                     self._marking[partition] = epoch
                 elif self._marking.get(partition) == epoch:

@@ -137,7 +137,7 @@ class RedisQueue:
                     return Resizing(there, count, ())  # somebody else was faster
             return None if change is None else await self._resizer.advance(change)
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
         hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
         return await self._batched(
             self._transport.durably, server_answers.number, scripts.PAUSE, partition, *arguments, hints=hints

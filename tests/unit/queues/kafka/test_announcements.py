@@ -6,8 +6,10 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcement import Announcement, Said, mark
 from baton.queues.kafka.announcements import KafkaAnnouncements
-from baton.queues.protocol import Heard, QueueUnreachable
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.protocol import Heard, Owner, QueueUnreachable
 
 FORGED, GRANTED = Partition(QueueName("forged"), 0), Partition(QueueName("orders"), 1)
 HEARD = Heard(Uid("a"), Epoch(2))
@@ -19,6 +21,9 @@ class Announced(KafkaAnnouncements):
     def __init__(self, *news: set[Partition]) -> None:
         super().__init__(KafkaAddress(("127.0.0.1:1",)), "shop.orders", Uid("a"))
         self.news = list(news)
+
+    def _epochs(self) -> dict[Partition, Epoch]:
+        return {}
 
     def _news(self) -> set[Partition]:
         return self.news.pop(0) if self.news else set()
@@ -40,9 +45,66 @@ def test_what_cannot_be_looked_at_keeps_nobody_from_what_is_announced_next() -> 
 
 def test_nor_does_one_that_is_awaited() -> None:
     announced = Announced(set(), {GRANTED})
-    announced._awaited, announced._lively_until = {FORGED}, float("inf")
+    announced._awaited, announced._awaited_until = {FORGED}, float("inf")
     with pytest.raises(QueueUnreachable):
         announced.wait(1.0)
     announced._ask_at = 0.0
     assert announced.wait(1.0) == {GRANTED: HEARD}
     announced.close()
+
+
+A, B = Uid("a"), Uid("b")
+ONE, TWO = Epoch(1), Epoch(2)
+
+
+class Listening(Announced):
+    """The pod a, which is told one thing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handoffs = self._handoffs = DirectHandoffs()
+
+    def hears(self, owner: Uid, receiver: Uid, *, then: int = TWO, within: int = 10_000, number: int = 1) -> set[Partition]:
+        said = Said(number, 1, ONE, within, mark(owner), mark(receiver), then)
+        return self._take_in("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
+
+
+def test_an_owner_hears_who_is_next_at_once_and_that_it_is_to_let_go_when_that_one_has_heard() -> None:
+    pod = Listening()
+    assert (pod.hears(A, B), pod.handoffs.next_owner(GRANTED, ONE)) == (set(), Owner(B, TWO))
+    assert pod.wait(60.0) == {GRANTED: HEARD}, "a moment later"
+    pod.close()
+
+
+@pytest.mark.parametrize(("then", "within"), [(0, 10_000), (TWO, 500)])
+def test_where_the_operator_grants_or_there_is_no_time_an_owner_lets_go_at_once(then: int, within: int) -> None:
+    pod = Listening()
+    assert pod.hears(A, B, then=then, within=within) == {GRANTED}
+    assert pod.handoffs.next_owner(GRANTED, ONE) is None
+    pod.close()
+
+
+def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
+    pod = Listening()
+    pod.hears(A, B)
+    assert pod.handoffs.next_owner(GRANTED, TWO) is None
+    pod.hears(A, Uid("c"), then=3, number=2)
+    assert pod.handoffs.next_owner(GRANTED, ONE) == Owner(Uid("c"), Epoch(3))
+    pod.hears(A, B, then=0, number=3)
+    assert pod.handoffs.next_owner(GRANTED, ONE) is None, "the operator grants it"
+    pod.close()
+
+
+def test_what_was_awaited_is_looked_out_for_until_it_is_for_another() -> None:
+    pod = Listening()
+    pod.hears(B, A)
+    assert pod._awaited == {GRANTED}
+    pod.hears(B, Uid("c"), number=2)
+    assert pod._awaited == set()
+    pod.close()
+
+
+def test_nobody_hands_a_partition_to_itself() -> None:
+    pod = Listening()
+    assert (pod.hears(A, A), pod.handoffs.next_owner(GRANTED, ONE)) == ({GRANTED}, None)
+    pod.close()

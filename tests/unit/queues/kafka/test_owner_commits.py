@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from baton.model.ids import Epoch, QueueName, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka import owner_commits
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.direct_handoffs import DirectHandoffs, Handed
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.owner_commits import OwnerCommits, sent_together
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import MOST_IN_TRANSACTION, Output
+from baton.queues.protocol import Owner as BatonOwner
 from baton.queues.protocol import QueueUnreachable
 from tests.waiting import PATIENCE
 
@@ -84,6 +86,12 @@ class Broker(GroupOffsets):
             return {0: problem}
         return {}
 
+    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
+        def without_end(change: Callable[[Committed], Record | None]) -> Callable[[Committed, int], Record | None]:
+            return lambda seen, end: change(seen)
+
+        return {number: self.renewed(number, without_end(change)) for number, change in changes.items()}
+
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
@@ -97,10 +105,15 @@ class Broker(GroupOffsets):
 class Owner:
     """Has ten entries in hand."""
 
-    def __init__(self, broker: Broker, positions: dict[int, ReadPosition] | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        positions: dict[int, ReadPosition] | None = None,
+        handoffs: DirectHandoffs | None = None,
+    ) -> None:
         positions = {} if positions is None else positions
         self.positions = positions
-        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions)
+        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions, handoffs)
         self.position = positions[0] = self.commits.begin(0, Epoch(1))
         self.position.progress.handed_out(range(10))
 
@@ -223,6 +236,237 @@ def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     found = commits.take_ups.granted({0: Epoch(1)})
     broker.in_force = Token(1, 7)
     assert commits.take_ups.together(found) == {}
+
+
+class OneAtATime(Broker):
+    """Remembers what was committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Record] = []
+
+    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
+        super().commit(partition, wanted, within)
+        self.records.append(wanted.record)
+
+
+def handed_over(then: BatonOwner | None) -> tuple[Owner, Broker]:
+    """All that was handed out is finished, and who has it next is known or not, when the owner lets go."""
+    handoffs = DirectHandoffs()
+    handoffs.plan(Partition(QueueName("orders"), 0), Epoch(1), then)
+    owner = Owner(broker := Broker(), handoffs=handoffs)
+    owner.position.progress.finish(range(10))
+    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+    return owner, broker
+
+
+def test_an_owner_that_lets_go_hands_it_over_and_takes_no_token_any_more() -> None:
+    _, broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))
+    record = broker.committed.record
+    assert record is not None
+    assert (broker.committed.offset, record.uid, record.epoch, record.reader) == (10, "b", 2, BY_GIVER)
+    assert broker.in_force == Token(1, 0), "what it has left is not its own"
+
+
+def test_only_the_last_of_several_transactions_hands_it_over() -> None:
+    handoffs = DirectHandoffs()
+    handoffs.plan(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
+    for offset in range(10):
+        owner.position.outputs.add([offset], [LARGE])
+        owner.position.progress.finish([offset])
+    owner.commits.last_words({0: owner.position}, PATIENCE)
+    *before, last = broker.records[1:]
+    assert [(one.uid, one.released) for one in before] == [(UID, False)] * 4
+    assert (last.uid, broker.committed.offset) == ("b", 10)
+
+
+def test_where_nobody_is_planned_the_owner_says_that_it_has_let_go() -> None:
+    _, broker = handed_over(None)
+    record = broker.committed.record
+    assert record is not None and (record.uid, record.released) == (UID, True)
+
+
+class Receiver:
+    """Was handed the partition, and has begun."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
+        handoffs.begin({place: Epoch(1)})
+        handoffs.hand(place, Handed("orders", broker.committed, 0.0))
+        self.positions: dict[int, ReadPosition] = {}
+        self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
+        self.found = self.commits.take_ups.handed({0: Epoch(2)})
+        self.positions |= self.found
+
+    @property
+    def record(self) -> Record:
+        assert self.broker.committed.record is not None
+        return self.broker.committed.record
+
+
+def received() -> Receiver:
+    return Receiver(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1])
+
+
+def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
+    receiver = received()
+    assert [one.offset for one in receiver.found.values()] == [10]
+    receiver.commits.look(0, receiver.positions[0])
+    assert receiver.record.reader == BY_GIVER, "nothing was written yet"
+    assert not receiver.commits.take_ups.handed({0: Epoch(2)}), "it was handed over once"
+
+
+def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
+    receiver = received()
+    receiver.commits.commit_several({0})
+    assert receiver.record.reader not in ("", BY_GIVER) and receiver.record.token == Token(1, 1)
+    receiver.positions[0].progress.handed_out([10])
+    receiver.positions[0].progress.finish([10])
+    receiver.commits.commit_several({0})
+    assert (receiver.broker.committed.offset, receiver.broker.in_force) == (11, Token(1, 1)), "one token is enough"
+
+
+def test_what_is_finished_before_the_mark_is_there_waits_for_it() -> None:
+    receiver = received()
+    receiver.positions[0].progress.handed_out([10])
+    receiver.positions[0].progress.finish([10])
+    receiver.commits.commit(0, receiver.positions[0])
+    assert (receiver.broker.committed.offset, receiver.record.token) == (11, Token(1, 1))
+    assert receiver.record.reader not in ("", BY_GIVER)
+
+
+class Granting(Broker):
+    """An operator takes a token of the partition each time before an owner has one, so many times."""
+
+    def __init__(self, seen: Committed, times: int) -> None:
+        super().__init__()
+        self.committed, self._times = seen, times
+
+    def renewed(
+        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+    ) -> Committed:
+        if self._times:
+            self._times -= 1
+            super().renewed(partition, lambda seen, end: None)
+            raise StaleToken
+        return super().renewed(partition, change, within)
+
+
+def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same() -> None:
+    handed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
+    receiver = Receiver(Granting(handed, 1))
+    receiver.commits.commit(0, receiver.positions[0])
+    assert receiver.record.reader not in ("", BY_GIVER)
+
+
+def test_the_giver_is_refused_what_it_says_after_that() -> None:
+    owner, broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))
+    Receiver(broker).commits.commit_several({0})
+    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}, "it was taken before"
+    assert broker.committed.record is not None and broker.committed.record.reader != BY_GIVER
+
+
+class AnsweredLate(Broker):
+    """A look is asked for, and its answer looked at when the mark of this process is there."""
+
+    def __init__(self, seen: Committed) -> None:
+        super().__init__()
+        self.committed = seen
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        found = super().now(partitions)
+        self.meanwhile()
+        return found
+
+
+def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None:
+    broker = AnsweredLate(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed)
+    receiver = Receiver(broker)
+    broker.meanwhile = lambda: receiver.commits.commit_several({0})
+    receiver.commits.look(0, receiver.positions[0])
+    assert receiver.positions[0].lost is None
+
+
+def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark_of_another() -> None:
+    broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
+    handoffs = DirectHandoffs()
+    handoffs.begin({Partition(QueueName("orders"), 0): Epoch(1)})
+    position = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
+    assert (position.marked, position.handed, position.record.token) == (0, False, Token(1, 1))
+    again = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
+    assert again.record.reader != position.record.reader, "it is the earlier process by now"
+
+
+def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
+    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
+    handoffs.plan(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    owner = Owner(broker := Broker(), handoffs=handoffs)
+    owner.position.progress.finish(range(10))
+    broker.loses = ["answer"]
+    assert owner.commits.last_words({0: owner.position}, PATIENCE)
+    for then in (BatonOwner(Uid("c"), Epoch(3)), None):
+        handoffs.plan(place, Epoch(1), then)
+        broker.loses = ["answer"]
+        assert owner.commits.last_words({0: owner.position}, PATIENCE)
+        record = broker.committed.record
+        assert record is not None and (record.uid, record.epoch, record.released) == ("b", 2, False)
+
+
+class NoToken(Broker):
+    """None is to be had of one partition; of others what is committed is remembered."""
+
+    def __init__(self, seen: Committed) -> None:
+        super().__init__()
+        self.committed = seen
+        self.several: list[set[int]] = []
+
+    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
+        return {}
+
+    def renewed(
+        self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+    ) -> Committed:
+        raise QueueUnreachable("its coordinator is away")
+
+    def commit_several(
+        self, wanted: Mapping[int, Commit], within: float | None = None
+    ) -> Mapping[int, StaleToken | QueueUnreachable]:
+        self.several.append(set(wanted))
+        return {}
+
+
+def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
+    receiver = Receiver(broker := NoToken(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed))
+    other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
+    other.progress.handed_out([0])
+    other.progress.finish([0])
+    with pytest.raises(QueueUnreachable, match="away"):
+        receiver.commits.commit_several({0, 1})
+    assert (broker.several, other.committed) == ([{1}], 1)
+
+
+def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
+    first = received()
+    second = Receiver(first.broker)
+    first.commits.commit_several({0})
+    with pytest.raises(StaleOwner):
+        second.commits.look(0, second.positions[0])
+
+
+def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
+    broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
+    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
+    handoffs.begin({})
+    commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
+    handoffs.hand(place, Handed("orders", broker.committed, 0.0))
+    assert not commits.take_ups.handed({0: Epoch(3)})
+    handoffs.hand(place, Handed("orders", broker.committed, 0.0))
+    assert commits.take_ups.handed({0: Epoch(2)})
+    handoffs.hand(place, Handed("orders-2", broker.committed, 0.0))
+    assert not commits.take_ups.handed({0: Epoch(2)})
 
 
 class SeveralPartitions(Broker):

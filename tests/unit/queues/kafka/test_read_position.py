@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
 from baton.model.ids import Epoch, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.read_position import AHEAD, ReadPosition, taken_up
-from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
+from baton.queues.protocol import Owner
 
 GRANTED = Record(group="g", queue="q", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
 
@@ -48,7 +51,7 @@ def test_what_comes_after_all_others_have_heard_is_not_marked() -> None:
     one.all_is_out(2 * SURE_FOR)
     assert (one.marked, one.next_record().stale) == (80, 80), "somebody may be at work"
     one.all_is_out(2 * SURE_FOR + 0.1)
-    assert (one.marked, one.next_record().stale, one.left_record().stale) == (12, 0, 0)
+    assert (one.marked, one.next_record().stale, one.last_record().stale) == (12, 0, 0)
 
 
 def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> None:
@@ -79,9 +82,9 @@ def test_a_pod_has_no_more_in_hand_than_it_may() -> None:
 def test_what_is_left_says_how_far_it_was_read_and_whether_it_was_done() -> None:
     one = position(replace(GRANTED, reserved=10 + AHEAD))
     one.progress.handed_out([10, 11])
-    assert (one.left_record().reserved, one.left_record().released) == (12, False)
+    assert (one.last_record().reserved, one.last_record().released) == (12, False)
     one.progress.finish([10, 11])
-    assert one.left_record().released
+    assert one.last_record().released
     assert one.next_record().reserved == 12 + AHEAD
 
 
@@ -148,3 +151,41 @@ def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_ag
     one.taken(10, one.record, 2.0)
     one.progress.handed_out([one.progress.end])
     assert one.next_record().reserved == one.progress.end + AHEAD
+
+
+B2 = Owner(Uid("b"), Epoch(2))
+
+
+def left(record: Record, finished: int = 2) -> Record:
+    """The last word on two entries that were handed out, of which so many are finished, where it is known who is next."""
+    one = position(record)
+    one.then = B2
+    one.progress.handed_out([10, 11])
+    one.progress.finish([10, 11][:finished])
+    return one.last_record()
+
+
+def test_by_the_last_word_the_next_owner_has_it_and_may_begin() -> None:
+    record = left(GRANTED)
+    assert (record.uid, record.epoch, record.reader, record.reserved) == (*B2[:2], BY_GIVER, 12 + AHEAD)
+    assert not record.released, "it has an owner"
+    assert (record.marked, record.at(12).handed_over(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
+
+
+@pytest.mark.parametrize(
+    ("record", "finished"),
+    [(GRANTED, 1), (replace(GRANTED, stale=80), 2), (replace(GRANTED, again=80), 2), (replace(GRANTED, tries={12: 1}), 2)],
+)
+def test_where_the_next_owner_has_to_know_of_something_the_operator_grants(record: Record, finished: int) -> None:
+    assert left(record, finished).uid == GRANTED.uid
+
+
+def test_what_an_owner_was_handed_is_committed_under_a_token_of_its_own_only() -> None:
+    one = position(left(GRANTED))
+    assert (one.handed, one.needs_token) == (True, True)
+    assert not position(GRANTED).needs_token
+
+
+def test_who_was_handed_a_partition_and_did_not_even_put_its_mark_there_has_not_tried_an_entry() -> None:
+    assert left(GRANTED).ended_on(12, 100) == {}
+    assert replace(left(GRANTED), reader="p-1").ended_on(12, 100) == {12: 1}

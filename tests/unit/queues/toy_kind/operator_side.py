@@ -35,7 +35,7 @@ class ToyAdapter:
         self._queue.group = self._claimant.uid
         self._queue.partitions = count or self._queue.partitions
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, receiver: Uid | None = None) -> int:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
         record = self._queue.owner(partition)
         if record.epoch == epoch:
             self._queue.owners[partition] = record._replace(paused=True)

@@ -1,0 +1,231 @@
+"""An owner that lets go hands its partition to the receiver itself, which reads on at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.entry import Entry
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.reader import KafkaReader
+from baton.queues.kafka.record import BY_GIVER, Record
+from baton.queues.protocol import Heard, Owner
+from tests.integration.kafka.conftest import Queue
+from tests.waiting import HOUR, PATIENCE, eventually
+
+QUEUE = QueueName("orders")
+FIRST = Partition(QUEUE, 0)
+ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+B, C = Uid("b"), Uid("c")
+
+
+class Pod:
+    """A process of a pod: what it hears, and its reader."""
+
+    def __init__(self, queue: Queue, uid: str) -> None:
+        self.uid = Uid(uid)
+        self._handoffs = DirectHandoffs()
+        self._announcements = KafkaAnnouncements(queue.address, queue.group, self.uid, self._handoffs)
+        self.reader = KafkaReader(queue.address, queue.group, QUEUE, self.uid, self._handoffs)
+        self.heard: dict[Partition, Heard] = {}
+        self.ended = False
+        self._listening = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while not self.ended:
+            self.heard |= await asyncio.to_thread(self._announcements.wait, HOUR)
+
+    async def hears(self, test: Callable[[Heard], bool], partition: Partition = FIRST) -> None:
+        async def so() -> bool:
+            if self._listening.done():
+                await self._listening
+            return partition in self.heard and test(self.heard[partition])
+
+        await eventually(so, "it is heard")
+
+    async def looks_out(self) -> None:
+        """It has heard what it is to get."""
+
+        async def so() -> bool:
+            return FIRST in self._announcements._awaited
+
+        await eventually(so, "the receiver looks out for it")
+
+    async def reads(self, epoch: Epoch, count: int, partition: int = 0) -> list[Entry]:
+        found: list[Entry] = []
+
+        async def so() -> bool:
+            if await asyncio.to_thread(self.reader.ready, partition, epoch):
+                found.extend(await asyncio.to_thread(self.reader.read, partition, epoch, count - len(found)))
+            return len(found) >= count
+
+        await eventually(so, f"{count} entries are read")
+        return found
+
+    async def lets_go(self, epoch: Epoch, partition: int = 0) -> None:
+        assert await asyncio.to_thread(self.reader.let_go, {partition: epoch}, PATIENCE) == {}
+
+    async def finishes(self, epoch: Epoch, entries: list[Entry]) -> None:
+        await asyncio.to_thread(self.reader.ack, 0, epoch, [one.offset for one in entries], soon=True)
+
+    async def ends(self) -> None:
+        self.ended = True
+        self._announcements.interrupt()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        await asyncio.to_thread(self._announcements.close)
+        await asyncio.to_thread(self.reader.close)
+
+
+MakePod = Callable[[str], Pod]
+
+
+@pytest.fixture
+async def pod(queue: Queue) -> AsyncIterator[MakePod]:
+    """`pod("a")`: a process that is ended after the test."""
+    made: list[Pod] = []
+
+    def one(uid: str) -> Pod:
+        made.append(Pod(queue, uid))
+        return made[-1]
+
+    yield one
+    for each in made:
+        await each.ends()
+
+
+async def record(queue: Queue) -> Record:
+    """As it stands beside the offset when what is under way has ended, by itself."""
+    found = (await queue.operator._transactions.stable(0)).record
+    assert found is not None
+    return found
+
+
+async def begun(queue: Queue, pod: MakePod) -> tuple[Pod, list[Entry]]:
+    """The pod a owns the first partition, and has read what there is."""
+    giver = pod("a")
+    queue.send("1", "2", "3")
+    await queue.operator.grant(0, giver.uid, ONE)
+    await giver.hears(lambda heard: heard.uid == giver.uid)
+    return giver, await giver.reads(ONE, 3)
+
+
+async def handed(queue: Queue, giver: Pod, receiver: Pod, entries: list[Entry]) -> None:
+    """From one to the other, without the operator."""
+    await queue.operator.pause(0, ONE, PATIENCE, Owner(receiver.uid, TWO))
+    await giver.hears(lambda heard: heard.paused)
+    await receiver.looks_out()
+    await giver.finishes(ONE, entries)
+    await giver.lets_go(ONE)
+    await receiver.hears(lambda heard: (heard.uid, heard.epoch) == (receiver.uid, TWO))
+
+
+async def test_the_owner_grants_it_and_the_receiver_reads_on(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await handed(queue, giver, receiver, entries)
+    queue.send("4", "5")
+    found = await receiver.reads(TWO, 2)
+    assert [(one.value, one.redelivered) for one in found] == [(b"4", False), (b"5", False)]
+    assert await queue.operator.outstanding(0) == Owner(receiver.uid, TWO)
+    assert await queue.operator.grant(0, receiver.uid, TWO) == (receiver.uid, TWO, False), "the operator sees it as its own"
+    await receiver.finishes(TWO, found)
+    await receiver.lets_go(TWO)
+    assert await queue.committed() == 5
+
+
+async def test_the_mark_and_a_token_of_its_own_follow_at_once(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    before = (await record(queue)).token
+    await handed(queue, giver, receiver, entries)
+    assert not await asyncio.to_thread(receiver.reader.read, 0, TWO)
+
+    async def marked() -> bool:
+        now = await record(queue)
+        return now.uid == B and now.reader not in ("", BY_GIVER) and now.token != before
+
+    await eventually(marked, "the record has the receiver's own mark and token")
+    with pytest.raises(StaleOwner):
+        await asyncio.to_thread(giver.reader.read, 0, ONE)
+
+
+async def test_a_process_that_has_begun_since_takes_what_is_there_for_read(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await handed(queue, giver, receiver, entries)
+    queue.send("4")
+    again = pod("b")
+    await again.hears(lambda heard: heard.uid == B)
+    found = await again.reads(TWO, 1)
+    assert [(one.value, one.redelivered) for one in found] == [(b"4", True)], "the first one may have had it in hand"
+    assert not (await record(queue)).tries, "but did not even put its mark there: that is no try"
+
+
+async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await giver.hears(lambda heard: heard.paused)
+    await receiver.looks_out()
+    await giver.finishes(ONE, entries[:1])
+    await giver.lets_go(ONE)
+    assert (await record(queue)).uid == giver.uid
+    assert await queue.operator.grant(0, B, TWO) == (B, TWO, False)
+    found = await receiver.reads(TWO, 2)
+    assert [(one.value, one.redelivered) for one in found] == [(b"2", True), (b"3", True)]
+
+
+async def test_the_last_plan_counts(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Owner(C, TWO))
+    receiver = pod("c")
+    await giver.hears(lambda heard: heard.paused)
+    await receiver.looks_out()
+    await giver.finishes(ONE, entries)
+    await giver.lets_go(ONE)
+    assert await queue.operator.grant(0, C, TWO) == (C, TWO, False)
+    assert (await record(queue)).uid == C
+
+
+async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await giver.hears(lambda heard: heard.paused)
+    assert await queue.operator.grant(0, C, THREE) == (C, THREE, False), "the deadline has passed, and all has changed"
+    await giver.finishes(ONE, entries)
+    await giver.lets_go(ONE)
+    assert ((await record(queue)).uid, await queue.committed()) == (C, 0), "the giver's last word is refused"
+
+
+async def test_what_the_spec_says_since_is_in_the_operators_grant_alone(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    operator = queue.another(redeliveries=7)
+    await operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await giver.hears(lambda heard: heard.paused)
+    await giver.finishes(ONE, entries)
+    await giver.lets_go(ONE)
+    assert (await record(queue)).uid == giver.uid
+    await operator.grant(0, B, TWO)
+    assert (await record(queue)).most == 7
+
+
+async def test_to_whom_it_was_handed_is_told_once_and_then_granted_over(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await handed(queue, giver, receiver, entries)
+    queue.send("4")
+    await receiver.reads(TWO, 1)
+    redirected = Owner(C, THREE)
+    assert await queue.operator.pause(0, ONE, PATIENCE, redirected) == Owner(B, TWO), "the giver had not heard of it"
+
+    async def nothing_is_left() -> bool:
+        return await queue.operator.pause(0, ONE, PATIENCE, redirected) == 0
+
+    await eventually(nothing_is_left, "nobody waits for one that the engine does not know")
+    assert await queue.operator.grant(0, C, THREE) == redirected
+    found = await pod("c").reads(THREE, 1)
+    assert [(one.value, one.redelivered) for one in found] == [(b"4", True)], "it may have been handed out"
