@@ -67,6 +67,15 @@ def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
     assert records.found({0: A1._replace(paused=True), 1: A1._replace(paused=True)}, afresh=False)
 
 
+def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
+    records = looked(A1)
+    records.look()
+    with records.changing(0):
+        records.paused(0, Epoch(1))
+    assert not records.found({0: A1}, afresh=False)
+    assert records.known == {0: A1._replace(paused=True)}
+
+
 def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
     records = looked(A2)
     with records.changing(0):
