@@ -247,7 +247,7 @@ class KafkaQueue:
             topic = await self._described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
         end = found.get(partition, before.reserved)
-        return before.handed_over(end), before.still_read(), before.ended_on(offset, end)
+        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
 
     # -- what is there
 

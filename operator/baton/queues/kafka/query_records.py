@@ -119,5 +119,5 @@ def _taken(seen: Committed, query: int, end: int) -> Record | None:
     record = seen.record
     if record is None or not _is_owned(seen) or record.query > query:
         return record  # it needs the new token all the same
-    again, stale = record.handed_over(end), record.still_read()
+    again, stale = record.comes_again(end), record.still_read()
     return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)

@@ -187,7 +187,7 @@ class ReadPosition:
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     """By a process that begins to read; `end` is where the log ends. The pod's own last process is over, a query may not be. What
     may have ended one comes one by one: it is reserved when it is handed out."""
-    again, tries = record.handed_over(end), record.ended_on(offset, end)
+    again, tries = record.comes_again(end), record.ended_on(offset, end)
     stale = record.still_read() if record.query else record.stale
     reserved = offset if record.most and offset < again else offset + AHEAD
     return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, tries=tries, released=False)

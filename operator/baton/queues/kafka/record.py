@@ -104,7 +104,7 @@ class Record:
         """Somebody has read, and did not let go."""
         return bool(self.query) or (bool(self.reader) and not self.released)
 
-    def handed_over(self, end: int) -> int:
+    def comes_again(self, end: int) -> int:
         """What `again` is for the next process: `end` is where the log ends: nothing beyond has been read."""
         return max(self.again, min(self.reserved, end) if self.left_behind else 0)
 

@@ -169,7 +169,7 @@ def test_by_the_last_word_the_next_owner_has_it_and_may_begin() -> None:
     record = left(GRANTED)
     assert (record.uid, record.epoch, record.reader, record.reserved) == (*B2[:2], BY_GIVER, 12 + AHEAD)
     assert not record.released, "it has an owner"
-    assert (record.marked, record.at(12).handed_over(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
+    assert (record.marked, record.at(12).comes_again(100)) == (0, 100), "whoever has it may have read, as far as anybody knows"
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_only_so_many_failures_are_written_down_that_the_record_stays_short() ->
     ],
 )
 def test_what_may_have_been_handed_out_ends_with_what_was_reserved(change: dict[str, Any], again: int) -> None:
-    assert replace(RECORD, **change).handed_over(20) == again
+    assert replace(RECORD, **change).comes_again(20) == again
 
 
 @pytest.mark.parametrize(
