@@ -57,8 +57,8 @@ class OwnerRecords:
         owners may have handed them over, which is no surprise, and is told when they are asked about."""
         found = dict(records)
         if not afresh:
-            handed = [one for one, owners in planned.items() if found.get(one) in owners]
-            for number in self._touched.union(handed):
+            handed_over = [one for one, owners in planned.items() if found.get(one) in owners]
+            for number in self._touched.union(handed_over):
                 found.pop(number, None)
                 if number in self.known:
                     found[number] = self.known[number]

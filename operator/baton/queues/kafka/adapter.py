@@ -67,7 +67,7 @@ class KafkaQueue:
         self._paused: dict[int, Epoch] = {}
         self._let_go: set[int] = set()
         """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
-        self._handed: dict[int, Epoch] = {}
+        self._handed_over: dict[int, Epoch] = {}
         """The epochs under which owners have handed partitions over, as far as that was told."""
         self._place_setting = PlaceSetting(self._transactions, self._guard)
 
@@ -286,10 +286,10 @@ class KafkaQueue:
         if record.epoch == epoch:
             self._let_go.add(partition)
             return 0
-        if record.uid is None or self._handed.get(partition) == record.epoch:
+        if record.uid is None or self._handed_over.get(partition) == record.epoch:
             return 0
         self._refuse_others(record)
-        self._handed[partition] = record.epoch
+        self._handed_over[partition] = record.epoch
         self._announcer.granted(partition, record.epoch, record.uid)
         return Owner(record.uid, record.epoch)
 

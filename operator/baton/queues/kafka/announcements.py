@@ -8,7 +8,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
 from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
-from baton.queues.kafka.direct_handoffs import DirectHandoffs, Handed
+from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.ready_fetcher import ReadyFetcher
@@ -117,7 +117,7 @@ class KafkaAnnouncements:
                 if one.record is None:
                     continue
                 if one.record.uid == self._uid and one.record.reader == BY_GIVER:
-                    self._handoffs.hand(wanted[key], Handed(topic, one, asked_at))
+                    self._handoffs.handed_over(wanted[key], HandedOver(topic, one, asked_at))
                 found[wanted[key]] = self._as_heard(wanted[key], one.record)
         return found
 
@@ -194,7 +194,7 @@ class KafkaAnnouncements:
                 self._paused[partition] = one.epoch, now + one.within / 1000
                 uid = announcement.receiver(one) if one.within >= _LONG else None
                 then = Owner(uid, Epoch(one.then)) if uid and uid != self._uid else None
-                self._handoffs.plan(partition, Epoch(one.epoch), then)
+                self._handoffs.set_next_owner(partition, Epoch(one.epoch), then)
                 if then is not None:
                     self._paused_at[partition] = now + _HEARD_WITHIN
                 else:

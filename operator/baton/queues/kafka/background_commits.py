@@ -43,7 +43,7 @@ class BackgroundCommits:
         if self._trouble is not None:
             raise QueueUnreachable(self._trouble)
 
-    def secure(self, partition: int) -> None:
+    def due_to_mark(self, partition: int) -> None:
         """It was handed over, and is to get the mark of this process, no later than a commit would be made."""
         self._add(partition)
 

@@ -18,8 +18,8 @@ from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Owner
 
 
-class Handed(NamedTuple):
-    """What a pod has seen of a partition that it was handed."""
+class HandedOver(NamedTuple):
+    """What a pod has seen of a partition that was handed over to it."""
 
     topic: str
     committed: Committed
@@ -35,7 +35,7 @@ class DirectHandoffs:
         self._begun_with: Mapping[Partition, Epoch] | None = None
         """The epochs of all partitions of the group, as this process has seen them first; None: it has not yet."""
         self._next: dict[Partition, tuple[Epoch, Owner]] = {}
-        self._handed: dict[Partition, Handed] = {}
+        self._handed_over: dict[Partition, HandedOver] = {}
 
     @property
     def begun(self) -> bool:
@@ -49,7 +49,7 @@ class DirectHandoffs:
         """It was granted under this epoch since this process began: no earlier one of the pod has read it under that."""
         return self._begun_with is not None and epoch > self._begun_with.get(partition, 0)
 
-    def plan(self, partition: Partition, epoch: Epoch, then: Owner | None) -> None:
+    def set_next_owner(self, partition: Partition, epoch: Epoch, then: Owner | None) -> None:
         """The owner at this epoch is to hand it to `then`; None: to nobody that is known, and the operator grants it."""
         with self._lock:
             if then is None:
@@ -60,17 +60,17 @@ class DirectHandoffs:
     def next_owner(self, partition: Partition, epoch: Epoch) -> Owner | None:
         """Who is to have it after the owner at this epoch."""
         with self._lock:
-            planned, then = self._next.get(partition, (None, None))
-            return then if planned == epoch else None
+            under, then = self._next.get(partition, (None, None))
+            return then if under == epoch else None
 
-    def hand(self, partition: Partition, seen: Handed) -> None:
+    def handed_over(self, partition: Partition, seen: HandedOver) -> None:
         """It is this pod's now, by its owner's word."""
         with self._lock:
-            self._handed[partition] = seen
+            self._handed_over[partition] = seen
 
-    def take(self, partition: Partition, epoch: Epoch) -> Handed | None:
+    def take(self, partition: Partition, epoch: Epoch) -> HandedOver | None:
         """What was seen of it, if it was handed to this pod under this epoch since this process began: once."""
         with self._lock:
-            seen = self._handed.pop(partition, None)
+            seen = self._handed_over.pop(partition, None)
         record = seen.committed.record if seen is not None else None
         return seen if record is not None and record.epoch == epoch and self.is_new(partition, epoch) else None

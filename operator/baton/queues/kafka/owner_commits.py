@@ -116,9 +116,9 @@ class OwnerCommits:
         with self._asking:
             held = {**self._positions}  # another thread may let go of some meanwhile
             wanted = {number: one for number, one in held.items() if number in partitions}
-            insecure = self._secure({number: one for number, one in wanted.items() if one.handed and one.lost is None})
-            due = {number: one for number, one in wanted.items() if one.behind and number not in insecure}
-            _raise_first({**insecure, **self._commit_all(due, ReadPosition.next_record)})
+            unmarked = self._mark({number: one for number, one in wanted.items() if one.handed_over and one.lost is None})
+            due = {number: one for number, one in wanted.items() if one.behind and number not in unmarked}
+            _raise_first({**unmarked, **self._commit_all(due, ReadPosition.next_record)})
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -190,7 +190,7 @@ class OwnerCommits:
             return
         raise granted_on(self._offsets, self._queue, partition)
 
-    def _secure(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
+    def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
@@ -271,7 +271,7 @@ class OwnerCommits:
         self.refuse_lost(partition, position)
         position.found(seen.offset)
         position.in_doubt = False
-        position.handed = position.record.reader == BY_GIVER
+        position.handed_over = position.record.reader == BY_GIVER
 
 
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:

@@ -51,7 +51,7 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
-    handed: bool = False
+    handed_over: bool = False
     """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
     then: Owner | None = None
     """Whose it is to be when it was let go of, as far as that is known."""
@@ -68,9 +68,17 @@ class ReadPosition:
         assert record is not None
         at = seen.offset
         alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
-        handed = record.reader == BY_GIVER
         return cls(
-            record.epoch, record, FinishedOffsets(at), at, now, now, recorded=at, begun_at=at, alone_from=alone, handed=handed
+            record.epoch,
+            record,
+            FinishedOffsets(at),
+            at,
+            now,
+            now,
+            recorded=at,
+            begun_at=at,
+            alone_from=alone,
+            handed_over=record.reader == BY_GIVER,
         )
 
     @property
@@ -102,7 +110,7 @@ class ReadPosition:
     @property
     def needs_token(self) -> bool:
         """Nothing is to be committed under the one that it has."""
-        return self.token_is_spent or self.handed
+        return self.token_is_spent or self.handed_over
 
     @property
     def careful(self) -> bool:

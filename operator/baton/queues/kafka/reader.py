@@ -236,8 +236,8 @@ class KafkaReader:
         former = self._positions.get(partition)
         self._in_hand -= former.progress.unfinished if former is not None else 0
         self._positions[partition] = position
-        if position.handed:
-            self._background.secure(partition)
+        if position.handed_over:
+            self._background.due_to_mark(partition)
 
     def _last_words(self, partitions: Mapping[int, Epoch], until: float, *, give_up: bool) -> dict[int, QueueUnreachable]:
         """Of those that are read."""
@@ -260,7 +260,7 @@ class KafkaReader:
         """Those that were handed over at once, those that nobody has read yet at the same time, and then the others."""
         left = dict(partitions)
         try:
-            for begin in (self._begin_handed, self._begin_together):
+            for begin in (self._begin_handed_over, self._begin_together):
                 if left:
                     begun = begin(left)
                     yield begun
@@ -275,8 +275,8 @@ class KafkaReader:
         except Exception as problem:
             yield dict.fromkeys(left, problem)
 
-    def _begin_handed(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        begun = self._commits.take_ups.handed(partitions)
+    def _begin_handed_over(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        begun = self._commits.take_ups.handed_over(partitions)
         if begun:
             self._fetching.begin({partition: position.committed for partition, position in begun.items()})
         return begun

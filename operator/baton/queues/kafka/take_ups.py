@@ -41,7 +41,7 @@ class TakeUps:
         """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
         handed out, so they have no try more where it is told again."""
 
-    def handed(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
+    def handed_over(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
         """Those of these that the owner before has handed to this pod, as its announcements have seen: nothing is asked, and
         nothing marked yet."""
         found: dict[int, ReadPosition] = {}

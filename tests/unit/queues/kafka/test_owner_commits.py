@@ -14,7 +14,7 @@ from baton.queues.kafka import owner_commits
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.direct_handoffs import DirectHandoffs, Handed
+from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.owner_commits import OwnerCommits, sent_together
 from baton.queues.kafka.read_position import ReadPosition
@@ -253,7 +253,7 @@ class OneAtATime(Broker):
 def handed_over(then: BatonOwner | None) -> tuple[Owner, Broker]:
     """All that was handed out is finished, and who has it next is known or not, when the owner lets go."""
     handoffs = DirectHandoffs()
-    handoffs.plan(Partition(QueueName("orders"), 0), Epoch(1), then)
+    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
@@ -270,7 +270,7 @@ def test_an_owner_that_lets_go_hands_it_over_and_takes_no_token_any_more() -> No
 
 def test_only_the_last_of_several_transactions_hands_it_over() -> None:
     handoffs = DirectHandoffs()
-    handoffs.plan(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     for offset in range(10):
         owner.position.outputs.add([offset], [LARGE])
@@ -294,10 +294,10 @@ class Receiver:
         self.broker = broker
         handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
         handoffs.begin({place: Epoch(1)})
-        handoffs.hand(place, Handed("orders", broker.committed, 0.0))
+        handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
-        self.found = self.commits.take_ups.handed({0: Epoch(2)})
+        self.found = self.commits.take_ups.handed_over({0: Epoch(2)})
         self.positions |= self.found
 
     @property
@@ -315,7 +315,7 @@ def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be
     assert [one.offset for one in receiver.found.values()] == [10]
     receiver.commits.look(0, receiver.positions[0])
     assert receiver.record.reader == BY_GIVER, "nothing was written yet"
-    assert not receiver.commits.take_ups.handed({0: Epoch(2)}), "it was handed over once"
+    assert not receiver.commits.take_ups.handed_over({0: Epoch(2)}), "it was handed over once"
 
 
 def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
@@ -395,20 +395,20 @@ def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark
     handoffs = DirectHandoffs()
     handoffs.begin({Partition(QueueName("orders"), 0): Epoch(1)})
     position = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
-    assert (position.marked, position.handed, position.record.token) == (0, False, Token(1, 1))
+    assert (position.marked, position.handed_over, position.record.token) == (0, False, Token(1, 1))
     again = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
     assert again.record.reader != position.record.reader, "it is the earlier process by now"
 
 
 def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.plan(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     broker.loses = ["answer"]
     assert owner.commits.last_words({0: owner.position}, PATIENCE)
     for then in (BatonOwner(Uid("c"), Epoch(3)), None):
-        handoffs.plan(place, Epoch(1), then)
+        handoffs.set_next_owner(place, Epoch(1), then)
         broker.loses = ["answer"]
         assert owner.commits.last_words({0: owner.position}, PATIENCE)
         record = broker.committed.record
@@ -461,12 +461,12 @@ def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_w
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
     handoffs.begin({})
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
-    handoffs.hand(place, Handed("orders", broker.committed, 0.0))
-    assert not commits.take_ups.handed({0: Epoch(3)})
-    handoffs.hand(place, Handed("orders", broker.committed, 0.0))
-    assert commits.take_ups.handed({0: Epoch(2)})
-    handoffs.hand(place, Handed("orders-2", broker.committed, 0.0))
-    assert not commits.take_ups.handed({0: Epoch(2)})
+    handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
+    assert not commits.take_ups.handed_over({0: Epoch(3)})
+    handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
+    assert commits.take_ups.handed_over({0: Epoch(2)})
+    handoffs.handed_over(place, HandedOver("orders-2", broker.committed, 0.0))
+    assert not commits.take_ups.handed_over({0: Epoch(2)})
 
 
 class SeveralPartitions(Broker):

@@ -182,7 +182,7 @@ def test_where_the_next_owner_has_to_know_of_something_the_operator_grants(recor
 
 def test_what_an_owner_was_handed_is_committed_under_a_token_of_its_own_only() -> None:
     one = position(left(GRANTED))
-    assert (one.handed, one.needs_token) == (True, True)
+    assert (one.handed_over, one.needs_token) == (True, True)
     assert not position(GRANTED).needs_token
 
 
