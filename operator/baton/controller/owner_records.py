@@ -1,9 +1,8 @@
-"""The owner records of one queue: from looks at all of them, and from the answers to grants."""
+"""The owner records of one queue: from looks at all of them, from the answers to grants, and from owners that hand over."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Owner
@@ -49,15 +48,13 @@ class OwnerRecords:
         """All records are about to be read."""
         self._touched = set(self._in_hand)
 
-    def found(
-        self, records: Mapping[int, Owner], *, afresh: bool, planned: Mapping[int, Collection[Owner]] = MappingProxyType({})
-    ) -> bool:
-        """What was read; True if it is a surprise. Of partitions that were touched meanwhile the answer to the grant counts,
-        unless (`afresh`) nothing that was known counts any more. `planned`: who is or was to have those that are paused. Their
-        owners may have handed them over, which is no surprise, and is told when they are asked about."""
+    def found(self, records: Mapping[int, Owner], *, afresh: bool, next_owners: Mapping[int, Collection[Owner]]) -> bool:
+        """What was read; True if it is a surprise. Of partitions that were touched meanwhile what is known since then counts,
+        unless (`afresh`) nothing that was known counts any more. `next_owners`: who is or was to have those that are paused.
+        Their owners may have handed them over, which is no surprise, and is told when they are asked about."""
         found = dict(records)
         if not afresh:
-            handed_over = [one for one, owners in planned.items() if found.get(one) in owners]
+            handed_over = [one for one, owners in next_owners.items() if found.get(one) in owners]
             for number in self._touched.union(handed_over):
                 found.pop(number, None)
                 if number in self.known:

@@ -15,7 +15,8 @@ NOTHING: Mapping[Partition, Effect] = {}
 
 
 class QueueWork:
-    """The work at one queue. A worker takes one effect at a time with `take`, and reports it with `granted` or `paused`."""
+    """The work at one queue. A worker takes one effect at a time with `take`, and reports it with `granted`, `paused` or
+    `handed_over`."""
 
     def __init__(self) -> None:
         self._wanted = NOTHING
@@ -24,8 +25,8 @@ class QueueWork:
         self._due: set[Partition] = set()
         self._draining: dict[Partition, Pause] = {}
         """The pauses that had something outstanding at the last question."""
-        self._planned: dict[Partition, set[Owner]] = {}
-        """Of the pauses that are wanted."""
+        self._next_owners: dict[Partition, set[Owner]] = {}
+        """Of the pauses that are wanted (`next_owners`)."""
         self._outcomes: dict[Partition, Outcome] = {}
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
@@ -45,9 +46,9 @@ class QueueWork:
         changed = [partition for partition in before if partition not in wanted] if before else []
         changed += [one for one, effect in wanted.items() if one in heard or before.get(one) != effect]
         _drop(self._outcomes, heard)
-        _drop(self._planned, heard)
+        _drop(self._next_owners, heard)
         for one in changed:
-            self._plan(one, wanted.get(one))
+            self._add_next_owner(one, wanted.get(one))
         _drop(self._drained, changed)
         _drop(self._draining, changed)
         _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
@@ -62,10 +63,10 @@ class QueueWork:
         return len(self._due)
 
     @property
-    def planned(self) -> Mapping[int, Collection[Owner]]:
-        """Who is to have the partitions that are paused, or was to have them by a plan before, by their numbers: an owner may
-        have heard of that one alone."""
-        return {partition.number: owners for partition, owners in self._planned.items()}
+    def next_owners(self) -> Mapping[int, Collection[Owner]]:
+        """Who is to have the partitions that are paused, or was to have them before that was another, by their numbers: their
+        owners may have heard of that one alone."""
+        return {partition.number: owners for partition, owners in self._next_owners.items()}
 
     @property
     def draining(self) -> Collection[Pause]:
@@ -102,7 +103,7 @@ class QueueWork:
         self._accepted(outcome, as_wanted=grant in (wanted, wanted.then if isinstance(wanted, Pause) else None))
 
     def handed_over(self, outcome: Outcome) -> None:
-        """The same where the owner that was paused has made another the owner: the one that was planned when it was told."""
+        """The same where the owner that was paused has made another the owner itself: that which was next when it was told."""
         wanted = self._wanted.get(outcome.partition)
         then = wanted.then if isinstance(wanted, Pause) else None
         self._draining.pop(outcome.partition, None)
@@ -141,11 +142,11 @@ class QueueWork:
         self.unacknowledged[pause.partition] = 0
         return True
 
-    def _plan(self, partition: Partition, effect: Effect | None) -> None:
+    def _add_next_owner(self, partition: Partition, effect: Effect | None) -> None:
         if not isinstance(effect, Pause):
-            self._planned.pop(partition, None)
+            self._next_owners.pop(partition, None)
         elif effect.then is not None:
-            self._planned.setdefault(partition, set()).add(Owner(effect.then.uid, effect.then.epoch))
+            self._next_owners.setdefault(partition, set()).add(Owner(effect.then.uid, effect.then.epoch))
 
     def _add(self, partitions: Iterable[Partition]) -> bool:
         """Make partitions due. Returns False if all of them were due already."""
@@ -158,7 +159,7 @@ class QueueWork:
 
     @property
     def outcomes(self) -> Iterable[Outcome]:
-        """The outcomes of grants that the engine has not taken in yet."""
+        """The outcomes of grants, and of hand-overs by owners, that the engine has not taken in yet."""
         return self._outcomes.values()
 
     @property

@@ -205,8 +205,8 @@ class QueueWorker:
         afresh = known.partitions is None or seen.incarnation != known.incarnation
         if self.effects.work.answered:
             self.troubled_since = None
-        planned = self.effects.work.planned
-        surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh, planned=planned)
+        next_owners = self.effects.work.next_owners
+        surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh, next_owners=next_owners)
         owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in self.records.known.items()} if surprised else None
         self.facts = replace(
             self.facts,

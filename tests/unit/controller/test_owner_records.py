@@ -10,16 +10,16 @@ A1, A2, B9 = Owner(Uid("a"), Epoch(1)), Owner(Uid("a"), Epoch(2)), Owner(Uid("b"
 def looked(*owners: Owner) -> OwnerRecords:
     records = OwnerRecords()
     records.look()
-    assert records.found(dict(enumerate(owners)), afresh=True)
+    assert records.found(dict(enumerate(owners)), afresh=True, next_owners={})
     return records
 
 
 def test_the_same_as_before_is_no_surprise_and_anything_else_is_one() -> None:
     records = looked(A1, A1)
     records.look()
-    assert not records.found({0: A1, 1: A1}, afresh=False)
+    assert not records.found({0: A1, 1: A1}, afresh=False, next_owners={})
     records.look()
-    assert records.found({0: A1, 1: B9}, afresh=False)
+    assert records.found({0: A1, 1: B9}, afresh=False, next_owners={})
     assert (records.known[1], records.surprises) == (B9, 2)
 
 
@@ -28,7 +28,7 @@ def test_a_grant_of_ones_own_is_no_surprise() -> None:
     with records.changing(0):
         records.granted(0, A2)
     records.look()
-    assert not records.found({0: A2, 1: A1}, afresh=False)
+    assert not records.found({0: A2, 1: A1}, afresh=False, next_owners={})
 
 
 def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count() -> None:
@@ -37,7 +37,9 @@ def test_what_was_read_before_or_after_a_grant_at_the_same_time_does_not_count()
         records.look()
         with records.changing(1):
             records.granted(1, A2)
-        assert not records.found({0: A2, 1: A1}, afresh=False), "0 is under way still, 1 was read before its grant"
+        assert not records.found({0: A2, 1: A1}, afresh=False, next_owners={}), (
+            "0 is under way still, 1 was read before its grant"
+        )
         records.granted(0, A2)
     assert records.known == {0: A2, 1: A2}
 
@@ -50,10 +52,10 @@ def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_e
             records.paused(0, Epoch(1))
         records.look()
         records.granted(0, B9)
-    assert not records.found({0: A1._replace(paused=True)}, afresh=False), "read before the grant"
+    assert not records.found({0: A1._replace(paused=True)}, afresh=False, next_owners={}), "read before the grant"
     assert records.known == {0: B9}
     records.look()
-    assert records.found({0: A2}, afresh=False), "nothing is under way any more"
+    assert records.found({0: A2}, afresh=False, next_owners={}), "nothing is under way any more"
 
 
 def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
@@ -62,9 +64,9 @@ def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
         records.paused(0, Epoch(1))
     records.paused(1, Epoch(7))
     records.look()
-    assert not records.found({0: A1._replace(paused=True), 1: A1}, afresh=False)
+    assert not records.found({0: A1._replace(paused=True), 1: A1}, afresh=False, next_owners={})
     records.look()
-    assert records.found({0: A1._replace(paused=True), 1: A1._replace(paused=True)}, afresh=False)
+    assert records.found({0: A1._replace(paused=True), 1: A1._replace(paused=True)}, afresh=False, next_owners={})
 
 
 def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
@@ -72,7 +74,7 @@ def test_what_was_read_before_a_pause_at_the_same_time_does_not_count() -> None:
     records.look()
     with records.changing(0):
         records.paused(0, Epoch(1))
-    assert not records.found({0: A1}, afresh=False)
+    assert not records.found({0: A1}, afresh=False, next_owners={})
     assert records.known == {0: A1._replace(paused=True)}
 
 
@@ -80,24 +82,24 @@ def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
     records = looked(A2)
     with records.changing(0):
         records.look()
-        assert records.found({0: A1}, afresh=True)
+        assert records.found({0: A1}, afresh=True, next_owners={})
     assert records.known == {0: A1}
 
 
-def test_a_partition_that_its_owner_has_handed_over_as_planned_is_known_when_the_grant_was_asked_for() -> None:
+def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_when_the_grant_was_asked_for() -> None:
     records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
     records.look()
-    assert not records.found({0: b2, 1: A1}, afresh=False, planned={0: {b2}})
+    assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
     assert records.known[0] == A1, "the answer to the grant says so"
     records.look()
-    assert records.found({0: B9, 1: A1}, afresh=False, planned={0: {b2}}), "that was not planned"
+    assert records.found({0: B9, 1: A1}, afresh=False, next_owners={0: {b2}}), "that one was not next"
     records.look()
-    assert records.found({0: b2, 1: A1}, afresh=False), "nor is this, since nobody plans it any more"
+    assert records.found({0: b2, 1: A1}, afresh=False, next_owners={}), "nor is this one any more"
 
 
 def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
     records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
     records.look()
     records.granted(0, b2)
-    assert not records.found({0: A1, 1: A1}, afresh=False)
+    assert not records.found({0: A1, 1: A1}, afresh=False, next_owners={})
     assert records.known[0] == b2

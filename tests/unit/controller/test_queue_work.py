@@ -209,7 +209,7 @@ def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
     }
 
 
-def test_what_its_owner_has_handed_over_as_planned_is_granted_and_drained() -> None:
+def test_what_its_owner_has_handed_over_to_its_next_owner_is_granted_and_drained() -> None:
     work = QueueWork()
     work.want(pause_for("b", 2))
     (pause,) = taken(work)
@@ -239,11 +239,11 @@ def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_
     work, b2, c3 = QueueWork(), Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(3))
     work.want(pause_for("b", 2))
     work.want(pause_for("c", 3))
-    assert work.planned == {0: {b2, c3}}, "its owner may have heard of the first alone"
+    assert work.next_owners == {0: {b2, c3}}, "its owner may have heard of the first alone"
     work.want(pauses(0))
-    assert work.planned == {0: {b2, c3}}
+    assert work.next_owners == {0: {b2, c3}}
     work.handed_over(handed(0, "b", 2))
     work.want(pause_for("d", 4), told=list(work.outcomes))
-    assert work.planned == {0: {Owner(Uid("d"), Epoch(4))}}
+    assert work.next_owners == {0: {Owner(Uid("d"), Epoch(4))}}
     work.want({})
-    assert work.planned == {}
+    assert work.next_owners == {}

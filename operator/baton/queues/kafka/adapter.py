@@ -123,8 +123,8 @@ class KafkaQueue:
         self._let_go.discard(partition)
         self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
-        by_owner = self._stays_as_it_is((now or await self._before(partition)).record)
-        self._announcer.paused(partition, epoch, within, then, by_owner=by_owner)
+        direct = self._stays_as_it_is((now or await self._before(partition)).record)
+        self._announcer.paused(partition, epoch, within, then, direct=direct)
         return self._left(partition, epoch, now)
 
     async def outstanding(self, partition: int) -> int | Owner:

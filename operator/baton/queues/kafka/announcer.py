@@ -45,11 +45,11 @@ class KafkaAnnouncer:
         """The record says so."""
         self._owners[partition] = mark(uid)
 
-    def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, by_owner: bool) -> None:
-        """`within`: seconds that the owner has. `then`: who is to be granted it. `by_owner`: it grants it itself."""
+    def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, direct: bool) -> None:
+        """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner."""
         receiver = then.uid if then is not None else None
         epoch_then = 0
-        if then is not None and receiver is not None and by_owner:
+        if then is not None and receiver is not None and direct:
             number = mark(receiver)
             if self._pods.setdefault(number, receiver) != receiver:
                 self._pods[number] = None
