@@ -16,6 +16,7 @@ _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _DIRECT = "unit/queues/kafka/test_direct_handoffs.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
+_READY = "unit/queues/kafka/test_ready_fetcher.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
@@ -167,6 +168,9 @@ KAFKA = (
     Mutation("direct hand-offs", "let go before the receiver has heard of it", _KAFKA + "announcements.py", _HEARD, "                if then is not None:\n                    self._paused_at", "                if False:\n                    self._paused_at"),
     Mutation("direct hand-offs", "take a hand-over for somebody else's doing", "controller/owner_records.py", "unit/controller/test_owner_records.py", "self._touched.union(handed_over)", "self._touched"),
     Mutation("direct hand-offs", "forget one that was not next any more", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not as_wanted:\n            self._due.discard(partition)\n        elif", "        if not as_wanted:\n            self._due.discard(partition)\n            del self._outcomes[partition]\n        elif"),
+    Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
+    Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
+    Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),

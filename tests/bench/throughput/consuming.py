@@ -18,6 +18,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.entries import Entries
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
+from tests.kafka_pod import shared
 
 POD, UID, QUEUE = MemberId("bench"), Uid("bench-uid"), QueueName("orders")
 PARTITIONS = 16
@@ -76,7 +77,8 @@ def committed_soon(servers: str, topic: str, ledger: Path, count: int, every: in
 
 
 def _reader(servers: str, ledger: Path) -> KafkaReader:
-    return KafkaReader(KafkaAddress((servers,)), ledger.name, QUEUE, UID)
+    address, group = KafkaAddress((servers,)), ledger.name
+    return KafkaReader(address, group, QUEUE, UID, *shared(address, group))
 
 
 def _read(reader: KafkaReader, count: int, every: int, *, soon: bool) -> None:

@@ -16,6 +16,7 @@ from baton.queues.kafka.record import Committed
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.kafka_broker import ORDERED, KafkaBroker
+from tests.kafka_pod import shared
 from tests.waiting import PATIENCE, eventually
 
 GROUP = Claimant("shop/orders-group", "uid-of-the-group")
@@ -42,7 +43,7 @@ class Queue:
     _operators: list[KafkaQueue] = field(default_factory=list)
 
     def reader(self, uid: str) -> KafkaReader:
-        reader = KafkaReader(self.address, self.group, QueueName("orders"), Uid(uid))
+        reader = KafkaReader(self.address, self.group, QueueName("orders"), Uid(uid), *shared(self.address, self.group))
         self._readers.append(reader)
         return reader
 

@@ -13,6 +13,7 @@ from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.transaction import transactional_id
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
+from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, eventually
 
 QUEUE = QueueName("orders")
@@ -44,7 +45,7 @@ async def heard(announcements: KafkaAnnouncements, expected: Mapping[Partition, 
 
 
 async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     first, second = Partition(QUEUE, 0), Partition(QUEUE, 1)
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await queue.operator.grant(1, Uid("b"), Epoch(1))
@@ -61,7 +62,7 @@ async def test_a_pod_hears_of_grants_and_pauses(queue: Queue) -> None:
 
 
 async def test_a_partition_of_which_a_commit_is_under_way_is_not_gone(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     expected = {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))}
     await heard(announcements, expected)
@@ -77,7 +78,7 @@ async def test_a_partition_of_which_a_commit_is_under_way_is_not_gone(queue: Que
 
 
 async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     await queue.operator.grant(0, Uid("a"), Epoch(1))
     await heard(announcements, {Partition(QUEUE, 0): Heard(Uid("a"), Epoch(1))})
     await queue.another().grant(0, Uid("b"), Epoch(2))
@@ -86,7 +87,7 @@ async def test_another_operator_goes_on_where_the_last_one_was(queue: Queue) -> 
 
 
 async def test_a_forged_announcement_costs_nobody_what_is_announced_next(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     forged = {"baton": 1, "queue": "orders", "said": [[99, 2**40, 1, -1, -1, -1]]}
     forger = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": announcing_group(queue.group)})
     await asyncio.to_thread(
@@ -100,7 +101,7 @@ async def test_a_forged_announcement_costs_nobody_what_is_announced_next(queue: 
 
 
 async def test_who_waits_can_be_interrupted(queue: Queue) -> None:
-    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"))
+    announcements = KafkaAnnouncements(queue.address, queue.group, Uid("a"), *shared(queue.address, queue.group))
     waiting = asyncio.create_task(asyncio.to_thread(announcements.wait, HOUR))
     announcements.interrupt()
     assert await waiting == {}

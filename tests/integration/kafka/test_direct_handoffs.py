@@ -9,11 +9,11 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.announcements import KafkaAnnouncements
-from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import BY_GIVER, Record
 from baton.queues.protocol import Heard, Owner
 from tests.integration.kafka.conftest import Queue
+from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, eventually
 
 QUEUE = QueueName("orders")
@@ -27,9 +27,9 @@ class Pod:
 
     def __init__(self, queue: Queue, uid: str) -> None:
         self.uid = Uid(uid)
-        self._handoffs = DirectHandoffs()
-        self._announcements = KafkaAnnouncements(queue.address, queue.group, self.uid, self._handoffs)
-        self.reader = KafkaReader(queue.address, queue.group, QUEUE, self.uid, self._handoffs)
+        has = shared(queue.address, queue.group)
+        self._announcements = KafkaAnnouncements(queue.address, queue.group, self.uid, *has)
+        self.reader = KafkaReader(queue.address, queue.group, QUEUE, self.uid, *has)
         self.heard: dict[Partition, Heard] = {}
         self.ended = False
         self._listening = asyncio.create_task(self._listen())

@@ -20,6 +20,7 @@ from tests.integration.kafka.conftest import GROUP
 from tests.integration.kafka.reading import read
 from tests.integration.kafka.stress.rounds import coordinator_rounds
 from tests.kafka_broker.cluster import RACKS, KafkaCluster
+from tests.kafka_pod import shared
 from tests.waiting import PATIENCE, eventually
 
 MORTAL = (2, 3)
@@ -109,7 +110,8 @@ async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_w
             return False
 
     await eventually(taken, "a grant is taken when they are back", PATIENCE)
-    reader = KafkaReader(KafkaAddress(cluster.servers), group, QueueName("orders"), Uid("c"))
+    address = KafkaAddress(cluster.servers)
+    reader = KafkaReader(address, group, QueueName("orders"), Uid("c"), *shared(address, group))
     try:
         assert await asyncio.to_thread(read, reader, 0, 3, 0) == []
     finally:

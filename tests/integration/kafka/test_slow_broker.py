@@ -21,6 +21,7 @@ from tests.integration.kafka.conftest import GROUP
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.kafka_broker.slowed import slowed_broker
+from tests.kafka_pod import shared
 from tests.network import Link
 from tests.waiting import PATIENCE, eventually, until
 
@@ -58,7 +59,8 @@ class Slow:
         return made
 
     def reader(self, uid: str) -> KafkaReader:
-        made = KafkaReader(self._addresses["pod"], self._group, QueueName("orders"), Uid(uid))
+        address = self._addresses["pod"]
+        made = KafkaReader(address, self._group, QueueName("orders"), Uid(uid), *shared(address, self._group))
         self._made.append(made)
         return made
 

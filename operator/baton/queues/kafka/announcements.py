@@ -37,12 +37,12 @@ class KafkaAnnouncements:
         address: KafkaAddress,
         group: str,
         uid: Uid,
-        handoffs: DirectHandoffs | None = None,
-        fetcher: ReadyFetcher | None = None,
+        handoffs: DirectHandoffs,
+        fetcher: ReadyFetcher,
     ) -> None:
         """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetcher`: the first one
         that they will have."""
-        self._handoffs = handoffs or DirectHandoffs()
+        self._handoffs = handoffs
         self._fetcher = fetcher
         self._uid = uid
         self._mark = mark(uid)
@@ -137,8 +137,7 @@ class KafkaAnnouncements:
 
     def close(self) -> None:
         self._loop.close(self._announced.close, self._records.close)
-        if self._fetcher is not None:
-            self._fetcher.close()
+        self._fetcher.close()
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
@@ -186,8 +185,7 @@ class KafkaAnnouncements:
             now = time.monotonic()
             if one.receiver == self._mark:
                 self._awaited.add(partition)
-                if self._fetcher is not None:
-                    self._fetcher.get_ready(topic, one.partition)
+                self._fetcher.get_ready(topic, one.partition)
                 self._awaited_since = now
                 self._awaited_until = max(self._awaited_until, now + one.within / 1000 + _GRANTED_WITHIN)
             if one.owner in (ANYBODY, self._mark):

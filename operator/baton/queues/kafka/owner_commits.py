@@ -41,7 +41,7 @@ class OwnerCommits:
         queue: QueueName,
         uid: Uid,
         positions: Mapping[int, ReadPosition],
-        handoffs: DirectHandoffs | None = None,
+        handoffs: DirectHandoffs,
     ) -> None:
         """`positions`: of the partitions that are read; it follows them as they change. `handoffs`: what the pod's announcements
         tell of them."""
@@ -54,7 +54,7 @@ class OwnerCommits:
         """When the broker was last found silent (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
-        self._handoffs = handoffs or DirectHandoffs()
+        self._handoffs = handoffs
         self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import cast
 
 from confluent_kafka import Message
@@ -52,12 +51,12 @@ class KafkaReader:
         group: str,
         queue: QueueName,
         uid: Uid,
-        handoffs: DirectHandoffs | None = None,
-        fetcher: ReadyFetcher | None = None,
+        handoffs: DirectHandoffs,
+        fetcher: ReadyFetcher,
     ) -> None:
         """`group`: the group id in Kafka. `handoffs`: what the pod's announcements tell of hand-offs. `fetcher`: the pod's first
         one."""
-        self._ready_fetcher = fetcher or ReadyFetcher(partial(Fetcher, address, group))
+        self._ready_fetcher = fetcher
         self._address = address
         self._group = group
         self._queue = queue

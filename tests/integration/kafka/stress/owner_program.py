@@ -15,6 +15,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import read
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.protocol import QueueUnreachable
+from tests.kafka_pod import shared
 
 _AT_ONCE = 5
 
@@ -24,7 +25,8 @@ class Owner:
 
     def __init__(self) -> None:
         uid = Uid(os.environ["POD_UID"])
-        self._reader = KafkaReader(read(os.environ["URL"]), os.environ["GROUP"], QueueName("orders"), uid)
+        address, group = read(os.environ["URL"]), os.environ["GROUP"]
+        self._reader = KafkaReader(address, group, QueueName("orders"), uid, *shared(address, group))
         self._output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._owned: dict[int, Epoch] = {}
         self._told: SimpleQueue[str] = SimpleQueue()

@@ -18,6 +18,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.kafka.address import read
 from baton.queues.kafka.reader import KafkaReader
+from tests.kafka_pod import shared
 
 _QUEUE = QueueName("orders")
 _FAILS = 0.02
@@ -56,8 +57,13 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     uid, out = Uid(os.environ["POD_UID"]), os.environ["OUT"]
     output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    url, group = os.environ["URL"], os.environ["GROUP"]
-    consumer = Consumer(lambda queue: KafkaReader(read(url), group, queue, uid), ToldAssignments(uid), uid, transactions=True)
+    address, group = read(os.environ["URL"]), os.environ["GROUP"]
+    consumer = Consumer(
+        lambda queue: KafkaReader(address, group, queue, uid, *shared(address, group)),
+        ToldAssignments(uid),
+        uid,
+        transactions=True,
+    )
 
     def send(entries: list[HeldEntry]) -> None:
         with consumer.transaction(entries) as transaction:

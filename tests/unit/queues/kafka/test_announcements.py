@@ -1,6 +1,7 @@
 """A pod goes on hearing announcements, whatever one of them says."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import pytest
 
@@ -9,17 +10,32 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcement import Announcement, Said, mark
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.ready_fetcher import ReadyFetcher
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
 
+ADDRESS, GROUP = KafkaAddress(("127.0.0.1:1",)), "shop.orders"
 FORGED, GRANTED = Partition(QueueName("forged"), 0), Partition(QueueName("orders"), 1)
 HEARD = Heard(Uid("a"), Epoch(2))
+
+
+class NotConnecting(ReadyFetcher):
+    """Knows what it is to connect for."""
+
+    def __init__(self) -> None:
+        super().__init__(partial(Fetcher, ADDRESS, GROUP))
+        self.ready_for: list[tuple[str, int]] = []
+
+    def get_ready(self, topic: str, partition: int) -> None:
+        self.ready_for.append((topic, partition))
 
 
 class Announced(KafkaAnnouncements):
     """Without a broker: says once that partitions have changed, and cannot look at all of them."""
 
     def __init__(self, *news: set[Partition]) -> None:
-        super().__init__(KafkaAddress(("127.0.0.1:1",)), "shop.orders", Uid("a"))
+        self.handoffs, self.fetcher = DirectHandoffs(), NotConnecting()
+        super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetcher)
         self.news = list(news)
 
     def _epochs(self) -> dict[Partition, Epoch]:
@@ -60,10 +76,6 @@ ONE, TWO = Epoch(1), Epoch(2)
 class Listening(Announced):
     """The pod a, which is told one thing."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.handoffs = self._handoffs = DirectHandoffs()
-
     def hears(self, owner: Uid, receiver: Uid, *, then: int = TWO, within: int = 10_000, number: int = 1) -> set[Partition]:
         said = Said(number, 1, ONE, within, mark(owner), mark(receiver), then)
         return self._take_in("orders-topic", number, Announcement("orders", (said,), {mark(receiver): receiver}))
@@ -95,10 +107,10 @@ def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
     pod.close()
 
 
-def test_what_was_awaited_is_looked_out_for_until_it_is_for_another() -> None:
+def test_what_is_to_come_is_connected_and_looked_out_for_until_it_is_for_another() -> None:
     pod = Listening()
     pod.hears(B, A)
-    assert pod._awaited == {GRANTED}
+    assert (pod._awaited, pod.fetcher.ready_for) == ({GRANTED}, [("orders-topic", 1)])
     pod.hears(B, Uid("c"), number=2)
     assert pod._awaited == set()
     pod.close()

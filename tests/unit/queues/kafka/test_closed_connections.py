@@ -13,6 +13,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.ranges import KafkaRanges
+from tests.kafka_pod import shared
 from tests.unit.queues.kafka.slow_coordinator import OWNED
 
 ADDRESS = KafkaAddress(("127.0.0.1:1",))
@@ -51,7 +52,7 @@ def ranges() -> Closes:
 
 
 def announcements() -> Closes:
-    made = KafkaAnnouncements(ADDRESS, "shop.orders", Uid("a"))
+    made = KafkaAnnouncements(ADDRESS, "shop.orders", Uid("a"), *shared(ADDRESS, "shop.orders"))
     made.wait(0.0)
     made._topics[ORDERS] = "orders"
     assert made.look([Partition(ORDERS, 0)])

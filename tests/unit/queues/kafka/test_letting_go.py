@@ -12,6 +12,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.taking_up import Found
 from baton.queues.protocol import QueueUnreachable
+from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, until
 
 ONE = Epoch(1)
@@ -22,7 +23,8 @@ class Reading(KafkaReader):
     """Has the partition 0; the partition 1 is taken up when it is `open`."""
 
     def __init__(self) -> None:
-        super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", QueueName("orders"), Uid("a"))
+        address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
+        super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
         self.open = threading.Event()
         self.said: list[set[int]] = []
         self._commits.last_words = self._say  # type: ignore[method-assign]

@@ -113,7 +113,7 @@ class Owner:
     ) -> None:
         positions = {} if positions is None else positions
         self.positions = positions
-        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions, handoffs)
+        self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions, handoffs or DirectHandoffs())
         self.position = positions[0] = self.commits.begin(0, Epoch(1))
         self.position.progress.handed_out(range(10))
 
@@ -220,7 +220,7 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
 
 
 def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
-    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
+    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
     found = commits.take_ups.granted({0: Epoch(1)})
     assert commits.take_ups.together(found)[0].offset == 0
     record = broker.committed.record
@@ -228,11 +228,11 @@ def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     assert not commits.take_ups.granted({0: Epoch(1)}), (
         "an earlier process may read it: it is shut out, and not taken for granted"
     )
-    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}).take_ups.granted({0: Epoch(1)})
+    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).take_ups.granted({0: Epoch(1)})
 
 
 def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
-    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {})
+    commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
     found = commits.take_ups.granted({0: Epoch(1)})
     broker.in_force = Token(1, 7)
     assert commits.take_ups.together(found) == {}

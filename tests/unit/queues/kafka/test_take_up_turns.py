@@ -8,6 +8,7 @@ from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.protocol import QueueUnreachable
+from tests.kafka_pod import shared
 
 AWAY = QueueUnreachable("it has no leader")
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
@@ -17,7 +18,8 @@ class Restarted(KafkaReader):
     """An earlier process has read all its partitions, and some of them cannot be read now."""
 
     def __init__(self, *away: int) -> None:
-        super().__init__(KafkaAddress(("nowhere:9092",)), "shop.orders", QueueName("orders"), Uid("a"))
+        address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
+        super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
         self.begun: list[int] = []
         self.away = away
 

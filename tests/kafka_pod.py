@@ -1,0 +1,13 @@
+"""What the parts of one pod share on Kafka."""
+
+from functools import partial
+
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.ready_fetcher import ReadyFetcher
+
+
+def shared(address: KafkaAddress, group: str) -> tuple[DirectHandoffs, ReadyFetcher]:
+    """By its announcements and its readers, as `KafkaConsumerSide` makes them. A reader alone hears of no hand-off."""
+    return DirectHandoffs(), ReadyFetcher(partial(Fetcher, address, group))
