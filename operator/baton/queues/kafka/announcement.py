@@ -1,9 +1,10 @@
-"""What the operator tells the pods of a group between two ledgers: partitions whose owner records are to be looked at. Pure.
+"""What the operator tells the pods of a group between two ledgers: whom a pause or a grant concerns, and to whom an owner hands
+over. Pure.
 
 It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
-times a second, and more often while partitions are handed over. Who owns a partition stands in its owner record alone: an
-announcement that is lost or old costs time or a question, and no order. Who can forge one can have an owner hand its partition to
-a pod that there is not, which costs time: the operator sees that, and grants above it.
+times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs time or a
+question, and no order. Who can forge one can have an owner hand its partition over to a pod that there is not, which costs time:
+the operator sees that, and grants above it.
 """
 
 import json
@@ -63,7 +64,7 @@ class Announcement:
     queue: str
     said: tuple[Said, ...]
     pods: Mapping[int, Uid] = field(default_factory=dict)
-    """Those that get partitions from their owners, by their marks. No two of them have the same."""
+    """Those to which partitions are handed over, by their marks. No two of them have the same."""
 
     def to_text(self) -> str:
         """As it stands beside the offset. What was said first is left out where there is too much."""
@@ -73,7 +74,7 @@ class Announcement:
         return text
 
     def receiver(self, one: Said) -> Uid | None:
-        """To whom its owner is to grant it; None: the operator grants it."""
+        """To whom its owner is to hand it over; None: the operator grants it."""
         return self.pods.get(one.receiver) if one.epoch < one.then <= one.epoch + _FURTHEST else None
 
     def _text(self, said: list[Said]) -> str:

@@ -1,4 +1,4 @@
-"""Announcements as a pod hears them: partitions whose owner records it is to look at."""
+"""Announcements as a pod hears them: partitions whose owner records it is to look at, and to whom it hands over what it has."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Announcements of the operator: who is concerned by a pause or a grant looks at the partition at once."""
+"""Announcements of the operator: whom a pause or a grant concerns, and to whom an owner hands over."""
 
 import asyncio
 import logging
@@ -46,7 +46,8 @@ class KafkaAnnouncer:
         self._owners[partition] = mark(uid)
 
     def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, direct: bool) -> None:
-        """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner."""
+        """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner,
+        which hands it over."""
         receiver = then.uid if then is not None else None
         epoch_then = 0
         if then is not None and receiver is not None and direct:

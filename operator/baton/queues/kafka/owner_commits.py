@@ -1,6 +1,6 @@
 """An owner's commits, and its looks at the owner records: what it finds there is whose a partition is.
 
-Every commit names the token of its grant, and is refused by the broker where another is in force.
+Every commit names the token of its record, and is refused by the broker where another is in force.
 """
 
 import threading

@@ -1,4 +1,5 @@
-"""How a process takes partitions up: the owner records get its mark before it hands anything out."""
+"""How a process takes partitions up: the owner records get its mark before it hands anything out, or, where they say that its
+pod may have read already (`direct_handoffs`), with its first commit."""
 
 import threading
 import time
@@ -42,8 +43,8 @@ class TakeUps:
         handed out, so they have no try more where it is told again."""
 
     def handed_over(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
-        """Those of these that the owner before has handed to this pod, as its announcements have seen: nothing is asked, and
-        nothing marked yet."""
+        """Those of these that the owner before has handed over to this pod, as its announcements have seen: nothing is asked,
+        and nothing marked yet."""
         found: dict[int, ReadPosition] = {}
         for number, epoch in partitions.items():
             seen = self._handoffs.take(Partition(self._queue, number), epoch)
