@@ -9,7 +9,8 @@ from baton.queues.kafka.address import read
 with extra("kafka"):
     from baton.queues.kafka.announcements import KafkaAnnouncements
     from baton.queues.kafka.direct_handoffs import DirectHandoffs
-    from baton.queues.kafka.fetcher import Fetcher, check_settings
+    from baton.queues.kafka.fetcher import Fetcher
+    from baton.queues.kafka.fetching_client import check_settings
     from baton.queues.kafka.reader import KafkaReader
     from baton.queues.kafka.ready_fetcher import ReadyFetcher
 

@@ -6,15 +6,15 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
 from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
 from baton.queues.kafka.fetched_partition import FetchedPartition
+from baton.queues.kafka.fetching_client import fetching_client
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -31,27 +31,6 @@ _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
 
 
-def settings(address: KafkaAddress, group: str) -> dict[str, Any]:
-    """Of the client that reads. It never joins the group, nor commits."""
-    return {
-        "client.id": "baton",
-        "group.id": group,
-        "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
-        "fetch.error.backoff.ms": 100,
-        "fetch.queue.backoff.ms": 10,  # it has fetched enough of a partition, and fetches it no more for that long
-        "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 1000,
-        **address.settings,
-        **address.for_librdkafka(),
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-    }
-
-
 class Fetcher:
     """Any thread may call. Errors are told to whoever reads the partition."""
 
@@ -59,7 +38,7 @@ class Fetcher:
         """Raises QueueUnreachable where a setting is none of librdkafka's."""
         self._address = address
         self._topic = topic
-        self._consumer = _consumer(address, {**settings(address, group), "error_cb": self._troubled})
+        self._consumer = fetching_client(address, group, error_cb=self._troubled)
         self._news = threading.Condition()
         self._fetched: dict[int, FetchedPartition] = {}
         self._assigned: dict[int, FetchedPartition] = {}
@@ -294,19 +273,3 @@ class Fetcher:
         else:
             return
         self._trouble = (time.monotonic(), why)
-
-
-def check_settings(address: KafkaAddress, group: str) -> None:
-    """Raises QueueUnreachable where one is none of librdkafka's, or cannot be so. Asks nobody."""
-    _consumer(address, settings(address, group)).close()
-
-
-def _consumer(address: KafkaAddress, made: dict[str, Any]) -> Consumer:
-    try:
-        return Consumer({**made, "log_level": 0})
-    except (KafkaException, ValueError, TypeError) as error:
-        why = error.args[0].str() if isinstance(error, KafkaException) else error
-        raise QueueUnreachable(
-            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
-            "values"
-        ) from None

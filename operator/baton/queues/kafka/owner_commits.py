@@ -16,11 +16,10 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
 from baton.queues.kafka.transaction import granted_within
-from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner, QueueUnreachable
 
 _SILENT_FOR = 1.0
@@ -282,19 +281,6 @@ def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) 
 def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:
     for problem in problems.values():
         raise problem
-
-
-def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:
-    """Those of these that commit at the same time: each under the token that it has, and with no more outputs than one
-    transaction may have."""
-    found: dict[int, ReadPosition] = {}
-    left = MOST_IN_TRANSACTION
-    for number, position in positions.items():
-        weight = position.outputs.weight
-        if weight <= left and not position.needs_token:
-            found[number] = position
-            left -= weight
-    return found
 
 
 def _owner(record: Record | None) -> Owner:

@@ -10,6 +10,7 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.finished_offsets import FinishedOffsets
 from baton.queues.kafka.pending_outputs import PendingOutputs
 from baton.queues.kafka.record import BY_GIVER, Committed, Record
+from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner
 
 AHEAD = 1000
@@ -190,6 +191,19 @@ class ReadPosition:
         """It has failed, or had processes end on it, more often than it may."""
         places = {offset, self.begun_at} if offset == self.first else {offset}
         return bool(self.record.most) and sum(self.record.tries.get(place, 0) for place in places) > self.record.most
+
+
+def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:
+    """Those of these that commit at the same time: each under the token that it has, and with no more outputs than one
+    transaction may have."""
+    found: dict[int, ReadPosition] = {}
+    left = MOST_IN_TRANSACTION
+    for number, position in positions.items():
+        weight = position.outputs.weight
+        if weight <= left and not position.needs_token:
+            found[number] = position
+            left -= weight
+    return found
 
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:

@@ -16,8 +16,8 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.owner_commits import OwnerCommits, sent_together
-from baton.queues.kafka.read_position import ReadPosition
+from baton.queues.kafka.owner_commits import OwnerCommits
+from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import MOST_IN_TRANSACTION, Output
