@@ -171,7 +171,7 @@ KAFKA = (
     Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
     Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
     Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),
-    Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "reader.py", "unit/queues/kafka/test_take_up_turns.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
+    Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "beginning.py", "unit/queues/kafka/test_beginning.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),
     Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),

@@ -6,7 +6,7 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -16,6 +16,7 @@ from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
+from baton.queues.kafka.beginning import Beginning
 from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
@@ -25,7 +26,7 @@ from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.ready_fetcher import ReadyFetcher
-from baton.queues.kafka.taking_up import Found, TakingUp
+from baton.queues.kafka.taking_up import TakingUp
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -69,9 +70,8 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(self._commits.commit_several)
-        self._taking_up = TakingUp(self._take_up, self._end, self.interrupt)
-        self._begun_at: dict[int, float] = {}
-        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
+        self._beginning = Beginning(self._commits, self._fetching)
+        self._taking_up = TakingUp(self._beginning.take_up, self._end, self.interrupt)
         self._interrupted = threading.Event()
 
     def read(
@@ -253,58 +253,12 @@ class KafkaReader:
     def _still_taken_up(self, partition: int) -> QueueUnreachable:
         return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
 
-    # -- beside reading
-
-    def _take_up(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
-        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others."""
-        left = dict(partitions)
-        try:
-            for begin in (self._begin_handed_over, self._begin_together):
-                if left:
-                    begun = begin(left)
-                    yield begun
-                    left = {partition: epoch for partition, epoch in left.items() if partition not in begun}
-            turns = sorted(left, key=lambda partition: (self._begun_at.get(partition, 0.0), partition))
-            left = {partition: partitions[partition] for partition in turns}
-            while left:
-                partition, epoch = next(iter(left.items()))
-                self._begun_at[partition] = time.monotonic()
-                yield {partition: self._begin(partition, epoch)}
-                del left[partition]
-        except Exception as problem:
-            yield dict.fromkeys(left, problem)
-
-    def _begin_handed_over(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        begun = self._commits.take_ups.handed_over(partitions)
-        if begun:
-            self._fetching.begin({partition: position.committed for partition, position in begun.items()})
-        return begun
-
-    def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        """They are fetched while the records get the mark of this process."""
-        found = self._commits.take_ups.granted(partitions)
-        self._fetching.begin({partition: seen.offset for partition, seen in found.items()})
-        begun: Mapping[int, ReadPosition] = {}
-        try:
-            begun = self._commits.take_ups.together(found)
-        finally:
-            for partition in found.keys() - begun.keys():
-                self._end(partition)
-        return begun
-
-    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition | StaleOwner:
-        try:
-            position = self._commits.begin(partition, epoch)
-        except StaleOwner as refusal:
-            return refusal
-        self._fetching.begin({partition: position.committed})
-        return position
+    # -- fetching
 
     def _end(self, partition: int) -> None:
         if self._fetcher is not None:
             self._fetcher.end(partition)
 
-    @property
     def _fetching(self) -> Fetcher:
         former, topic = self._fetcher, self._offsets.topic
         if former is not None and former.topic == topic:

@@ -4,28 +4,35 @@ from collections.abc import Mapping
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.beginning import Beginning
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.group_offsets import GroupOffsets
+from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.protocol import QueueUnreachable
-from tests.kafka_pod import shared
 
 AWAY = QueueUnreachable("it has no leader")
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
 
 
-class Restarted(KafkaReader):
+def nobody_fetches() -> Fetcher:
+    raise AssertionError
+
+
+class Restarted(Beginning):
     """An earlier process has read all its partitions, and some of them cannot be read now."""
 
     def __init__(self, *away: int) -> None:
-        address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
-        super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
+        self.offsets = GroupOffsets(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
+        super().__init__(OwnerCommits(self.offsets, QueueName("orders"), Uid("a"), {}, DirectHandoffs()), nobody_fetches)
         self.begun: list[int] = []
         self.away = away
 
     def takes_up(self, *partitions: int) -> set[int]:
         """Those that it cannot."""
-        found = [one for answer in self._take_up(dict.fromkeys(partitions, Epoch(1))) for one in answer.items()]
+        found = [one for answer in self.take_up(dict.fromkeys(partitions, Epoch(1))) for one in answer.items()]
         return {number for number, one in found if one is AWAY}
 
     def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
@@ -39,11 +46,11 @@ class Restarted(KafkaReader):
 
 
 def test_what_cannot_be_taken_up_goes_behind_the_others() -> None:
-    reader = Restarted(1, 3)
-    assert reader.takes_up(0, 1, 2, 3, 4) == {1, 2, 3, 4}, "the cluster may be away: it is not asked once for each"
-    assert reader.takes_up(1, 2, 3, 4) == {1, 3, 4}
-    assert reader.takes_up(1, 3, 4) == {1, 3}
-    assert reader.begun == [0, 1, 2, 3, 4, 1]
-    reader.away = ()
-    assert reader.takes_up(1, 3) == set()
-    reader.close()
+    pod = Restarted(1, 3)
+    assert pod.takes_up(0, 1, 2, 3, 4) == {1, 2, 3, 4}, "the cluster may be away: it is not asked once for each"
+    assert pod.takes_up(1, 2, 3, 4) == {1, 3, 4}
+    assert pod.takes_up(1, 3, 4) == {1, 3}
+    assert pod.begun == [0, 1, 2, 3, 4, 1]
+    pod.away = ()
+    assert pod.takes_up(1, 3) == set()
+    pod.offsets.close()
