@@ -21,7 +21,8 @@ MOST_WITHDRAWN = MOST_PARTITIONS
 """The most epoch tombstones of a group, and the most partitions that are gone and not released."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
-"""A ledger names a partition at its owner or as free, and perhaps in a move, an origin, a tombstone, a slot and a plan."""
+"""A ledger names a partition at its owner or as free, and perhaps in a move, an origin, a tombstone, a slot and a
+plan, and as unreleased."""
 
 
 def partitions_named(data: Mapping[str, str]) -> int:

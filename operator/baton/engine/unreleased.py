@@ -34,7 +34,8 @@ def call_back(draft: Draft, partition: Partition) -> None:
 
 
 def forget_released(draft: Draft) -> None:
-    """Forget the owners that have released their partition, or cannot work any more: the session lapsed, or the pod ended."""
+    """Forget the owners that have released their partition, or cannot work any more: the session lapsed, or the pod ended. Of
+    more than MOST_WITHDRAWN partitions those of the queues with the most are forgotten, too: nobody waits for their owners."""
     if not draft.unreleased:
         return
     draft.unreleased = {one: last for one, last in draft.unreleased.items() if _may_still_work(draft, one, last)}
