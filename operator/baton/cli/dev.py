@@ -148,7 +148,7 @@ async def _serve(queue: "DevQueue", delay: float, folder: "DevFolder", *, starte
         ends = " (which ends with this)" if started else ""
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
-        say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands over")
+        say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands off")
         say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
 
     group = DevGroup(queue, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)

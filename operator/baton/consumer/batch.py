@@ -1,4 +1,4 @@
-"""Several entries, handed over together."""
+"""Several entries, handed out together."""
 
 from collections.abc import Iterator, Sequence
 from typing import overload

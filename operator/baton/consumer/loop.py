@@ -1,4 +1,4 @@
-"""The consumer's loop: it owns what the consumer holds, reads, acknowledges and hands over, on a thread of its own.
+"""The consumer's loop: it owns what the consumer holds, reads, acknowledges and lets go, on a thread of its own.
 
 Whoever works on entries asks it for some and tells it what became of them; these words come to it one by one, so nothing here is
 locked.

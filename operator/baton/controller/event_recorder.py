@@ -63,7 +63,7 @@ class EventRecorder:
         await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
 
     async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        """What the queues say is still to be acknowledged of partitions that are being handed over (None: they cannot say)."""
+        """What the queues say is still to be acknowledged of partitions that are being handed off (None: they cannot say)."""
         if self._rounds.untold:
             await self._turn((), unacknowledged, now)
 

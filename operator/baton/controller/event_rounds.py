@@ -57,7 +57,7 @@ class EventRounds:
         self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
     ) -> list[EventMessage]:
         """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
-        handed over (None: they cannot say)."""
+        handed off (None: they cannot say)."""
         for one in happened:
             self._untold.append((now, one))
             if isinstance(one, Revoked):

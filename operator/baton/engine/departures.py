@@ -28,7 +28,7 @@ def release_stopping_static(draft: Draft) -> None:
         if slot.expires is not None and slot.vacated and draft.present(slot.member, slot.uid):
             for partition in sorted(slot.vacated):
                 if draft.records[partition].owner == slot.member and draft.at_rest(partition):
-                    draft.hand_over(partition, None, f"{slot.member} is stopping and keeps its slot")
+                    draft.hand_off(partition, None, f"{slot.member} is stopping and keeps its slot")
                     draft.new_generation()
 
 
@@ -72,7 +72,7 @@ def _unsubscribe(draft: Draft, member: MemberId) -> None:
             draft.owner_is_gone(partition)
         elif partition in left:
             # An External queue cannot fence, so the partition waits for the member's release.
-            draft.hand_over(partition, None, f"{member} does not read {partition.queue} any more")
+            draft.hand_off(partition, None, f"{member} does not read {partition.queue} any more")
             draft.new_generation()
     at = next((n for n, slot in enumerate(draft.member_slots) if slot.member == member), len(draft.member_slots) - 1)
     draft.member_slots[at + 1 : at + 1] = _split(draft, MemberSlot(member, draft.known[member].uid, vacated=left))

@@ -14,7 +14,7 @@ class Draft(WorkingState):
     """The state of a step in the making. Its methods keep together what changes together: a partition's record, its move, the
     partitions by owner, the members whose assignment changed, and the counts. The rules are in the modules that call them."""
 
-    def hand_over(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
+    def hand_off(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
         """Begin the hand-off of a partition at a new epoch, or redirect the running one to another receiver.
 
         `receiver` None: the partition is withdrawn, or waits without an owner. Then no epoch is used up, unless it is withdrawn.

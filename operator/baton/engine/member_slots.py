@@ -19,7 +19,7 @@ def give_to_active_member(draft: Draft) -> None:
     for slot in _free_slots(draft):
         given = {p: active[p.queue] for p in sorted(slot.vacated or ()) if p.queue in active}
         for partition, member in given.items():
-            draft.hand_over(partition, member, f"{member} is active on {partition.queue}")
+            draft.hand_off(partition, member, f"{member} is active on {partition.queue}")
             draft.new_generation()
         if given:
             at, rest = draft.member_slots.index(slot), (slot.vacated or frozenset()) - given.keys()
@@ -166,7 +166,7 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
             continue  # A victim that stays after all still owns it.
         if record.owner is None and _same_identity(draft, slot, member):
             draft.records[partition] = PartitionRecord(record.epoch, None, member)  # the same static member under another name
-        draft.hand_over(partition, member, why)
+        draft.hand_off(partition, member, why)
         draft.new_generation()
     at = draft.member_slots.index(slot)
     draft.member_slots[at : at + 1] = [] if member in slot_holders(draft) else [draft.new_slot(member)]

@@ -79,7 +79,7 @@ def place_opened(draft: Draft) -> None:
     if draft.opened:
         mark_overtaken(draft)
         for partition, receiver in receivers_with_fewest(draft, draft.opened).items():
-            draft.hand_over(partition, receiver, draft.opened[partition])
+            draft.hand_off(partition, receiver, draft.opened[partition])
             draft.new_generation()
 
 
@@ -105,7 +105,7 @@ def _open(draft: Draft, partition: Partition) -> None:
         call_back(draft, partition)
     elif record.owner is not None and draft.may_own(record.owner, partition.queue):
         # It was being withdrawn: its owner keeps it.
-        draft.hand_over(partition, record.owner, "the queue grew again")
+        draft.hand_off(partition, record.owner, "the queue grew again")
         draft.new_generation()
 
 
@@ -116,7 +116,7 @@ def _close(draft: Draft, partition: Partition, why: str) -> None:
     if record.epoch == 0 and partition not in draft.moves:
         draft.withdraw(partition, Epoch(0))
     else:
-        draft.hand_over(partition, None, why)
+        draft.hand_off(partition, None, why)
         draft.new_generation()
 
 

@@ -70,9 +70,9 @@ def begin_waiting(draft: Draft) -> None:
     paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
     for partition, receiver in sorted(draft.waiting.items()):
         if not _bounded(draft, partition):
-            draft.hand_over(partition, receiver, draft.why)
+            draft.hand_off(partition, receiver, draft.why)
         elif not bound or paused < bound:
-            draft.hand_over(partition, receiver, draft.why)
+            draft.hand_off(partition, receiver, draft.why)
             paused += 1
 
 
@@ -99,7 +99,7 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
     draft.new_generation()
     for partition, receiver in changed.items():
         if receiver is None or partition in draft.moves or not _bounded(draft, partition):
-            draft.hand_over(partition, receiver, why)
+            draft.hand_off(partition, receiver, why)
         else:
             draft.waiting[partition] = receiver
             draft.note_origin(partition)
@@ -142,7 +142,7 @@ def _release_without_receiver(draft: Draft) -> None:
     kept = draft.vacated()
     for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):
-            draft.hand_over(partition, None, "no member is left")
+            draft.hand_off(partition, None, "no member is left")
 
 
 def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
@@ -151,4 +151,4 @@ def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept:
     for partition in sorted(draft.records):
         owner = draft.records[partition].owner
         if owner is not None and owners.get(partition) == owner and draft.at_rest(partition) and partition not in kept:
-            draft.hand_over(partition, owner, why)
+            draft.hand_off(partition, owner, why)

@@ -16,7 +16,7 @@ def redirect_lost_moves(draft: Draft) -> None:
         if move.quiet:
             draft.leave_unowned(partition)
         elif move.giver is not None and draft.may_own(move.giver, partition.queue):
-            draft.hand_over(partition, move.giver, f"{move.receiver} is gone")
+            draft.hand_off(partition, move.giver, f"{move.receiver} is gone")
             draft.new_generation()
         else:
             without_receiver.append(partition)
@@ -25,7 +25,7 @@ def redirect_lost_moves(draft: Draft) -> None:
         chosen = receivers_with_fewer_moves(draft, chosen)
     gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in without_receiver}))
     for partition, receiver in sorted(chosen.items()):
-        draft.hand_over(partition, receiver, f"{gone} is gone")
+        draft.hand_off(partition, receiver, f"{gone} is gone")
         draft.new_generation()
     for partition in without_receiver:
         move = draft.moves[partition]
@@ -34,7 +34,7 @@ def redirect_lost_moves(draft: Draft) -> None:
         if move.giver is None:
             draft.leave_unowned(partition)
         else:
-            draft.hand_over(partition, None, f"{move.receiver} is gone")
+            draft.hand_off(partition, None, f"{move.receiver} is gone")
     for partition, receiver in list(draft.waiting.items()):
         if not draft.may_own(receiver, partition.queue):
             del draft.waiting[partition]

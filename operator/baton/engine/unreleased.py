@@ -27,7 +27,7 @@ def call_back(draft: Draft, partition: Partition) -> None:
     draft.records[partition] = PartitionRecord(last.epoch, last.member, last.member)
     draft.owned[last.member].add(partition)
     receiver = last.member if draft.may_own(last.member, partition.queue) else None
-    draft.hand_over(partition, receiver, "it has come back, and its last owner had not released it")
+    draft.hand_off(partition, receiver, "it has come back, and its last owner had not released it")
     if draft.moves[partition].epoch <= highest:
         draft.raise_epoch(partition, highest)
     draft.new_generation()
