@@ -16,6 +16,7 @@ _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _DIRECT = "unit/queues/kafka/test_direct_handoffs.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
+_PAUSES = "unit/queues/kafka/test_pauses.py"
 _READY = "unit/queues/kafka/test_ready_fetcher.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
@@ -168,6 +169,8 @@ KAFKA = (
     Mutation("direct hand-offs", "let go before the receiver has heard of it", _KAFKA + "announcements.py", _HEARD, "                if then is not None:\n                    self._paused_at", "                if False:\n                    self._paused_at"),
     Mutation("direct hand-offs", "take a hand-over for somebody else's doing", "controller/owner_records.py", "unit/controller/test_owner_records.py", "self._touched.union(handed_over)", "self._touched"),
     Mutation("direct hand-offs", "forget one that was not next any more", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not as_wanted:\n            self._due.discard(partition)\n        elif", "        if not as_wanted:\n            self._due.discard(partition)\n            del self._outcomes[partition]\n        elif"),
+    Mutation("direct hand-offs", "tell again and again of one that the engine does not know", _KAFKA + "pauses.py", _PAUSES, " or self._handed_over.get(partition) == record.epoch:", ":"),
+    Mutation("direct hand-offs", "take who was granted it since for one who has let go", _KAFKA + "pauses.py", _PAUSES, "        return Owner(record.uid, record.epoch)", "        return 0"),
     Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
     Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
     Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),

@@ -19,6 +19,7 @@ from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
 from baton.queues.kafka.open_transactions import OpenTransactions
+from baton.queues.kafka.pauses import Pauses
 from baton.queues.kafka.place_setting import PlaceSetting
 from baton.queues.kafka.place_warnings import place_warnings
 from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
@@ -64,11 +65,7 @@ class KafkaQueue:
         self._first: int | None = None
         """How many partitions the topic had when the group began; 0: it is another one, made again since."""
         self._cut_off: dict[int, CutOff] = {}
-        self._paused: dict[int, Epoch] = {}
-        self._let_go: set[int] = set()
-        """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
-        self._handed_over: dict[int, Epoch] = {}
-        """The epochs under which owners have handed partitions over, as far as that was told."""
+        self._pauses = Pauses()
         self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
@@ -119,8 +116,7 @@ class KafkaQueue:
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
         since then."""
-        self._paused[partition] = epoch
-        self._let_go.discard(partition)
+        self._pauses.begin(partition, epoch)
         self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
         direct = self._stays_as_it_is((now or await self._before(partition)).record)
@@ -128,8 +124,8 @@ class KafkaQueue:
         return self._left(partition, epoch, now)
 
     async def outstanding(self, partition: int) -> int | Owner:
-        """1: the owner has not let go; how much it has in hand only it knows."""
-        return self._left(partition, self._paused.get(partition), await self._now.of(partition))
+        """See `Pauses.left`."""
+        return self._left(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
@@ -165,13 +161,13 @@ class KafkaQueue:
     async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
-            if partition not in self._let_go:
+            if not self._pauses.let_go(partition):
                 now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
                 record = self._records.believed(partition, now).record
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
-            self._let_go.discard(partition)
+            self._pauses.granting(partition)
             try:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first
@@ -277,26 +273,21 @@ class KafkaQueue:
 
     def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Owner:
         """How much is left where this is seen of it. Who is just committing is asked about again: nobody waits for a commit
-        here, and none is aborted. An owner to whom it was handed over is told once: whoever asks again grants."""
-        record = self._records.believed(partition, now).record if now is not None else None
-        if now is None or (record is not None and record.epoch == epoch and not record.released):
+        here, and none is aborted."""
+        if now is None:
             return 1
-        if record is None or epoch is None or record.epoch < epoch:
-            return 0
-        if record.epoch == epoch:
-            self._let_go.add(partition)
-            return 0
-        if record.uid is None or self._handed_over.get(partition) == record.epoch:
-            return 0
-        self._refuse_others(record)
-        self._handed_over[partition] = record.epoch
-        self._announcer.granted(partition, record.epoch, record.uid)
-        return Owner(record.uid, record.epoch)
+        record = self._records.believed(partition, now).record
+        left = self._pauses.left(partition, epoch, record)
+        if isinstance(left, Owner):
+            self._refuse_others(record)
+            self._pauses.told(partition, left.epoch)
+            self._announcer.granted(partition, left.epoch, left.uid)
+        return left
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:
             return _NOBODY
-        return Owner(record.uid, record.epoch, paused=self._paused.get(partition) == record.epoch)
+        return Owner(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
 
     # -- who else is there
 

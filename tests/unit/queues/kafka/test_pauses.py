@@ -1,0 +1,61 @@
+"""What the operator takes a paused partition's record for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.pauses import Pauses
+from baton.queues.kafka.record import Record, Token
+from baton.queues.protocol import Owner
+
+ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
+RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=TWO, topic_id="t", token=Token(1, 0), first=9)
+
+
+def paused() -> Pauses:
+    """The partition 0, whose owner has the epoch 2."""
+    made = Pauses()
+    made.begin(0, TWO)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("record", "left"),
+    [
+        (RECORD, 1),  # how much it has in hand only it knows
+        (replace(RECORD, released=True), 0),
+        (replace(RECORD, uid=Uid("b"), epoch=THREE), Owner(Uid("b"), THREE)),
+        (replace(RECORD, uid=None, epoch=THREE), 0),  # nobody was granted it since
+        (replace(RECORD, epoch=ONE), 0),  # the pause does nothing: another epoch is in force
+        (None, 0),
+    ],
+)
+def test_what_is_left_is_said_by_the_record(record: Record | None, left: int | Owner) -> None:
+    assert paused().left(0, TWO, record) == left
+
+
+def test_of_what_was_not_paused_nothing_is_waited_for() -> None:
+    assert Pauses().left(0, Pauses().epoch(0), RECORD) == 0
+
+
+def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() -> None:
+    pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
+    assert pauses.left(0, TWO, handed_over) == Owner(Uid("b"), THREE)
+    pauses.told(0, THREE)
+    assert pauses.left(0, TWO, handed_over) == 0, "whoever asks again grants"
+    assert pauses.left(0, TWO, replace(handed_over, epoch=Epoch(4))) == Owner(Uid("b"), Epoch(4))
+
+
+def test_that_an_owner_has_let_go_holds_until_the_grant_or_another_pause() -> None:
+    pauses, let_go = paused(), replace(RECORD, released=True)
+    pauses.left(0, TWO, RECORD)
+    found = [pauses.let_go(0)]
+    ends: list[Callable[[], None]] = [lambda: pauses.granting(0), lambda: pauses.begin(0, THREE)]
+    for end in ends:
+        pauses.left(0, TWO, let_go)
+        found.append(pauses.let_go(0))
+        end()
+        found.append(pauses.let_go(0))
+    assert found == [False, True, False, True, False]
