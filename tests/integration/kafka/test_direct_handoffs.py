@@ -229,3 +229,19 @@ async def test_to_whom_it_was_handed_is_told_once_and_then_granted_over(queue: Q
     assert await queue.operator.grant(0, C, THREE) == redirected
     found = await pod("c").reads(THREE, 1)
     assert [(one.value, one.redelivered) for one in found] == [(b"4", True)], "it may have been handed out"
+
+
+async def test_a_grant_does_not_go_over_what_was_handed_over_and_nobody_was_told(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await handed(queue, giver, receiver, entries)
+    assert await queue.operator.grant(0, C, THREE) == Owner(B, TWO), "it lets go first"
+    assert await queue.operator.grant(0, C, THREE) == Owner(C, THREE), "who knows that grants all the same"
+    assert await queue.operator.grant(0, B, Epoch(4)) == Owner(B, Epoch(4)), "and of what it granted itself it need not be told"
+
+
+async def test_an_operator_that_has_just_begun_is_told_as_well(queue: Queue, pod: MakePod) -> None:
+    giver, entries = await begun(queue, pod)
+    receiver = pod("b")
+    await handed(queue, giver, receiver, entries)
+    assert await queue.another().grant(0, C, THREE) == Owner(B, TWO)

@@ -132,7 +132,9 @@ class KafkaQueue:
         change any more under an earlier one; then offset and record are written under the new one."""
         self._records.asked_for(partition, epoch)
         with self._place_setting.over():
-            return await self._granted_in_time(partition, uid, epoch)
+            owner = await self._granted_in_time(partition, uid, epoch)
+        self._pauses.told(partition, owner.epoch)
+        return owner
 
     async def release(self) -> bool:
         """See QueueAdapter. Its PartitionedQueue may name another topic since the last look, or one that is not there."""
@@ -164,8 +166,11 @@ class KafkaQueue:
             if not self._pauses.let_go(partition):
                 now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
                 record = self._records.believed(partition, now).record
-                if record is not None and record.epoch >= epoch:
+                news = record is not None and self._pauses.is_news(partition, record)
+                if record is not None and (news or record.epoch >= epoch):
                     self._refuse_others(record)
+                    if news:
+                        self._announcer.granted(partition, record.epoch, record.uid)
                     return Owner(record.uid, record.epoch)
             self._pauses.granting(partition)
             try:
@@ -187,7 +192,8 @@ class KafkaQueue:
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
         before = self._records.believed(partition, seen).record
-        if before is not None and before.epoch >= epoch and before.group == self._claimant.uid:
+        ours = before is not None and before.group == self._claimant.uid
+        if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
             return seen.offset, replace(before, token=token)
         topic = self._topic or await self._described()
         same = before is None or before.topic_id == topic.topic_id

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from baton.model.ids import Uid
+from baton.model.session import LONGEST_UID
 
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
@@ -94,7 +95,7 @@ def read(text: str | None) -> Announcement | None:
         if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
             return None
         said = tuple(Said(*one) for one in fields["said"])
-        pods = {number: Uid(uid) for number, uid in fields.get("pods", []) if mark(uid) == number}
+        pods = {number: Uid(uid) for number, uid in fields.get("pods", []) if mark(uid) == number and len(uid) <= LONGEST_UID}
         if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
             return Announcement(fields["queue"], said, pods)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):

@@ -71,8 +71,6 @@ class KafkaAnnouncements:
     def wait(self, timeout: float) -> Mapping[Partition, Heard]:
         """The owner records of what is announced, as they are now; nothing after `timeout` seconds."""
         until = time.monotonic() + timeout
-        if not self._handoffs.begun:
-            self._handoffs.begin(self._epochs())
         while not self._interrupted.is_set():
             if time.monotonic() >= self._ask_at:
                 self._due |= self._news()
@@ -116,19 +114,10 @@ class KafkaAnnouncements:
             for key, one in seen.items():
                 if one.record is None:
                     continue
+                self._handoffs.saw(wanted[key], one.record.epoch)
                 if one.record.uid == self._uid and one.record.reader == BY_GIVER:
                     self._handoffs.handed_over(wanted[key], HandedOver(topic, one, asked_at))
                 found[wanted[key]] = self._as_heard(wanted[key], one.record)
-        return found
-
-    def _epochs(self) -> dict[Partition, Epoch]:
-        """Of all partitions of the group."""
-        seen, _ = self._loop.run(committed(self._records, beside_pending=True), ASKED_WITHIN)
-        found: dict[Partition, Epoch] = {}
-        for (_, number), one in seen.items():
-            if one.record is not None:
-                partition = Partition(QueueName(one.record.queue), number)
-                found[partition] = max(one.record.epoch, found.get(partition, one.record.epoch))
         return found
 
     def interrupt(self) -> None:

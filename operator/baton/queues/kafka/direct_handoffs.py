@@ -6,11 +6,10 @@ while nobody works on the partition. It sees the record of the receiver as one t
 owner does not: at the deadline, where something is left or is to be marked, or where the owner has not heard who is next.
 
 The receiver may begin at once. The record says that somebody may have read (`BY_GIVER`), so the receiver need not write
-its mark first, if it knows that no earlier process of its pod has begun: the partition had a lower epoch when this process began.
+its mark first, if it knows that no earlier process of its pod has begun: this process has seen the partition at a lower epoch.
 """
 
 import threading
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition
@@ -32,22 +31,28 @@ class DirectHandoffs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._begun_with: Mapping[Partition, Epoch] | None = None
-        """The epochs of all partitions of the group, as this process has seen them first; None: it has not yet."""
+        self._lowest: dict[Partition, Epoch] = {}
+        """The lowest epoch at which this process has seen each partition,"""
+        self._begun: dict[Partition, Epoch] = {}
+        """and the one under which it has begun to read it."""
         self._next: dict[Partition, tuple[Epoch, Owner]] = {}
         self._handed_over: dict[Partition, HandedOver] = {}
 
-    @property
-    def begun(self) -> bool:
-        return self._begun_with is not None
-
-    def begin(self, epochs: Mapping[Partition, Epoch]) -> None:
-        """All partitions of the group that have an epoch; once, before anything else is asked of any."""
-        self._begun_with = epochs
+    def saw(self, partition: Partition, epoch: Epoch) -> None:
+        """Its record has this epoch now."""
+        with self._lock:
+            self._lowest[partition] = min(epoch, self._lowest.get(partition, epoch))
 
     def is_new(self, partition: Partition, epoch: Epoch) -> bool:
-        """It was granted under this epoch since this process began: no earlier one of the pod has read it under that."""
-        return self._begun_with is not None and epoch > self._begun_with.get(partition, 0)
+        """It was granted under this epoch since this process began, and nobody of the pod has read it under that."""
+        with self._lock:
+            return self._is_new(partition, epoch)
+
+    def begins(self, partition: Partition, epoch: Epoch) -> None:
+        """It is read under this epoch."""
+        with self._lock:
+            self._begun[partition] = epoch
+            self._handed_over.pop(partition, None)
 
     def set_next_owner(self, partition: Partition, epoch: Epoch, then: Owner | None) -> None:
         """The owner at this epoch is to hand it to `then`; None: to nobody that is known, and the operator grants it."""
@@ -65,12 +70,21 @@ class DirectHandoffs:
 
     def handed_over(self, partition: Partition, seen: HandedOver) -> None:
         """It is this pod's now, by its owner's word."""
+        record = seen.committed.record
         with self._lock:
-            self._handed_over[partition] = seen
+            if record is not None and self._is_new(partition, record.epoch):
+                self._handed_over[partition] = seen
 
     def take(self, partition: Partition, epoch: Epoch) -> HandedOver | None:
-        """What was seen of it, if it was handed to this pod under this epoch since this process began: once."""
+        """What was seen of it, if it was handed to this pod under this epoch and nobody of the pod has read it: once, for whoever
+        begins to."""
         with self._lock:
             seen = self._handed_over.pop(partition, None)
-        record = seen.committed.record if seen is not None else None
-        return seen if record is not None and record.epoch == epoch and self.is_new(partition, epoch) else None
+            record = seen.committed.record if seen is not None else None
+            if record is None or record.epoch != epoch or not self._is_new(partition, epoch):
+                return None
+            self._begun[partition] = epoch
+            return seen
+
+    def _is_new(self, partition: Partition, epoch: Epoch) -> bool:
+        return self._lowest.get(partition, epoch) < epoch and self._begun.get(partition, 0) < epoch

@@ -95,9 +95,11 @@ class GroupOffsets:
         self._found()
         return self._loop.run(self._renewed(partition, change), ASKED_WITHIN if within is None else within)
 
-    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
-        """As `renewed`, of these at the same time, without a look at where the log ends. The answer has those of which it could
-        be done."""
+    def renewed_several(
+        self, changes: Mapping[int, Callable[[Committed], Record | None]]
+    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
+        """As `renewed`, of these at the same time, without a look at where the log ends. The answer: what is committed, or why it
+        could not be done."""
         if not changes:
             return {}
         return self._loop.run(self._renewed_several(self._found(), changes), ASKED_WITHIN)
@@ -146,9 +148,16 @@ class GroupOffsets:
 
     async def _renewed_several(
         self, transactions: PartitionTransactions, changes: Mapping[int, Callable[[Committed], Record | None]]
-    ) -> Mapping[int, Committed]:
-        found = await asyncio.gather(*(transactions.renewed(*one) for one in changes.items()), return_exceptions=True)
-        return {number: seen for number, seen in zip(changes, found, strict=True) if isinstance(seen, Committed)}
+    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
+        async def renewed(
+            partition: int, change: Callable[[Committed], Record | None]
+        ) -> Committed | StaleToken | QueueUnreachable:
+            try:
+                return await transactions.renewed(partition, change)
+            except (StaleToken, QueueUnreachable) as problem:
+                return problem
+
+        return dict(zip(changes, await asyncio.gather(*(renewed(*one) for one in changes.items())), strict=True))
 
     async def _commit_several(
         self, transactions: PartitionTransactions, wanted: Mapping[int, Commit]

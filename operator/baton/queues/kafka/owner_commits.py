@@ -115,9 +115,11 @@ class OwnerCommits:
         with self._asking:
             held = {**self._positions}  # another thread may let go of some meanwhile
             wanted = {number: one for number, one in held.items() if number in partitions}
-            unmarked = self._mark({number: one for number, one in wanted.items() if one.handed_over and one.lost is None})
+            unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
             due = {number: one for number, one in wanted.items() if one.behind and number not in unmarked}
-            _raise_first({**unmarked, **self._commit_all(due, ReadPosition.next_record)})
+            problems = {**self._commit_all(due, ReadPosition.next_record), **self._mark(unmarked)}
+            due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
+            _raise_first({**problems, **self._commit_all(due, ReadPosition.next_record)})
 
     def commit_idle(self) -> None:
         """Again, what nobody has committed for long."""
@@ -185,7 +187,7 @@ class OwnerCommits:
                 self._follow(partition, position)
                 continue
             position.in_doubt = before
-            position.taken(wanted.offset, wanted.record, asked_at)
+            self._taken(position, wanted, asked_at)
             return
         raise granted_on(self._offsets, self._queue, partition)
 
@@ -193,13 +195,15 @@ class OwnerCommits:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
-        seen = self._offsets.renewed_several({number: partial(self._as_it_is, one) for number, one in positions.items()})
-        for number, position in positions.items():
+        found = self._offsets.renewed_several({number: partial(self._as_it_is, one) for number, one in positions.items()})
+        for number, seen in found.items():
             try:
-                if number in seen:
-                    self._found_again(number, position, seen[number])
+                if isinstance(seen, QueueUnreachable):
+                    raise seen
+                if isinstance(seen, StaleToken):  # another has one since
+                    self.commit(number, positions[number])
                 else:
-                    self.commit(number, position)
+                    self._found_again(number, positions[number], seen)
             except StaleOwner:
                 continue  # whoever reads it next is told
             except QueueUnreachable as problem:
@@ -211,7 +215,7 @@ class OwnerCommits:
         record = seen.record
         if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:
             return record
-        return replace(record, reader=self._process)
+        return replace(record, reader=self._process, released=False)
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
@@ -235,8 +239,14 @@ class OwnerCommits:
         for number, one in wanted.items():
             if number not in refused:
                 positions[number].in_doubt = before[number]
-                positions[number].taken(one.offset, one.record, asked_at)
+                self._taken(positions[number], one, asked_at)
         return refused
+
+    def _taken(self, position: ReadPosition, wanted: Commit, asked_at: float) -> None:
+        """By the broker. What was handed over is its receiver's: nothing more is said of it under this token."""
+        position.taken(wanted.offset, wanted.record, asked_at)
+        if not names(wanted.record, self._uid, position.epoch):
+            position.lost = _owner(wanted.record)
 
     def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
         """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
@@ -274,8 +284,9 @@ class OwnerCommits:
 
 
 def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
+    wanted = (record or position.next_record)()  # before the offset: one that says that all is finished goes with the last
     offset = position.offset
-    return Commit(offset, (record or position.next_record)(), position.outputs.due(offset))
+    return Commit(offset, wanted, position.outputs.due(offset))
 
 
 def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:

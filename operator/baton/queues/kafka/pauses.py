@@ -2,7 +2,7 @@
 Pure."""
 
 from baton.model.ids import Epoch
-from baton.queues.kafka.record import Record
+from baton.queues.kafka.record import BY_GIVER, Record
 from baton.queues.protocol import Owner
 
 
@@ -13,8 +13,8 @@ class Pauses:
         self._paused: dict[int, Epoch] = {}
         self._let_go: set[int] = set()
         """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
-        self._handed_over: dict[int, Epoch] = {}
-        """The epochs under which owners have handed partitions over, as far as that was told."""
+        self._told: dict[int, Epoch] = {}
+        """The epoch of each partition's owner, as it was told last."""
 
     def begin(self, partition: int, epoch: Epoch) -> None:
         """It is paused under this epoch."""
@@ -42,10 +42,14 @@ class Pauses:
                 return 1
             self._let_go.add(partition)
             return 0
-        if record.uid is None or self._handed_over.get(partition) == record.epoch:
-            return 0
-        return Owner(record.uid, record.epoch)
+        return Owner(record.uid, record.epoch) if self.is_news(partition, record) else 0
+
+    def is_news(self, partition: int, record: Record) -> bool:
+        """The owner that was paused has handed it over to this one, and nobody was told."""
+        paused = self._paused.get(partition)
+        handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
+        return record.uid is not None and handed_over and self._told.get(partition) != record.epoch
 
     def told(self, partition: int, epoch: Epoch) -> None:
-        """That it was handed over under this epoch."""
-        self._handed_over[partition] = epoch
+        """That its owner has it under this epoch."""
+        self._told[partition] = epoch

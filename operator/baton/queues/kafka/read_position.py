@@ -159,7 +159,7 @@ class ReadPosition:
             return self.last_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
         reserved = max(self.record.reserved, self.progress.end + ahead, upto)
-        return replace(self._record_here(), reserved=reserved)
+        return replace(self._record_here(), reserved=reserved, released=False)
 
     def last_record(self) -> Record:
         """The last one. By it the next owner has the partition, where that is known, and nothing is left of which only the

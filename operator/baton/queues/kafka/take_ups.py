@@ -87,6 +87,7 @@ class TakeUps:
                 continue
             if names(seen.record, self._uid, epoch):
                 self._marking.pop(partition, None)
+                self._handoffs.begins(Partition(self._queue, partition), epoch)
             return seen
         raise granted_on(self._offsets, self._queue, partition)
 
@@ -107,7 +108,8 @@ class TakeUps:
                 if seen.record is None or not names(seen.record, self._uid, epoch):
                     return None
                 if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
-                    return replace(seen.record, reader=self._process)
+                    self._marking[partition] = epoch
+                    return replace(seen.record, reader=self._process, released=False)
                 if seen.record.reader != self._process:
                     self._marking[partition] = epoch
                 elif self._marking.get(partition) == epoch:

@@ -73,3 +73,9 @@ def test_a_uid_that_is_not_that_of_its_mark_is_not_believed() -> None:
 def test_an_epoch_that_no_grant_would_have_is_not_handed_on(then: int) -> None:
     found = read(Announcement("orders", (handed(0, then=then),), {mark(B): B}).to_text())
     assert found is not None and found.receiver(found.said[0]) is None
+
+
+def test_what_is_too_long_for_a_uid_is_none() -> None:
+    long = Uid("x" * 300)
+    found = read(Announcement("orders", (handed(0, long),), {mark(long): long}).to_text())
+    assert found is not None and found.receiver(found.said[0]) is None

@@ -38,9 +38,6 @@ class Announced(KafkaAnnouncements):
         super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetcher)
         self.news = list(news)
 
-    def _epochs(self) -> dict[Partition, Epoch]:
-        return {}
-
     def _news(self) -> set[Partition]:
         return self.news.pop(0) if self.news else set()
 

@@ -1,5 +1,9 @@
 """What a process knows of partitions that owners hand over."""
 
+from collections.abc import Callable
+
+import pytest
+
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
@@ -11,30 +15,49 @@ RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=TWO, topic_id="t"
 HANDED_OVER = HandedOver("orders-topic", Committed(7, RECORD), 0.0)
 
 
-def begun(*epochs: Epoch) -> DirectHandoffs:
-    """Where the first partition had this epoch when the process began, or none."""
+def seen(*epochs: Epoch) -> DirectHandoffs:
+    """The first partition had these epochs when this process looked at it."""
     handoffs = DirectHandoffs()
-    handoffs.begin(dict.fromkeys([FIRST], *epochs) if epochs else {})
+    for epoch in epochs:
+        handoffs.saw(FIRST, epoch)
     return handoffs
 
 
-def test_what_was_granted_since_a_process_began_no_earlier_one_has_read() -> None:
-    assert begun(ONE).is_new(FIRST, TWO)
-    assert begun().is_new(FIRST, ONE)
-    assert not begun(TWO).is_new(FIRST, TWO)
+def test_what_a_process_has_seen_under_a_lower_epoch_no_earlier_one_has_read() -> None:
+    assert seen(ONE).is_new(FIRST, TWO)
+    assert seen(ONE, TWO).is_new(FIRST, TWO)
+    assert not seen(TWO).is_new(FIRST, TWO)
+    assert not seen(TWO, THREE).is_new(FIRST, TWO)
     assert not DirectHandoffs().is_new(FIRST, TWO), "nothing is known yet"
 
 
+def test_what_this_process_has_begun_to_read_is_not_new_under_that_epoch() -> None:
+    handoffs = seen(ONE)
+    handoffs.begins(FIRST, TWO)
+    assert not handoffs.is_new(FIRST, TWO)
+    assert handoffs.is_new(FIRST, THREE)
+
+
 def test_what_was_handed_over_is_taken_once_and_under_its_epoch() -> None:
-    handoffs = begun(ONE)
+    handoffs = seen(ONE)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert (handoffs.take(FIRST, TWO), handoffs.take(FIRST, TWO)) == (HANDED_OVER, None)
+    handoffs = seen(ONE)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert handoffs.take(FIRST, THREE) is None
 
 
+@pytest.mark.parametrize("begins", [lambda handoffs: handoffs.take(FIRST, TWO), lambda handoffs: handoffs.begins(FIRST, TWO)])
+def test_a_look_after_it_was_begun_says_nothing_of_where_it_is(begins: Callable[[DirectHandoffs], object]) -> None:
+    handoffs = seen(ONE)
+    handoffs.handed_over(FIRST, HANDED_OVER)
+    begins(handoffs)
+    handoffs.handed_over(FIRST, HANDED_OVER)
+    assert handoffs.take(FIRST, TWO) is None
+
+
 def test_what_an_earlier_process_may_have_begun_with_is_not_taken() -> None:
-    handoffs = begun(TWO)
+    handoffs = seen(TWO)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert handoffs.take(FIRST, TWO) is None
 

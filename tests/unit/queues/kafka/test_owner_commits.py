@@ -86,11 +86,16 @@ class Broker(GroupOffsets):
             return {0: problem}
         return {}
 
-    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
-        def without_end(change: Callable[[Committed], Record | None]) -> Callable[[Committed, int], Record | None]:
-            return lambda seen, end: change(seen)
+    def renewed_several(
+        self, changes: Mapping[int, Callable[[Committed], Record | None]]
+    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
+        def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
+            try:
+                return self.renewed(number, lambda seen, end: change(seen))
+            except (StaleToken, QueueUnreachable) as problem:
+                return problem
 
-        return {number: self.renewed(number, without_end(change)) for number, change in changes.items()}
+        return {number: renewed(number, change) for number, change in changes.items()}
 
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
@@ -293,7 +298,7 @@ class Receiver:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-        handoffs.begin({place: Epoch(1)})
+        handoffs.saw(place, Epoch(1))
         handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
@@ -354,10 +359,14 @@ class Granting(Broker):
         return super().renewed(partition, change, within)
 
 
-def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same() -> None:
+@pytest.mark.parametrize("several", [True, False])
+def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same(several: bool) -> None:
     handed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
     receiver = Receiver(Granting(handed, 1))
-    receiver.commits.commit(0, receiver.positions[0])
+    if several:
+        receiver.commits.commit_several({0})
+    else:
+        receiver.commits.commit(0, receiver.positions[0])
     assert receiver.record.reader not in ("", BY_GIVER)
 
 
@@ -393,7 +402,7 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
 def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark_of_another() -> None:
     broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
     handoffs = DirectHandoffs()
-    handoffs.begin({Partition(QueueName("orders"), 0): Epoch(1)})
+    handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
     position = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
     assert (position.marked, position.handed_over, position.record.token) == (0, False, Token(1, 1))
     again = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
@@ -423,9 +432,6 @@ class NoToken(Broker):
         self.committed = seen
         self.several: list[set[int]] = []
 
-    def renewed_several(self, changes: Mapping[int, Callable[[Committed], Record | None]]) -> Mapping[int, Committed]:
-        return {}
-
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
@@ -438,6 +444,58 @@ class NoToken(Broker):
         return {}
 
 
+def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_at_its_old_place() -> None:
+    handoffs = DirectHandoffs()
+    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
+    owner.position.progress.finish(range(5))
+
+    def finished_meanwhile() -> Record:
+        owner.position.progress.finish(range(5, 10))
+        owner.position.then, owner.position.left = BatonOwner(Uid("b"), Epoch(2)), True
+        return owner.position.next_record()
+
+    owner.commits.commit(0, owner.position, finished_meanwhile)
+    assert (broker.committed.offset, broker.records[-1].uid) == (10, "b")
+
+
+def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_more() -> None:
+    handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
+    handoffs.set_next_owner(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    owner = Owner(broker := OneAtATime(), handoffs=handoffs)
+    owner.position.progress.finish(range(10))
+    assert owner.commits.last_words({0: owner.position}, 0.0), "it is too late for it"
+    owner.commits.commit_several({0})
+    for then in (BatonOwner(Uid("c"), Epoch(3)), None):
+        handoffs.set_next_owner(place, Epoch(1), then)
+        assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+    assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
+
+
+def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
+    class Losing(Broker):
+        loses_answer = True
+
+        def renewed(
+            self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
+        ) -> Committed:
+            found = super().renewed(partition, change, within)
+            if self.loses_answer:
+                self.loses_answer = False
+                raise QueueUnreachable("it does not answer")
+            return found
+
+    broker = Losing()
+    broker.committed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
+    handoffs = DirectHandoffs()
+    handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
+    commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
+    with pytest.raises(QueueUnreachable):
+        commits.begin(0, Epoch(2))
+    position = commits.begin(0, Epoch(2))
+    assert (position.marked, position.record.tries, position.handed_over) == (0, {}, False)
+
+
 def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
     receiver = Receiver(broker := NoToken(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed))
     other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
@@ -445,7 +503,7 @@ def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
     other.progress.finish([0])
     with pytest.raises(QueueUnreachable, match="away"):
         receiver.commits.commit_several({0, 1})
-    assert (broker.several, other.committed) == ([{1}], 1)
+    assert (broker.several[0], other.committed) == ({1}, 1), "and first"
 
 
 def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
@@ -459,14 +517,17 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
 def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
     broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.begin({})
+    handoffs.saw(place, Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
     assert not commits.take_ups.handed_over({0: Epoch(3)})
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
     assert commits.take_ups.handed_over({0: Epoch(2)})
-    handoffs.handed_over(place, HandedOver("orders-2", broker.committed, 0.0))
-    assert not commits.take_ups.handed_over({0: Epoch(2)})
+    record = broker.committed.record
+    assert record is not None
+    others = HandedOver("orders-2", Committed(10, replace(record, epoch=Epoch(3))), 0.0)
+    handoffs.handed_over(place, others)
+    assert not commits.take_ups.handed_over({0: Epoch(3)})
 
 
 class SeveralPartitions(Broker):

@@ -7,7 +7,7 @@ import pytest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.pauses import Pauses
-from baton.queues.kafka.record import Record, Token
+from baton.queues.kafka.record import BY_GIVER, Record, Token
 from baton.queues.protocol import Owner
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
@@ -59,3 +59,14 @@ def test_that_an_owner_has_let_go_holds_until_the_grant_or_another_pause() -> No
         end()
         found.append(pauses.let_go(0))
     assert found == [False, True, False, True, False]
+
+
+def test_whoever_was_granted_what_was_never_paused_is_no_news() -> None:
+    assert not Pauses().is_news(0, RECORD)
+    assert Pauses().is_news(0, replace(RECORD, reader=BY_GIVER)), "an operator that has just begun has not paused it itself"
+
+
+def test_what_the_operator_has_granted_is_no_news_to_it() -> None:
+    pauses = paused()
+    pauses.told(0, THREE)
+    assert not pauses.is_news(0, replace(RECORD, uid=Uid("b"), epoch=THREE))
