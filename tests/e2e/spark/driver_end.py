@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.e2e.spark.files import Files
 from tests.e2e.spark.shop import NAMESPACE, Shop
@@ -19,17 +19,21 @@ def end_in_a_batch(shop: Shop, files: Files, *ask: str) -> None:
     grace = cluster.get("pod", pod, "-n", NAMESPACE)["spec"]["terminationGracePeriodSeconds"]
     with ThreadPoolExecutor(1) as pool:
         log = pool.submit(cluster.kubectl, "logs", "--follow", pod, "-n", NAMESPACE, check=False)
-        with batch_held(shop):
-            asked = time.monotonic()
-            cluster.kubectl(*ask, "-n", NAMESPACE)
-            cluster.wait(lambda: _TOLD in cluster.logs(pod, namespace=NAMESPACE), grace, "the driver is told to stop")
-            assert shop.unfinished(), "a batch runs"
-        cluster.wait(lambda: shop.driver() != driver, grace, "the group is given up")
-        given_up = time.monotonic() - asked  # the next driver may have it, and no executors yet
-        assert shop.unfinished() == [], "nothing is left that the next driver would be given again"
-        assert files.open_batches() == [], "Spark has written down that it is done with the last batch"
-        cluster.wait(lambda: not cluster.find("pod", pod, "-n", NAMESPACE), grace, "the driver's pod is gone")
-        gone = time.monotonic() - asked
+        try:
+            with batch_held(shop):
+                asked = time.monotonic()
+                cluster.kubectl(*ask, "-n", NAMESPACE)
+                cluster.wait(lambda: _TOLD in cluster.logs(pod, namespace=NAMESPACE), grace, "the driver is told to stop")
+                assert shop.unfinished(), "a batch runs"
+            cluster.wait(lambda: shop.driver() != driver, grace, "the group is given up")
+            given_up = time.monotonic() - asked  # the next driver may have it, and no executors yet
+            assert shop.unfinished() == [], "nothing is left that the next driver would be given again"
+            assert files.open_batches() == [], "Spark has written down that it is done with the last batch"
+            cluster.wait(lambda: not cluster.find("pod", pod, "-n", NAMESPACE), grace, "the driver's pod is gone")
+            gone = time.monotonic() - asked
+        except BaseException:  # else its log, which ends with it, is followed for ever
+            cluster.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--wait=false", check=False)
+            raise
     print(f"the driver was asked to stop; its group was given up after {given_up:.1f} s, and its pod gone after {gone:.1f} s")
     assert gone < grace, "it was not killed"
     assert _ENDED in log.result()
@@ -51,4 +55,5 @@ def batch_held(shop: Shop) -> Iterator[None]:
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):  # a shell of the container's start may have ended since
+            os.kill(pid, number)
