@@ -166,11 +166,10 @@ class KafkaQueue:
             if not self._pauses.let_go(partition):
                 now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
                 record = self._records.believed(partition, now).record
-                news = record is not None and self._pauses.is_news(partition, record)
-                if record is not None and (news or record.epoch >= epoch):
+                if record is not None and self._pauses.is_news(partition, record):
+                    return self._handed_over(partition, record)
+                if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
-                    if news:
-                        self._announcer.granted(partition, record.epoch, record.uid)
                     return Owner(record.uid, record.epoch)
             self._pauses.granting(partition)
             try:
@@ -284,11 +283,14 @@ class KafkaQueue:
             return 1
         record = self._records.believed(partition, now).record
         left = self._pauses.left(partition, epoch, record)
-        if isinstance(left, Owner):
-            self._refuse_others(record)
-            self._pauses.told(partition, left.epoch)
-            self._announcer.granted(partition, left.epoch, left.uid)
-        return left
+        return self._handed_over(partition, record) if record is not None and isinstance(left, Owner) else left
+
+    def _handed_over(self, partition: int, record: Record) -> Owner:
+        """To this owner: it is told, and announced."""
+        self._refuse_others(record)
+        self._pauses.told(partition, record.epoch)
+        self._announcer.granted(partition, record.epoch, record.uid)
+        return Owner(record.uid, record.epoch)
 
     def _owner(self, partition: int, record: Record | None) -> Owner:
         if record is None:

@@ -1,5 +1,5 @@
-"""What the operator tells the pods of a group between two ledgers: whom a pause or a grant concerns, and to whom an owner hands
-over. Pure.
+"""What the operator tells the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which an owner
+hands over. Pure.
 
 It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
 times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs time or a
@@ -75,7 +75,7 @@ class Announcement:
         return text
 
     def receiver(self, one: Said) -> Uid | None:
-        """To whom its owner is to hand it over; None: the operator grants it."""
+        """The pod to which its owner is to hand it over; None: the operator grants it."""
         return self.pods.get(one.receiver) if one.epoch < one.then <= one.epoch + _FURTHEST else None
 
     def _text(self, said: list[Said]) -> str:

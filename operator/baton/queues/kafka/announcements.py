@@ -1,4 +1,4 @@
-"""Announcements as a pod hears them: partitions whose owner records it is to look at, and to whom it hands over what it has."""
+"""Announcements as a pod hears them: partitions whose owner records it is to look at, and to which pod it hands over its own."""
 
 import threading
 import time

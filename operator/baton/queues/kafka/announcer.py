@@ -1,4 +1,4 @@
-"""Announcements of the operator: whom a pause or a grant concerns, and to whom an owner hands over."""
+"""Announcements of the operator: which pods a pause or a grant concerns, and to which an owner hands over."""
 
 import asyncio
 import logging

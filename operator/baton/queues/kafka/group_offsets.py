@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -16,6 +17,8 @@ from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.output import Output
 from baton.queues.protocol import QueueUnreachable
+
+T = TypeVar("T")
 
 _GRANTED_WITHIN = 2.0
 """Seconds for a grant of which the pod has heard to be seen in the group."""
@@ -149,29 +152,13 @@ class GroupOffsets:
     async def _renewed_several(
         self, transactions: PartitionTransactions, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        async def renewed(
-            partition: int, change: Callable[[Committed], Record | None]
-        ) -> Committed | StaleToken | QueueUnreachable:
-            try:
-                return await transactions.renewed(partition, change)
-            except (StaleToken, QueueUnreachable) as problem:
-                return problem
-
-        return dict(zip(changes, await asyncio.gather(*(renewed(*one) for one in changes.items())), strict=True))
+        return await _of_each({number: partial(transactions.renewed, number, change) for number, change in changes.items()})
 
     async def _commit_several(
         self, transactions: PartitionTransactions, wanted: Mapping[int, Commit]
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        refused: dict[int, StaleToken | QueueUnreachable] = {}
-
-        async def commit(partition: int, one: Commit) -> None:
-            try:
-                await transactions.commit(partition, *one)
-            except (StaleToken, QueueUnreachable) as problem:
-                refused[partition] = problem
-
-        await asyncio.gather(*(commit(partition, one) for partition, one in wanted.items()))
-        return refused
+        found = await _of_each({number: partial(transactions.commit, number, *one) for number, one in wanted.items()})
+        return {number: problem for number, problem in found.items() if problem is not None}
 
     def _found(self) -> PartitionTransactions:
         if self._transactions is None:
@@ -180,6 +167,18 @@ class GroupOffsets:
 
     async def _find(self) -> PartitionTransactions:
         return PartitionTransactions(self._client, await topic_of(self._client, self._queue))
+
+
+async def _of_each(asked: Mapping[int, Callable[[], Awaitable[T]]]) -> dict[int, T | StaleToken | QueueUnreachable]:
+    """What comes of each, or why nothing does, all at the same time."""
+
+    async def one(ask: Callable[[], Awaitable[T]]) -> T | StaleToken | QueueUnreachable:
+        try:
+            return await ask()
+        except (StaleToken, QueueUnreachable) as problem:
+            return problem
+
+    return dict(zip(asked, await asyncio.gather(*map(one, asked.values())), strict=True))
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:
