@@ -12,9 +12,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from cluster import Cluster
-from tests.reports import pytest_runtest_makereport, pytest_terminal_summary
+from tests.reports import pytest_configure, pytest_runtest_makereport, pytest_terminal_summary
 
-__all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]
+__all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
 """In tests/integration/spark: they start programs, which have a Spark of their own or none."""

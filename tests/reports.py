@@ -1,13 +1,42 @@
-"""How a failed test is reported where little of the output is kept: each part cut short, and the reasons last, a line each."""
+"""How a failed test is reported where little of the output is kept: a line at once, each part cut short, and the reasons last,
+a line each."""
 
 from collections.abc import Generator, Sequence
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 LINES, CHARACTERS = 60, 8000
 """Of each captured section and of each entry of a traceback."""
 WIDTH = 240
 """Columns. With the 80 that stand for no terminal, pytest leaves the reason out where a test's name is long."""
+
+
+class AtOnce:
+    """Says in a line what failed and why, when it fails: a run that is cut off at its time limit never gets to its end."""
+
+    def __init__(self, reporter: TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(at_once(report))
+
+
+def at_once(report: pytest.TestReport) -> str:
+    """The test, how long it ran, and the first line of the reason."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    reason = (str(crash.message) if crash is not None else report.longreprtext).strip().partition("\n")[0]
+    return f"FAILED {report.nodeid} ({report.when}, {report.duration:.0f} s): {reason}"[: 2 * WIDTH]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A process of xdist has no terminal: what it reports is told by the one that started it."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(AtOnce(reporter))
 
 
 def pytest_terminal_summary(config: pytest.Config) -> None:

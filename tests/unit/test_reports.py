@@ -1,4 +1,4 @@
-"""What pytest prints of a failed test: short, and last of all its name with the reason in one line."""
+"""What pytest prints of a failed test: its name with the reason at once and last of all, a line each, and little between."""
 
 import os
 import subprocess
@@ -16,6 +16,9 @@ def test_with_a_name_that_is_as_long_as_those_of_this_project_and_takes_up_more_
         print(f"printed {number}.")
         logging.getLogger().warning(f"logged {number}.")
     assert False, "\\n".join(["what it comes to"] + [f"said {number}." for number in range(5000)])
+
+def test_that_holds():
+    pass
 """
 
 
@@ -33,6 +36,9 @@ def test_a_failed_test_is_reported_shortly_and_its_reason_is_the_last_line(tmp_p
     for kind in ("printed", "logged", "said"):
         shown = [line for line in lines if f"{kind} 4999." in line]
         assert shown and not [line for line in lines if f"{kind} 2500." in line], (kind, shown)
+    at_once = [line for line in lines[: next(n for n, line in enumerate(lines) if "= FAILURES =" in line)] if "FAILED" in line]
+    assert len(at_once) == 1, at_once
+    assert at_once[0].startswith("FAILED test_chatty.py::test_with") and at_once[0].endswith(": AssertionError: what it comes to")
     reason, counts = lines[-2:]
     assert reason.startswith("FAILED test_chatty.py::test_with") and reason.endswith(" - AssertionError: what it comes to")
-    assert "1 failed" in counts
+    assert "1 failed, 1 passed" in counts
