@@ -26,6 +26,9 @@ class SeedQueue:
         self._queue = queue
         self._operator = operator
         self._claimant = claimant
+        self._paused: dict[int, Epoch] = {}
+        self._told: dict[int, Epoch] = {}
+        """The epoch of each partition's owner, as this process was told last."""
 
     async def check(self) -> QueueCheck:
         return await self._ask(self._seen)
@@ -43,14 +46,23 @@ class SeedQueue:
         if uid != us.uid:
             raise QueueConflict(f"the queue {self._queue.name} belongs to {group} ({uid})")
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:
-        return await self._ask(lambda: self._queue.pause(partition, epoch), write=True)
+    async def pause(
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
+    ) -> int | Owner | None:
+        self._paused[partition] = epoch
+        receiver = None if then is None or then.uid is None else (then.uid, then.epoch)
+        return await self._left(partition, lambda: self._queue.pause(partition, epoch, receiver), write=True)
 
-    async def outstanding(self, partition: int) -> int | None:
-        return await self._ask(lambda: self._queue.outstanding(partition))
+    async def outstanding(self, partition: int) -> int | Owner | None:
+        return await self._left(partition, lambda: self._queue.outstanding(partition))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        return await self._ask(lambda: _owner(*self._queue.grant(partition, uid, epoch)), write=True)
+        def granted() -> Owner:
+            return self._handed_over(partition) or _owner(*self._queue.grant(partition, uid, epoch))
+
+        owner = await self._ask(granted, write=True)
+        self._told[partition] = owner.epoch
+        return owner
 
     async def release(self) -> bool:
         await self._ask(lambda: self._queue.release(self._claimant.uid), write=True)
@@ -58,6 +70,24 @@ class SeedQueue:
 
     async def close(self) -> None:
         pass
+
+    async def _left(self, partition: int, ask: Callable[[], int], write: bool = False) -> int | Owner:
+        def answered() -> int | Owner:
+            left = ask()
+            return self._handed_over(partition) or left
+
+        answer = await self._ask(answered, write)
+        if isinstance(answer, Owner):
+            self._told[partition] = answer.epoch
+        return answer
+
+    def _handed_over(self, partition: int) -> Owner | None:
+        """To this owner, and the operator has not been told: as baton/queues/kafka/pauses.py."""
+        log = self._queue.log(partition)
+        paused = self._paused.get(partition)
+        handed_over = log.handed_over if paused is None else log.epoch > paused
+        news = self._queue.direct and log.uid is not None and handed_over and self._told.get(partition) != log.epoch
+        return _owner(log.uid, log.epoch) if news else None
 
     async def _ask(self, do: Callable[[], T], write: bool = False) -> T:
         """`write`: a full server refuses it."""

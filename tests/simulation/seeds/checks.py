@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from baton.engine import Grant, GroupState, PartitionState, Step, partition_states, summary
+from baton.engine import Grant, GroupState, PartitionState, Pause, Step, partition_states, summary
 from baton.engine.group_state import state_of
 from baton.model.ids import Partition
 from tests.simulation.seeds.invariant import InvariantError
@@ -84,6 +84,8 @@ class Checks:
         for effect in made.effects:
             if isinstance(effect, Grant):
                 self._epoch(effect.partition, effect.epoch, effect.uid)
+            elif isinstance(effect, Pause) and effect.then is not None:
+                self._epoch(effect.partition, effect.then.epoch, effect.then.uid)
         self.moves.written(made)
         self.state = state
         if self._tenant.environment.trace is not None:
@@ -141,6 +143,11 @@ class Checks:
         if epoch < self._highest.get(partition, 0) and not forgotten:
             raise InvariantError(f"{pod.name} is told of {partition}@{epoch} after {self._highest[partition]}")
         self._highest[partition] = max(epoch, self._highest.get(partition, 0))
+
+    def handed_over(self, key: Key, uid: str, epoch: int) -> None:
+        """An owner has made the next one the owner: only as an operator has decided and written down."""
+        if self._tenant.strict and not self.lost and self._issued.get((Partition(*key), epoch)) != uid:  # type: ignore[arg-type]
+            raise InvariantError(f"{key[0]}/{key[1]} is handed to {uid}@{epoch}, which no operator has written")
 
     def accepted(self, pod: Consumer, queue: Queue, number: int, epoch: int, what: str) -> None:
         """Somebody was let in: then nobody else may take the partition for its own."""

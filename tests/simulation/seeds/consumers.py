@@ -45,6 +45,8 @@ class Consumer:
     """A batch in work: epoch, start, end."""
     words: set[tuple[str, int, int]] = field(default_factory=set)
     """Queue, partition and epoch of what it has let go of."""
+    early: dict[Key, int] = field(default_factory=dict)
+    """What another handed over to it, of which its key says nothing yet."""
     idle: bool = True
     """Its key owns and revokes nothing."""
     session: Session | None = None
@@ -81,18 +83,28 @@ class Consumer:
                     del self.busy[key]  # a new grant: what it had in work under the old epoch is not its any more
                 self.read_to.pop(key, None)
         told = owned | revoking
+        self.early = {key: epoch for key, epoch in self.early.items() if epoch > told.get(key, 0)}
         self.words = {word for word in self.words if told.get((word[0], word[1])) == word[2]}
         # A grant back has a new epoch, so what was let go of at one epoch stays let go of.
-        self.owned = {key: epoch for key, epoch in owned.items() if (*key, epoch) not in self.words}
-        self.revoking = revoking
-        for key in [key for key in self.busy if key not in told]:
+        self.owned = {key: epoch for key, epoch in owned.items() if (*key, epoch) not in self.words} | self.early
+        self.revoking = {key: epoch for key, epoch in revoking.items() if key not in self.early}
+        for key in [key for key in self.busy if key not in told | self.early]:
             del self.busy[key]
-        self.idle = not told
+        self.idle = not told | self.early
         if not self.silent:
-            for key, epoch in revoking.items():
+            for key, epoch in self.revoking.items():
                 if key not in self.busy:
                     self._release(key, epoch)
         self._say()
+
+    def handed_over(self, key: Key, epoch: int) -> None:
+        """By the owner before: it begins, and its key will say so later."""
+        if self.alive and epoch > max(self.owned.get(key, 0), self.revoking.get(key, 0)):
+            self.tenant.told(self, key, epoch)
+            self.busy.pop(key, None)
+            self.read_to.pop(key, None)
+            self.owned[key] = self.early[key] = epoch
+            self.idle = False
 
     def may_act(self, key: Key) -> bool:
         """Where nothing fences, its Lease decides; after a lapse it waits until its map shows all that was decided meanwhile."""
@@ -134,6 +146,7 @@ class Consumer:
 
     def _drop(self, key: Key) -> None:
         self.owned.pop(key, None)
+        self.early.pop(key, None)
         self.busy.pop(key, None)
         self.read_to.pop(key, None)
 
@@ -182,7 +195,9 @@ class Consumer:
     def _release(self, key: Key, epoch: int) -> None:
         self.read_to.pop(key, None)
         self.owned.pop(key, None)
+        self.early.pop(key, None)
         self.words.add((*key, epoch))
+        self.tenant.lets_go(self, key, epoch)
 
     def _say(self) -> None:
         if self.session is not None:

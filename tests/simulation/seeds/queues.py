@@ -28,6 +28,12 @@ class Log:
     born: float = 0.0
     before: tuple[str | None, int] = (None, 0)
     """The owner before the last grant: what a server that lost its last writes remembers."""
+    next_owner: tuple[str, int] | None = None
+    """To whom the owner hands it when it lets go, and under which epoch; None: the operator grants it."""
+    handed_over: bool = False
+    """The owner before made this one the owner."""
+    released: bool = False
+    """The owner has let go, and nobody was to have it next."""
     forgot: int = 0
     """The highest epoch that a restart rolled back; until a higher one is granted the record is not to be trusted."""
 
@@ -41,6 +47,8 @@ class Queue:
     fenced: bool = True
     force: bool = False
     """onDeadline: Force."""
+    direct: bool = False
+    """As Kafka's topics: only the owner knows what it has in hand, so it says when it lets go, or hands over by itself."""
     state: str = UP
     partitions: int | None = None
     """None: it has not been made yet."""
@@ -101,6 +109,19 @@ class Queue:
         log.committed = end
         return True
 
+    def lets_go(self, number: int, uid: str, epoch: int) -> tuple[str, int] | None:
+        """An owner that has nothing in hand. Returns the one that it has made the owner, and the epoch."""
+        log = self.log(number)
+        receiver = log.next_owner
+        if not self.direct or not self.lets_in(number, uid, epoch):
+            return None
+        if receiver is None:
+            log.released = True
+        else:
+            self._has(log, *receiver)
+            log.handed_over = True
+        return receiver
+
     # -- what the operator asks
 
     def claim(self, group: str, uid: str, takes_over: frozenset[str], partitions: int) -> tuple[str, str]:
@@ -115,25 +136,29 @@ class Queue:
         if self.group is not None and self.group[1] == uid:
             self.group = None
 
-    def pause(self, number: int, epoch: int) -> int:
+    def pause(self, number: int, epoch: int, then: tuple[str, int] | None) -> int:
         log = self.log(number)
         if log.epoch != epoch:
             return 0
-        log.paused = True
-        return log.delivered - log.committed
+        log.paused, log.next_owner = True, then
+        return self.outstanding(number)
 
     def outstanding(self, number: int) -> int:
         log = self.log(number)
-        return log.delivered - log.committed
+        return int(not log.released) if self.direct else log.delivered - log.committed
 
     def grant(self, number: int, uid: str | None, epoch: int) -> tuple[str | None, int]:
         log = self.log(number)
         if epoch > log.epoch:
-            log.before = (log.uid, log.epoch)
-            log.uid, log.epoch, log.paused, log.delivered = uid, epoch, False, log.committed
-            if epoch > log.forgot:
-                log.forgot = 0
+            self._has(log, uid, epoch)
         return log.uid, log.epoch
+
+    def _has(self, log: Log, uid: str | None, epoch: int) -> None:
+        log.before = (log.uid, log.epoch)
+        log.uid, log.epoch, log.paused, log.delivered = uid, epoch, False, log.committed
+        log.next_owner, log.handed_over, log.released = None, False, uid is None
+        if epoch > log.forgot:
+            log.forgot = 0
 
     # -- what befalls it
 
@@ -146,3 +171,4 @@ class Queue:
                 log.forgot = max(log.forgot, log.epoch)
                 log.uid, log.epoch = log.before
                 log.paused, log.delivered = False, log.committed
+                log.next_owner, log.handed_over, log.released = None, False, log.uid is None

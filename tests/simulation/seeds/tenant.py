@@ -362,6 +362,26 @@ class Tenant:
             self.checks.accepted(pod, queue, key[1], epoch, "acknowledgement")
         return taken
 
+    def lets_go(self, pod: Consumer, key: Key, epoch: int) -> None:
+        """It has nothing of the partition in hand, and does nothing more under this epoch. It says so until it is heard."""
+        queue = self.servers[key[0]]
+        if pod.dead:
+            return
+        if pod.stopped or queue.state not in READABLE:
+            self.environment.later(1.0, self.lets_go, pod, key, epoch)
+            return
+        receiver = queue.lets_go(key[1], pod.uid, epoch)
+        if receiver is not None:
+            self.environment.say(f"{self.namespace}: {pod.name} hands {key[0]}/{key[1]} to {receiver[0][:4]}@{receiver[1]}")
+            self.checks.handed_over(key, *receiver)
+            self.environment.later(self.environment.latency(0.2), self._handed_over, key, *receiver)
+
+    def _handed_over(self, key: Key, uid: str, epoch: int) -> None:
+        pod = next((pod for pod in self.pods.values() if pod.uid == uid), None)
+        queue = self.servers[key[0]]
+        if pod is not None and queue.state in READABLE and queue.lets_in(key[1], uid, epoch):
+            pod.handed_over(key, epoch)
+
     def told(self, pod: Consumer, key: Key, epoch: int) -> None:
         self.checks.told(pod, key, epoch)
 
@@ -375,6 +395,7 @@ def _server(environment: Environment, name: str, spec: Mapping[str, Any]) -> Que
         name,
         lambda: environment.now,
         fenced=spec["source"]["type"] == "Redis",
+        direct=spec["source"]["type"] == "Redis" and environment.seed % 2 == 1,
         force=external is not None and external["onDeadline"] == "Force",
     )
 
