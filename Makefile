@@ -55,11 +55,18 @@ cluster-down: setup ## Stop what `make cluster-up` left running
 demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
 	@$(BIN)/python -m demo
 
-.PHONY: test
-test: machine check ## All checks and tests: static, unit, simulation, integration, end to end
+.PHONY: built
+built: machine
 	@$(BIN)/python -c 'from baton.spark import jar; jar()'
 	@$(BIN)/python -m cluster build-images
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests
+
+.PHONY: test
+test: check built ## What every change must pass: static checks, unit tests, simulation, integration, end to end
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long" tests
+
+.PHONY: test-long
+test-long: built ## Before a release: more crashes, outages and controllers, and benchmarks; what takes a minute or more each
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m long tests
 
 .PHONY: test-keda
 test-keda: machine ## Fleets that KEDA scales, on a real cluster; builds KEDA first (a quarter of an hour, once), so it is not in `make test`
@@ -118,7 +125,7 @@ release-check: setup ## What has to hold before a version is tagged: one version
 	@$(MAKE) --no-print-directory dist
 	@$(BIN)/python -m charts.package
 	$(BIN)/pytest -q tests/integration/distributions
-	@echo "release-check: $(VERSION) can be tagged when make test has passed: push dist/*.tgz, dist/*.whl and dist/*.tar.gz, and the image (make images)"
+	@echo "release-check: $(VERSION) can be tagged when make test and make test-long have passed: push dist/*.tgz, dist/*.whl and dist/*.tar.gz, and the image (make images)"
 
 .PHONY: images
 images: ## Build the images of operator and Spark fleet with docker, podman or buildah (ENGINE=docker)

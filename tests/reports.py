@@ -28,7 +28,7 @@ def at_once(report: pytest.TestReport) -> str:
     """The test, how long it ran, and the first line of the reason."""
     crash = getattr(report.longrepr, "reprcrash", None)
     reason = (str(crash.message) if crash is not None else report.longreprtext).strip().partition("\n")[0]
-    return f"FAILED {report.nodeid} ({report.when}, {report.duration:.0f} s): {reason}"[: 2 * WIDTH]
+    return f"failed: {report.nodeid} ({report.when}, {report.duration:.0f} s): {reason}"[: 2 * WIDTH]
 
 
 @pytest.hookimpl(trylast=True)

@@ -68,6 +68,7 @@ def test_a_statefulset_of_static_members_is_scaled_by_its_ordinals_and_rolled_wi
         assert fleet.group()["status"]["moves"] == settled["moves"]
 
 
+@pytest.mark.long
 def test_a_deployment_is_drained_rolled_with_surge_and_scaled_in_at_the_least_cost(operator: Cluster) -> None:
     with under_load(operator, "budget", scale="Workload", rate=RATE, graceful=True) as fleet:
         fleet.change("partitionedqueue", {"rebalance": {"delaySeconds": LONG, "maxHandoffSeconds": LONG}})
@@ -136,7 +137,7 @@ def each_partition_moves_once(fleet: Fleet) -> Iterator[None]:
     assert after["moves"] - before["moves"] == after["lowerBound"] - before["lowerBound"] == PARTITIONS
 
 
-@pytest.mark.parametrize("source", ["Redis", "Kafka"])
+@pytest.mark.parametrize("source", [pytest.param("Redis", marks=pytest.mark.long), "Kafka"])
 def test_a_deployment_changes_over_to_another_assignor_by_two_rolling_restarts(operator: Cluster, source: str) -> None:
     """As docs/guides/change-assignor.md has it: no pod works under an assignor that it does not announce."""
     with under_load(operator, f"assignor-{source.lower()}", rate=RATE, graceful=True, source=source) as fleet:
@@ -165,6 +166,7 @@ def announces(fleet: Fleet, assignors: str, *, meanwhile: str) -> None:
     fleet.settled(members=3)
 
 
+@pytest.mark.long
 def test_helm_refuses_to_take_a_groups_operator_and_a_fleet_goes_on_without_one(operator: Cluster, values: Path) -> None:
     with namespace(operator, "left") as left, under_load(operator, "alone", rate=RATE, graceful=True) as fleet:
         fleet.change("partitionedqueue", {"rebalance": {"maxHandoffSeconds": LONG}})

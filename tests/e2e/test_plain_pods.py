@@ -38,6 +38,7 @@ def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluste
         fleet.settled(members=2)
 
 
+@pytest.mark.long
 def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operator_with_them(
     node: Cluster, tmp_path: Path
 ) -> None:

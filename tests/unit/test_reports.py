@@ -36,9 +36,8 @@ def test_a_failed_test_is_reported_shortly_and_its_reason_is_the_last_line(tmp_p
     for kind in ("printed", "logged", "said"):
         shown = [line for line in lines if f"{kind} 4999." in line]
         assert shown and not [line for line in lines if f"{kind} 2500." in line], (kind, shown)
-    at_once = [line for line in lines[: next(n for n, line in enumerate(lines) if "= FAILURES =" in line)] if "FAILED" in line]
-    assert len(at_once) == 1, at_once
-    assert at_once[0].startswith("FAILED test_chatty.py::test_with") and at_once[0].endswith(": AssertionError: what it comes to")
+    (at_once,) = (line for line in lines if line.startswith("failed: "))
+    assert at_once.startswith("failed: test_chatty.py::test_with") and at_once.endswith(": AssertionError: what it comes to")
     reason, counts = lines[-2:]
     assert reason.startswith("FAILED test_chatty.py::test_with") and reason.endswith(" - AssertionError: what it comes to")
     assert "1 failed, 1 passed" in counts

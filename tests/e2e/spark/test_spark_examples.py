@@ -26,6 +26,7 @@ def ready(shop: Shop) -> dict[str, str]:
     return {"status": found["status"], "message": found["message"]}
 
 
+@pytest.mark.long
 def test_the_example_writes_each_row_once_also_when_pods_are_asked_to_stop_and_says_what_rights_are_missing(shop: Shop) -> None:
     cluster = shop.cluster
     example = shop.prepare("spark")
@@ -128,7 +129,7 @@ def driver_started(shop: Shop) -> str:
     return max((state["running"]["startedAt"] for state in states if "running" in state), default="")
 
 
-@pytest.mark.parametrize("folder", ["spark-submit", "spark-operator"])
+@pytest.mark.parametrize("folder", ["spark-submit", pytest.param("spark-operator", marks=pytest.mark.long)])
 def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path) -> None:
     cluster = shop.cluster
     example = shop.prepare(folder)

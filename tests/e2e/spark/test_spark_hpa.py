@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from charts.render import ROOT
@@ -20,6 +21,7 @@ LONG = 300
 """Seconds for a size that an autoscaler has to come to, at its own pace."""
 
 
+@pytest.mark.long
 def test_a_spark_fleet_follows_its_lag_and_nothing_is_read_again(shop: Shop, tmp_path: Path) -> None:
     with external_lag(shop.cluster, tmp_path / "pki"):
         shop.apply_example(executors=LEAST, delay=5, handoff=30, **ROWS)

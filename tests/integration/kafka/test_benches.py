@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.bench_runs import bench_run
 
 ROOT = Path(__file__).parents[3]
 EVENTS = {"scale 1 -> 3", "add one", "remove one", "rolling restart", "flapping", "SIGKILL"}
 
 
+@pytest.mark.long
 def test_the_benchmark_of_hand_offs_ends_with_a_line_of_json(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.bench.handoff", "--quick", "--chart", str(tmp_path / "handoff.svg")]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,10 +1,13 @@
 """`make bench-spark` with a few rows."""
 
+import pytest
+
 from tests.bench_runs import bench_run
 
 OTHERS = ("no ownership", "a Python source")
 
 
+@pytest.mark.long
 def test_the_source_s_benchmark_ends_with_a_line_of_json() -> None:
     run = bench_run("tests.bench.spark", "--quick")
     for other in OTHERS:

@@ -43,6 +43,7 @@ def signals() -> Iterator[None]:
 
 
 @pytest.mark.timeout(3 * BUSY)
+@pytest.mark.long
 def test_a_file_sink_has_every_row_once_though_drivers_and_executors_are_killed(tmp_path: Path) -> None:
     see_every_row_once(tmp_path, SEED, a_few_troubles(SEED))
 

@@ -20,7 +20,7 @@ from tests.processes import ChildProcess
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("serves", [True, False])
+@pytest.mark.parametrize("serves", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_program_whose_jvm_is_killed_gives_the_group_up_and_ends(tmp_path: Path, serves: bool) -> None:
     log = tmp_path / "driver.log"
     server = DevServer("default", "orders", lambda: None)

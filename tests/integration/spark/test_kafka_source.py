@@ -168,6 +168,7 @@ def test_a_query_ends_when_its_queue_has_another_topic_and_one_with_a_new_checkp
     assert orders.values() == numbers(40, 40)
 
 
+@pytest.mark.long
 def test_a_file_sink_has_every_row_once_though_executors_are_killed_and_queries_end(
     orders: KafkaWorld, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ async def test_commits_to_a_broker_without_room_wait_and_none_is_lost(
     assert busy < _SPINS
 
 
+@pytest.mark.long
 async def test_outputs_to_a_broker_without_room_wait_and_each_is_there_once(
     small: tuple[KafkaBroker, SmallDisk], tmp_path: Path
 ) -> None:

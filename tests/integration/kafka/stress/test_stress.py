@@ -31,6 +31,7 @@ async def test_consumers_that_are_stopped_and_killed_under_load_send_each_output
     assert handled and not any(found), (found, said[-2000:])
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: Path) -> None:
     with KafkaBroker() as mortal:
         mortal.make_topic("stress", 4)
@@ -38,6 +39,7 @@ async def test_a_broker_that_is_killed_meanwhile_loses_nothing_either(tmp_path: 
     assert handled and not any(found), (found, said[-2000:])
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_that_it_confirmed(tmp_path: Path) -> None:
     with KafkaBroker() as mortal:
         mortal.make_topic("stress", 4)
@@ -45,6 +47,7 @@ async def test_a_broker_that_is_killed_while_commits_are_under_way_loses_none_th
     assert caught and not any(found), (found, said[-2000:])
 
 
+@pytest.mark.long
 async def test_owners_that_wake_up_do_not_commit_over_a_place_that_was_set_meanwhile(broker: KafkaBroker, tmp_path: Path) -> None:
     broker.make_topic("set-back", 4)
     set_to, found = await place_rounds(broker, "set-back", tmp_path, 8, seed=5)
