@@ -66,7 +66,7 @@ def dev(
     delay: float,
     folder: Path,
 ) -> None:
-    """Hand partitions over between processes of this machine, as the operator does in a cluster.
+    """Hand partitions off between processes of this machine, as the operator does in a cluster.
 
     It runs until Ctrl-C and says who owns what. In other terminals: baton dev run -- python consumer.py
     """

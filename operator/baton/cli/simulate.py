@@ -58,7 +58,7 @@ def simulate(
     changes: tuple[str, ...],
     group: str | None,
 ) -> None:
-    """Simulate a scenario in virtual time: pods join and leave, and Baton hands partitions over.
+    """Simulate a scenario in virtual time: pods join and leave, and Baton hands partitions off.
 
     The same engine as the operator's runs against simulated consumers and queues; no cluster is needed. A file may also hold
     resources, as `kubectl get cg,pq -o yaml` prints them: then a fleet joins, grows by one, loses one and replaces one.
