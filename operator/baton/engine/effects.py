@@ -34,7 +34,8 @@ class Pause(NamedTuple):
     deadline: float
     """When the owner loses it: seconds since 1970, of the same clock as the observations'."""
     then: Grant | None = None
-    """To be carried out as soon as nothing is outstanding: the ledger has it already. None: another step says what comes next."""
+    """To be carried out as soon as nothing is outstanding, unless the owner has granted itself, by a direct hand-off: the ledger
+    has it already. None: another step says what comes next."""
 
 
 Effect = Pause | Grant
