@@ -12,6 +12,7 @@ def consumer_groups(broker: KafkaBroker, group: str, *arguments: str) -> str:
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", broker.servers, "--group", group, *arguments),
         lib=jars.place() / "lib",
+        options=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
     )
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

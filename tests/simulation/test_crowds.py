@@ -64,6 +64,7 @@ async def crowd() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_thousand_groups_with_ten_thousand_pods_do_not_stop_the_event_loop() -> None:
     assert least(LONGEST_TURN, lambda: timed(crowd)[1]) < LONGEST_TURN

@@ -129,7 +129,8 @@ def driver_started(shop: Shop) -> str:
     return max((state["running"]["startedAt"] for state in states if "running" in state), default="")
 
 
-@pytest.mark.parametrize("folder", ["spark-submit", pytest.param("spark-operator", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("folder", ["spark-submit", "spark-operator"])
 def test_the_driver_runs_in_cluster_mode(shop: Shop, folder: str, tmp_path: Path) -> None:
     cluster = shop.cluster
     example = shop.prepare(folder)

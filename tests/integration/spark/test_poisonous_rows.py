@@ -142,6 +142,7 @@ class Reminds(CountsRows):
         return iter(())
 
 
+@pytest.mark.long
 def test_of_a_timer_that_raises_one_batch_is_set_aside_at_most_and_the_query_goes_on_when_it_is_mended(
     world: Worlds, tmp_path: Path
 ) -> None:

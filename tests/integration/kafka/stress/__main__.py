@@ -4,11 +4,10 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.integration.kafka.stress.rounds import coordinator_rounds, rounds, transaction_rounds
+from tests.integration.kafka.stress.verdict import OutputVerdict, Verdict
 from tests.kafka_broker import KafkaBroker
 
 
@@ -26,21 +25,27 @@ def main() -> None:
         broker.make_topic("stress", 4)
         begun = time.monotonic()
         broker.make_topic("stress-out", 4)
-        rounds_of: Callable[..., Any] = transaction_rounds if options.transactions else rounds
-        harm: Any
+        place, count = Path(folder), options.rounds
+        wrong: Verdict | OutputVerdict
         if options.mid_commit:
-            harm = coordinator_rounds(
-                [broker.servers], broker, "stress", "shop.stress", Path(folder), options.rounds, options.seed
+            harm = coordinator_rounds([broker.servers], broker, "stress", "shop.stress", place, count, options.seed)
+            wrong, caught, said = asyncio.run(harm)
+            what = f"{caught} commits under way"
+        elif options.transactions:
+            wrong, found = asyncio.run(
+                transaction_rounds(broker, "stress", place, count, options.seed, broker_dies_every=options.broker_dies_every)
+            )
+            what, said = (
+                f"{found.handled} entries handled, {found.handed_over} partitions handed over by their owners",
+                found.said,
             )
         else:
-            harm = rounds_of(
-                broker, "stress", Path(folder), options.rounds, options.seed, broker_dies_every=options.broker_dies_every
-            )
-        found, count, said = asyncio.run(harm)
-        counted = "commits under way" if options.mid_commit else "entries handled"
-        print(f"{options.rounds} rounds in {time.monotonic() - begun:.0f} s, {count} {counted}")
-        for name, what in zip(found._fields, found, strict=True):
-            print(f"{name}: {len(what)} {list(what)[:5]}")
+            dies = options.broker_dies_every
+            wrong, handled, said = asyncio.run(rounds(broker, "stress", place, count, options.seed, broker_dies_every=dies))
+            what = f"{handled} entries handled"
+        print(f"{count} rounds in {time.monotonic() - begun:.0f} s, {what}")
+        for name, those in zip(wrong._fields, wrong, strict=True):
+            print(f"{name}: {len(those)} {list(those)[:5]}")
         print(said[-2000:])
 
 

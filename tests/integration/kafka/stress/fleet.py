@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import IO, Self
@@ -15,15 +16,19 @@ from confluent_kafka import Producer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.adapter import KafkaQueue
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import Owner, QueueUnreachable
 from tests.integration.kafka.stress.verdict import Line, lines
 from tests.kafka_broker import ORDERED, STARTS_WITHIN
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[4]
+_AHEAD = 200
+"""Entries of a partition that wait for its owner at most."""
 _TAIL = 4096
 """Bytes at the end of the file in which each partition has a line, where all are worked on."""
+_LEDGER_COMES_WITHIN, _DEADLINE = 1.0, 2.0
+"""Seconds from a pause on: the first is long enough for an owner that has heard of it to hand its partition over before."""
 _NOBODYS = "belongs to nobody"
 """In what an owner says."""
 
@@ -40,6 +45,8 @@ class Fleet:
         self.owners: dict[int, tuple[str, int]] = {}
         """Of each partition: UID and epoch."""
         self.sent: Counter[int] = Counter()
+        self.handed_over = 0
+        """Partitions that owners have handed over by themselves."""
         self.chance = random.Random(seed)
         self._servers, self._topic, self._group, self._out = servers, topic, group, out
         self._folder = folder
@@ -109,12 +116,64 @@ class Fleet:
         await self.works(partition)
         self._processes[uid].send_signal(signal.SIGCONT)
 
+    async def hands_over(self) -> None:
+        """An owner is told to whom it is to hand its partition. At any moment of that one of the two may be stopped or killed."""
+        partition = self.chance.choice(list(self.owners))
+        await self._by_itself(partition)
+        giver, epoch = self.owners[partition][0], Epoch(self.owners[partition][1])
+        receiver = self.chance.choice([uid for uid in self._processes if uid != giver])
+        then = Owner(Uid(receiver), Epoch(epoch + 1))
+        left = await self.operators[0].pause(partition, epoch, PATIENCE, then)
+        harmed = self.chance.choice((None, None, giver, receiver))
+        harm = signal.SIGSTOP if self.chance.random() < 0.5 else signal.SIGKILL
+        begun, told_after = time.monotonic(), self.chance.random() * _LEDGER_COMES_WITHIN
+
+        async def waits_for(seconds: float) -> None:
+            nonlocal left
+            while left == 1 and time.monotonic() - begun < seconds:
+                await asyncio.sleep(0.005)
+                left = await self.operators[0].outstanding(partition)
+
+        await waits_for(told_after)
+        if harmed:
+            self._processes[harmed].send_signal(harm)
+        if harmed != giver:
+            self._tell(giver, partition, "revoking")  # it need not have heard what was announced
+            await waits_for(_DEADLINE)  # who gives an entry up does not say here that it lets go: it has no Lease
+        self.handed_over += left == then
+        if left != then:
+            assert (await self.operators[0].grant(partition, then.uid, then.epoch))[:2] == then[:2]
+        self.owners[partition] = (receiver, then.epoch)
+        if harmed == receiver:
+            await self.grant(partition)
+        else:
+            self._tell(receiver, partition)
+        await self.works(partition)
+        if harmed and harm == signal.SIGKILL:
+            await self._gone(harmed)
+        elif harmed:
+            self._processes[harmed].send_signal(signal.SIGCONT)
+
+    async def _by_itself(self, partition: int) -> None:
+        """Until its owner has worked off what is to be marked: only the operator's grant would tell the next one of that."""
+
+        async def so() -> bool:
+            seen = await self.operators[0]._before(partition)
+            here = seen.record.at(seen.offset) if seen.record is not None else None
+            return here is not None and here.epoch == self.owners[partition][1] and not here.marked and not here.tries
+
+        uid = self.owners[partition][0]
+        await eventually(so, f"nothing of {partition} is to be marked any more", shown=lambda: self._shown(uid))
+
     async def killed(self) -> None:
         """An owner ends; its partitions are granted to the others, and there is a new process."""
         _, uid = await self._somebody_at_work()
-        process = self._processes.pop(uid)
-        process.kill()
-        process.wait()
+        self._processes[uid].kill()
+        await self._gone(uid)
+
+    async def _gone(self, uid: str) -> None:
+        """It was killed."""
+        self._processes.pop(uid).wait()
         for partition, (owner, _) in list(self.owners.items()):
             if owner == uid:
                 await self.grant(partition)
@@ -193,15 +252,16 @@ class Fleet:
             done = "handled" if self._out else "taken"
             return any(line[:3] == (done, partition, epoch) for line in lines(text.rpartition("\n")[0]))
 
-        async def shown() -> str:
-            uid = self.owners[partition][0]
-            process = self._processes[uid]
-            if process.poll() is None:
-                process.send_signal(signal.SIGUSR1)  # it writes down where its threads are
-                await asyncio.to_thread(until, lambda: "Current thread" in self._log(uid))
-            return f"ended with {process.returncode}: {self._log(uid)[-6000:]}"
+        uid = self.owners[partition][0]
+        await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {uid}", shown=lambda: self._shown(uid))
 
-        await eventually(so, f"partition {partition} is worked on at epoch {epoch} by {self.owners[partition][0]}", shown=shown)
+    async def _shown(self, uid: str) -> str:
+        """What this owner said, and where its threads are."""
+        process = self._processes[uid]
+        if process.poll() is None:
+            process.send_signal(signal.SIGUSR1)
+            await asyncio.to_thread(until, lambda: "Current thread" in self._log(uid))
+        return f"ended with {process.returncode}: {self._log(uid)[-6000:]}"
 
     def _start(self, uid: str | None = None) -> None:
         if uid is None:
@@ -215,17 +275,24 @@ class Fleet:
             options = {"cwd": ROOT, "env": {**os.environ, **environment}, "stdin": subprocess.PIPE, "stderr": log}
             self._processes[uid] = ChildProcess(command, **options)  # type: ignore[call-overload] # a Popen's options
 
-    def _tell(self, uid: str, partition: int) -> None:
+    def _tell(self, uid: str, partition: int, what: str = "owned") -> None:
         stdin: IO[bytes] | None = self._processes[uid].stdin
         assert stdin is not None
-        stdin.write(f"{partition} {self.owners[partition][1]}\n".encode())
+        stdin.write(f"{partition} {self.owners[partition][1]} {what}\n".encode())
         stdin.flush()
 
     def _send(self) -> None:
+        """Never much more than owners have done: a slow machine would work it off for long."""
         producer = Producer({**ORDERED, "bootstrap.servers": self._servers, "linger.ms": 2, "message.timeout.ms": 300_000})
-        while not self._quiet.wait(0.01):
-            for partition in range(self.partitions):
-                producer.produce(self._topic, b"", partition=partition)
-                self.sent[partition] += 1
-            producer.poll(0)
+        reached, rest = Counter[int](), ""
+        with self._output.open() as file:
+            while not self._quiet.wait(0.01):
+                whole, _, rest = (rest + file.read()).rpartition("\n")
+                for line in lines(whole):
+                    reached[line.partition] = max(reached[line.partition], line.offset + 1)
+                for partition in range(self.partitions):
+                    if self.sent[partition] - reached[partition] < _AHEAD:
+                        producer.produce(self._topic, b"", partition=partition)
+                        self.sent[partition] += 1
+                producer.poll(0)
         producer.flush(PATIENCE)

@@ -1,6 +1,6 @@
 """An owner: it reads what it is told that it owns, and writes down what it has handled and what was taken of it.
 
-Standard input says `partition epoch`, a line for each grant. OUTPUT is a file of all owners, so it has an order.
+Standard input says `partition epoch owned`, a line for each grant. OUTPUT is a file of all owners, so it has an order.
 """
 
 import faulthandler
@@ -53,7 +53,7 @@ class Owner:
     def _hear(self) -> None:
         try:
             while True:
-                partition, epoch = map(int, self._told.get(block=not self._owned).split())
+                partition, epoch = map(int, self._told.get(block=not self._owned).split()[:2])
                 self._owned[partition] = Epoch(epoch)
                 self._reader.ready(partition, Epoch(epoch))  # what is granted is taken up while others are read
         except Empty:

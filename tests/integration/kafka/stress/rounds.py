@@ -30,6 +30,8 @@ class Outcome(NamedTuple):
     """Entries, by partition."""
     said: str
     """What owners complained of."""
+    handed_over: int
+    """Partitions that owners have handed over by themselves."""
 
     @property
     def handled(self) -> int:
@@ -46,12 +48,13 @@ async def rounds(
 
 async def transaction_rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int, *, broker_dies_every: int = 0
-) -> tuple[OutputVerdict, int, str]:
-    """The same of consumers that send an output for each entry, to the topic `<topic>-out`, which has to be there."""
+) -> tuple[OutputVerdict, Outcome]:
+    """The same of consumers that send an output for each entry, to the topic `<topic>-out`, which has to be there. They also hand
+    partitions over by themselves."""
     out = f"{topic}-out"
     found = await _harmed(broker, topic, folder, count, seed, broker_dies_every, out)
     outputs = [(value or b"").decode() for values in await asyncio.to_thread(committed_values, broker, out) for value in values]
-    return output_verdict(outputs, found.sent), found.handled, found.said
+    return output_verdict(outputs, found.sent), found
 
 
 async def coordinator_rounds(
@@ -156,15 +159,17 @@ async def _harmed(
             if broker_dies_every and number % broker_dies_every == 0:
                 await asyncio.to_thread(broker.kill)
                 await asyncio.to_thread(broker.start)
-            match fleet.chance.randrange(6):
+            match fleet.chance.randrange(6 if out is None else 12):
                 case 0:
                     await fleet.killed()
                 case 1:
                     await fleet.restarted()
                 case 2:
                     await fleet.stopped(race=True)
-                case _:
+                case 3 | 4 | 5:
                     await fleet.stopped(race=False)
+                case _:
+                    await fleet.hands_over()
         answer = await _finished(fleet, operators[0])
     for operator in operators:
         await operator.close()
@@ -181,5 +186,10 @@ async def _finished(fleet: Fleet, operator: KafkaQueue) -> Outcome:
         except QueueUnreachable:
             return False
 
-    await eventually(done, "all is finished with", PATIENCE)
-    return Outcome(fleet.lines(), fleet.sent, fleet.complaints())
+    async def shown() -> str:
+        left = dict((await operator.check()).lag)
+        records = {number: one.record for number, one in (await operator._transactions.committed(tuple(fleet.owners))).items()}
+        return f"{left} are left; owners are {fleet.owners}, the records {records}; {fleet.complaints()[-6000:]}"
+
+    await eventually(done, "all is finished with", PATIENCE, shown)
+    return Outcome(fleet.lines(), fleet.sent, fleet.complaints(), fleet.handed_over)

@@ -1,7 +1,8 @@
 """A pod's program: a consumer that sends one output for each entry of the partitions that it is told that it owns, in
 transactions. Now and then its handler fails after it has sent.
 
-Standard input says `partition epoch`, a line for each grant. OUTPUT is a file of all owners; OUT is the topic for outputs.
+Standard input says `partition epoch owned`, a line for each grant, and `revoking` for what is called back. OUTPUT is a file of
+all owners; OUT is the topic for outputs.
 """
 
 import faulthandler
@@ -13,14 +14,12 @@ import sys
 import threading
 from collections.abc import Callable
 
-from baton.consumer import Batch, Consumer, HeldEntry, Retry
+from baton.consumer import AnnouncedAssignments, Batch, Consumer, HeldEntry, Retry
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.queues.kafka.address import read
-from baton.queues.kafka.reader import KafkaReader
-from tests.kafka_pod import shared
+from baton.queues.kafka.consumer_side import KafkaConsumerSide
 
-_QUEUE = QueueName("orders")
+_GROUP, _POD, _QUEUE = "shop/orders", MemberId("pod"), QueueName("orders")
 _FAILS = 0.02
 """Of all entries."""
 
@@ -31,6 +30,7 @@ class ToldAssignments:
     def __init__(self, uid: Uid) -> None:
         self._uid = uid
         self._owned: dict[int, Epoch] = {}
+        self._revoking: dict[int, Epoch] = {}
         self._entry = self._made()
 
     def current(self) -> MemberEntry:
@@ -43,13 +43,15 @@ class ToldAssignments:
 
     def _listen(self, changed: Callable[[], None]) -> None:
         for line in sys.stdin:
-            partition, epoch = map(int, line.split())
-            self._owned[partition] = Epoch(epoch)
+            partition, epoch = map(int, line.split()[:2])
+            self._owned.pop(partition, None)
+            self._revoking.pop(partition, None)
+            (self._owned if line.split()[2] == "owned" else self._revoking)[partition] = Epoch(epoch)
             self._entry = self._made()
             changed()
 
     def _made(self) -> MemberEntry:
-        return MemberEntry("shop/orders", MemberId("pod"), self._uid, 1, True, {_QUEUE: dict(self._owned)}, {})
+        return MemberEntry(_GROUP, _POD, self._uid, 1, True, {_QUEUE: dict(self._owned)}, {_QUEUE: dict(self._revoking)})
 
 
 def main() -> None:
@@ -57,13 +59,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     uid, out = Uid(os.environ["POD_UID"]), os.environ["OUT"]
     output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    address, group = read(os.environ["URL"]), os.environ["GROUP"]
-    consumer = Consumer(
-        lambda queue: KafkaReader(address, group, queue, uid, *shared(address, group)),
-        ToldAssignments(uid),
-        uid,
-        transactions=True,
-    )
+    side = KafkaConsumerSide(f"{os.environ['URL']}?group={os.environ['GROUP']}", _GROUP, uid)
+    assignments = AnnouncedAssignments(ToldAssignments(uid), side.announcements(), _GROUP, _POD, uid)
+    consumer = Consumer(side.reader, assignments, uid, transactions=True)
 
     def send(entries: list[HeldEntry]) -> None:
         with consumer.transaction(entries) as transaction:

@@ -1,4 +1,5 @@
 """A group that reads two topics of a real broker, with three pods as processes: every assignor, static members, and the change
+import pytest
 from one assignor to another by two rolling restarts (docs/guides/change-assignor.md)."""
 
 from collections.abc import Callable
@@ -149,6 +150,7 @@ async def test_a_static_member_that_comes_again_has_its_partitions_back_and_no_o
         await all_is_done(fleet)
 
 
+@pytest.mark.long
 async def test_two_rolling_restarts_of_processes_change_the_assignor_and_lose_and_repeat_nothing(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:

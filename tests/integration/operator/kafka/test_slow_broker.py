@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator
@@ -16,6 +18,7 @@ LONG = 0.5
 """Seconds for an answer."""
 
 
+@pytest.mark.long
 async def test_a_slow_broker_is_not_called_away_and_what_is_handed_off_is_neither_lost_nor_repeated_unmarked(
     api: Cluster, start: Start, kubeconfig: Path, tmp_path: Path
 ) -> None:

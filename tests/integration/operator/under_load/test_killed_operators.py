@@ -16,8 +16,8 @@ Start = Callable[..., Operator]
 
 WHEN = [pytest.param("before", marks=pytest.mark.long), "after"]
 IN_REBALANCES = [
-    *("ledger-write#1", "ledger-write#2", "pause#1", "grant#1", "mount-refresh#1", "mark#1", "scale#1", "status-write#2"),
-    *(pytest.param(place, marks=pytest.mark.long) for place in ("ledger-write#3", "pause#2", "grant#3")),
+    *("ledger-write#1", "pause#1", "grant#1", "mount-refresh#1", "mark#1", "scale#1", "status-write#2"),
+    *(pytest.param(place, marks=pytest.mark.long) for place in ("ledger-write#2", "ledger-write#3", "pause#2", "grant#3")),
 ]
 AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
 AT_THE_END = ["release#1", "finalizer#1"]
