@@ -1,10 +1,11 @@
 """A group that reads two topics of a real broker, with three pods as processes: every assignor, static members, and the change
-import pytest
 from one assignor to another by two rolling restarts (docs/guides/change-assignor.md)."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from baton.assignors.registry import BUILT_IN, get
 from baton.assignors.request import Member, Request
