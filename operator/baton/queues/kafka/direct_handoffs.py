@@ -1,10 +1,10 @@
 """Hand-offs from pod to pod: the owner that lets go grants the partition to its receiver itself, in its last commit.
 
 The operator has written into the ledger who is to have the partition and under which epoch before it asks for the pause, so
-nothing is left for it to decide when the owner lets go. A grant of its own would be seven requests more, one after the other,
-while nobody works on the partition. It sees the record of the receiver as one that it has granted, and grants itself where the
-owner does not: at the deadline, where something is left or is to be marked, where the record has to say something new, or where
-the owner has not heard who is next, or has less than a second for it.
+nothing is left for it to decide when the owner lets go. Its look, its grant and the receiver's mark would be nine requests more,
+one after the other, while nobody works on the partition. It sees the record of the receiver as one that it has granted, and
+grants itself where the owner does not: at the deadline, where something is left or is to be marked, where the record has to say
+something new, or where the owner has not heard who is next, or has less than a second for it.
 
 The receiver may begin at once. The record says that somebody may have read (`BY_GIVER`), so the receiver need not write
 its mark first, if it knows that no earlier process of its pod has begun: this process has seen the partition at a lower epoch.
