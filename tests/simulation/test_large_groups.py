@@ -157,6 +157,7 @@ def test_the_cost_of_granting_an_external_queue_grows_as_its_partitions_do() -> 
     assert least(8, lambda: timed(grants, 20_000)[0] / timed(grants, 5_000)[0]) < 8
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_partitions_do_not_stop_the_event_loop() -> None:
     assert least(LONGEST_TURN, lambda: timed(hands_over, 100_000)[1]) < LONGEST_TURN

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet
 from tests.integration.operator.kafka.test_kafka import made
@@ -15,6 +17,7 @@ from tests.waiting import eventually
 Start = Callable[..., Operator]
 
 
+@pytest.mark.long
 async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:

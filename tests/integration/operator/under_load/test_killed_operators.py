@@ -2,9 +2,10 @@
 
 import itertools
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.integration.operator.interrupted import EFFECTS, interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
@@ -14,24 +15,29 @@ from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 
-WHEN = [pytest.param("before", marks=pytest.mark.long), "after"]
 IN_REBALANCES = [
-    *("ledger-write#1", "pause#1", "grant#1", "mount-refresh#1", "mark#1", "scale#1", "status-write#2"),
-    *(pytest.param(place, marks=pytest.mark.long) for place in ("ledger-write#2", "ledger-write#3", "pause#2", "grant#3")),
+    *("ledger-write#1", "ledger-write#2", "ledger-write#3", "pause#1", "pause#2", "grant#1", "grant#3"),
+    *("mount-refresh#1", "mark#1", "scale#1", "status-write#2"),
 ]
 AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
 AT_THE_END = ["release#1", "finalizer#1"]
+ALWAYS = {("ledger-write#1", "after"), ("pause#1", "after"), ("grant#1", "after"), ("claim#1", "after"), ("release#1", "after")}
+"""In `make test`. The others take a quarter of an hour together."""
 MOST_ROUNDS = 10
 _leaving = itertools.cycle(PODS)
 
 
+def each(places: Iterable[str]) -> list[ParameterSet]:
+    """Right before and right after each of them."""
+    both = itertools.product(places, ("before", "after"))
+    return [pytest.param(*one, marks=() if one in ALWAYS else pytest.mark.long) for one in both]
+
+
 def test_no_effect_is_left_out() -> None:
-    always = [place for place in (*IN_REBALANCES, *AT_THE_BEGINNING, *AT_THE_END) if isinstance(place, str)]
-    assert {place.partition("#")[0] for place in always} == set(EFFECTS)
+    assert {place.partition("#")[0] for place in (*IN_REBALANCES, *AT_THE_BEGINNING, *AT_THE_END)} == set(EFFECTS)
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("place", IN_REBALANCES)
+@pytest.mark.parametrize(("place", "when"), each(IN_REBALANCES))
 async def test_a_rebalance_that_a_killed_operator_had_begun_is_finished(busy: Busy, start: Start, when: str, place: str) -> None:
     operator = start(busy.world, program=interrupted(f"KILL:{when}:{place}"))
     await rebalanced_to_death(busy, operator)
@@ -73,8 +79,7 @@ async def killed(operator: Operator) -> None:
     assert operator.process.returncode == -signal.SIGKILL, operator.log.read_text()
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("place", AT_THE_BEGINNING)
+@pytest.mark.parametrize(("place", "when"), each(AT_THE_BEGINNING))
 async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
@@ -88,8 +93,7 @@ async def test_a_group_that_a_killed_operator_had_begun_to_take_up_works(
     await empty.told("orders", "Ready")
 
 
-@pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("place", AT_THE_END)
+@pytest.mark.parametrize(("place", "when"), each(AT_THE_END))
 async def test_a_deletion_that_a_killed_operator_had_begun_is_finished(
     empty: World, start: Start, redis_server: RedisServer, when: str, place: str
 ) -> None:
