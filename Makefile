@@ -83,7 +83,7 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter
 
 .PHONY: quick
 quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/unit tests/simulation
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long" tests/unit tests/simulation
 
 .PHONY: simulate-long
 simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one seed shows its timeline (SEEDS=1 FROM=17)
