@@ -22,6 +22,8 @@ from tests.processes import ChildProcess, Freezable
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until
 
+SOON = ("-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""Options of JVMs that live for minutes at most."""
 STARTS_WITHIN = 4 * PATIENCE
 """Seconds."""
 _CONFIGURATION = """node.id={node}
@@ -169,8 +171,7 @@ class KafkaBroker(Freezable):
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         options = [
             "-Xmx512m",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
+            *SOON,
             f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml",
         ]
         with (self.directory / "log").open("ab") as log:

@@ -3,7 +3,7 @@
 import subprocess
 
 from baton.model.ids import Partition, QueueName
-from tests.kafka_broker import KafkaBroker, jars
+from tests.kafka_broker import SOON, KafkaBroker, jars
 
 
 def consumer_groups(broker: KafkaBroker, group: str, *arguments: str) -> str:
@@ -12,7 +12,7 @@ def consumer_groups(broker: KafkaBroker, group: str, *arguments: str) -> str:
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", broker.servers, "--group", group, *arguments),
         lib=jars.place() / "lib",
-        options=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+        options=SOON,
     )
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

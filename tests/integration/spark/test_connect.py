@@ -27,8 +27,8 @@ GUIDE = (ROOT / "docs" / "guides" / "spark-connect.md").read_text()
 CLIENT = "tests.integration.spark.connect_client"
 JAVA_CLIENT = Path(__file__).parent / "java" / "ConnectClient.java"
 LONGEST = 600
-pytestmark = pytest.mark.long
 """Seconds for a client: what it waits for has bounds of its own."""
+pytestmark = pytest.mark.long
 
 
 def program(words: str) -> str:

@@ -29,7 +29,7 @@ class Log:
     before: tuple[str | None, int] = (None, 0)
     """The owner before the last grant: what a server that lost its last writes remembers."""
     next_owner: tuple[str, int] | None = None
-    """To whom the owner hands it when it lets go, and under which epoch; None: the operator grants it."""
+    """The UID and epoch that the owner hands it over to when it lets go; None: the operator grants it."""
     handed_over: bool = False
     """The owner before made this one the owner."""
     released: bool = False

@@ -390,12 +390,12 @@ READABLE = (UP, "full")
 
 
 def _server(environment: Environment, name: str, spec: Mapping[str, Any]) -> Queue:
-    external = spec["source"].get("external")
+    external, fenced = spec["source"].get("external"), spec["source"]["type"] == "Redis"
     return Queue(
         name,
         lambda: environment.now,
-        fenced=spec["source"]["type"] == "Redis",
-        direct=spec["source"]["type"] == "Redis" and environment.seed % 2 == 1,
+        fenced=fenced,
+        direct=fenced and environment.seed % 2 == 1,
         force=external is not None and external["onDeadline"] == "Force",
     )
 

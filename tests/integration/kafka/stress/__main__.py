@@ -25,26 +25,21 @@ def main() -> None:
         broker.make_topic("stress", 4)
         begun = time.monotonic()
         broker.make_topic("stress-out", 4)
-        place, count = Path(folder), options.rounds
+        place, count, dies = Path(folder), options.rounds, options.broker_dies_every
         wrong: Verdict | OutputVerdict
         if options.mid_commit:
             harm = coordinator_rounds([broker.servers], broker, "stress", "shop.stress", place, count, options.seed)
             wrong, caught, said = asyncio.run(harm)
             what = f"{caught} commits under way"
         elif options.transactions:
-            wrong, found = asyncio.run(
-                transaction_rounds(broker, "stress", place, count, options.seed, broker_dies_every=options.broker_dies_every)
-            )
-            what, said = (
-                f"{found.handled} entries handled, {found.handed_over} partitions handed over by their owners",
-                found.said,
-            )
+            wrong, found = asyncio.run(transaction_rounds(broker, "stress", place, count, options.seed, broker_dies_every=dies))
+            said = found.said
+            what = f"{found.handled} entries handled, {found.handed_over} partitions handed over by their owners"
         else:
-            dies = options.broker_dies_every
             wrong, handled, said = asyncio.run(rounds(broker, "stress", place, count, options.seed, broker_dies_every=dies))
             what = f"{handled} entries handled"
         print(f"{count} rounds in {time.monotonic() - begun:.0f} s, {what}")
-        for name, those in zip(wrong._fields, wrong, strict=True):
+        for name, those in wrong._asdict().items():
             print(f"{name}: {len(those)} {list(those)[:5]}")
         print(said[-2000:])
 

@@ -117,9 +117,9 @@ class Fleet:
         self._processes[uid].send_signal(signal.SIGCONT)
 
     async def hands_over(self) -> None:
-        """An owner is told to whom it is to hand its partition. At any moment of that one of the two may be stopped or killed."""
+        """An owner is told its receiver, and hands over. At any moment of that one of the two may be stopped or killed."""
         partition = self.chance.choice(list(self.owners))
-        await self._by_itself(partition)
+        await self._marks_nothing(partition)
         giver, epoch = self.owners[partition][0], Epoch(self.owners[partition][1])
         receiver = self.chance.choice([uid for uid in self._processes if uid != giver])
         then = Owner(Uid(receiver), Epoch(epoch + 1))
@@ -154,7 +154,7 @@ class Fleet:
         elif harmed:
             self._processes[harmed].send_signal(signal.SIGCONT)
 
-    async def _by_itself(self, partition: int) -> None:
+    async def _marks_nothing(self, partition: int) -> None:
         """Until its owner has worked off what is to be marked: only the operator's grant would tell the next one of that."""
 
         async def so() -> bool:
