@@ -45,6 +45,8 @@ ENGINE = (
     Mutation("Ledger 2", "take who let go for who was granted it late", "engine/handoff.py", "unit/engine/test_handoff.py", "is_news = record.last != owner and (", "is_news = ("),
     Mutation("Ledger 2", "forget an overtaken grant of a partition without an owner", "engine/handoff.py", "unit/engine/test_handoff.py", "(move is not None or at_queue.epoch >= record.epoch)", "(move is None and at_queue.epoch >= record.epoch)"),
     Mutation("Ledger 2", "pause who is to have the partition at a higher epoch", "engine/draft.py", "unit/engine/test_handoff.py", "if move.receiver == owner:", "if False:"),
+    Mutation("Ledger 2", "shut out who is to have again what its queue had granted it", "engine/draft.py", "unit/engine/test_handoff.py",
+             "Move(owner, move.uid, epoch, owner, quiet=True", "Move(owner, move.uid, Epoch(move.epoch + 1), owner, quiet=True"),
     Mutation("Ledger 2", "grant on without the word of who was granted it before", "engine/draft.py", "unit/engine/test_handoff.py", "replace(move, giver=owner, deadline=deadline, length=length, since=self.now, released=None, missed=False)", "replace(move, released=ReleaseCause.CONSUMER)"),
     Mutation("Ledger 2", "keep the hand-off to nobody of an overtaken grant", "engine/draft.py", "unit/engine/test_handoff.py", "if move is None or (move.receiver is None and not self.withdrawn(partition)):", "if move is None:"),
     Mutation("Ledger 3", "take a new pod for the one of that name", "engine/working_state.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[a-restart-that-nobody-saw]", "seen is not None and seen.uid == uid and",

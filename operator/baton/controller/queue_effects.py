@@ -44,6 +44,17 @@ class QueueEffects:
             self._wanted_since = self._clock.ticks()
             self._due.set()
 
+    def hold(self) -> None:
+        """The queue is not the one any more of which this was wanted: nothing is done there until `go_on`."""
+        self.work.held = True
+
+    def go_on(self) -> None:
+        """The engine has heard what the queue is now: what is wanted, is wanted of this one."""
+        if self.work.held:
+            self.work.held = False
+            self._due.set()
+            self._drains.set()
+
     async def carry_out(self, adapter: QueueAdapter) -> None:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
         self.work.begin_again()

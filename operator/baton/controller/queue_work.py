@@ -31,6 +31,8 @@ class QueueWork:
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
         """The outstanding messages of each paused partition; None: the queue does not know."""
+        self.held = False
+        """Nothing is due: what is wanted was wanted of the queue as it was before its server was restarted, or it was another."""
 
     # -- what the engine wants
 
@@ -60,7 +62,7 @@ class QueueWork:
     @property
     def due(self) -> int:
         """The number of effects that are due."""
-        return len(self._due)
+        return 0 if self.held else len(self._due)
 
     @property
     def next_owners(self) -> Mapping[int, Collection[Owner]]:
@@ -71,7 +73,7 @@ class QueueWork:
     @property
     def draining(self) -> Collection[Pause]:
         """The pauses that the worker asks the queue about from time to time."""
-        return self._draining.values()
+        return () if self.held else self._draining.values()
 
     @property
     def answered(self) -> bool:
@@ -80,7 +82,7 @@ class QueueWork:
 
     def take(self) -> Effect | None:
         """The next effect; None: nothing is due."""
-        while self._line:
+        while self._line and not self.held:
             partition = self._line.popleft()
             if partition in self._due:
                 self._due.remove(partition)

@@ -200,8 +200,11 @@ class QueueWorker:
         asked = self._clock.ticks()
         # After the queue was made, for before it had no incarnation.
         seen = await answer(self.queue, adapter.check(), adapter.answers_within)
-        self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
+        before = self.begun_with if known.partitions is None else known.incarnation
+        if before is not None and seen.incarnation not in (None, before):
+            self.effects.hold()
+        self.begun_with = self.begun_with or seen.incarnation
         afresh = known.partitions is None or seen.incarnation != known.incarnation
         if self.effects.work.answered:
             self.troubled_since = None

@@ -168,6 +168,8 @@ class QueueWorkers:
         for sight in sights:
             if sight.facts.partitions is not None:
                 self._settled[sight.name] = sight.facts.incarnation
+            if (worker := self._workers.get(sight.name)) is not None and worker.facts.incarnation == sight.facts.incarnation:
+                worker.effects.go_on()
 
     def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Owner], bool]]:
         """Queues whose owner records were others at the last look than what was known, each once: its records as they are by now,

@@ -132,8 +132,8 @@ class Draft(WorkingState):
 
     def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
         """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
-        goes on from this owner, if it has a receiver. Who is to have the partition at a higher epoch, for its server restarted
-        meanwhile, works on."""
+        goes on from this owner, if it has a receiver. Who is to have the partition again, as it was redirected and back, or its
+        server restarted meanwhile, works on: it is granted the same once more, which changes nothing where that stands."""
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
         why = "its queue had granted it before the hand-off was redirected"
         self.add_member(owner)
@@ -144,7 +144,7 @@ class Draft(WorkingState):
         if move is None or (move.receiver is None and not self.withdrawn(partition)):
             return
         if move.receiver == owner:
-            self.assert_owner(partition, owner, move.epoch)
+            self.record_move(partition, Move(owner, move.uid, epoch, owner, quiet=True, why=why))
             return
         length = self.queue(partition).max_handoff
         deadline = moment(self.now + length)

@@ -400,4 +400,41 @@ async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it
     kept.worker.reconnect(kept._connect)
     await until(lambda: kept.worker.begun_with == "run-2")
     assert kept.outcomes == set()
+    kept.worker.effects.go_on()
     await until(lambda: "grant" in kept.queue.calls)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_the_engine_has_heard_of_that(
+    kept: Kept, elsewhere: bool
+) -> None:
+    kept.queue.left[1] = 1
+    kept.want(Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
+    await until(lambda: kept.unacknowledged == {partition(1): 1})
+    kept.queue.run = "run-2"
+    if elsewhere:
+        kept.worker.reconnect(kept._connect)
+    else:
+        kept.worker.ask_for(6)
+    await until(lambda: kept.worker.facts.incarnation == "run-2")
+    kept.queue.left[1] = 0
+    kept.want(grant(0, "u", 4), Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
+    looks = kept.queue.calls.count("check")
+    kept.worker.ask_for(7)
+    await until(lambda: kept.queue.calls.count("check") > looks)
+    assert "grant" not in kept.queue.calls
+    kept.worker.effects.go_on()
+    await until(lambda: kept.queue.calls.count("grant") == 2)
+
+
+async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard() -> None:
+    one = Kept(MemoryQueue(partitions=4))
+    one.worker.begun_with = "run-0"
+    one.want(grant(0, "u", 4))
+    try:
+        await until(one.lag)
+        assert "grant" not in one.queue.calls
+        one.worker.effects.go_on()
+        await until(lambda: "grant" in one.queue.calls)
+    finally:
+        one.task.cancel()
