@@ -31,9 +31,11 @@ from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
 
 _TRIES = 6
-"""To grant, while another operator grants, too,"""
+"""To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
+_LONGEST_TRY = 0.2
+"""which counts as so many seconds at most."""
 _PAUSE = 0.02
-"""and seconds between the first two of them."""
+"""Seconds between looks for a partition's leader."""
 _ELECTS_WITHIN = 2.0
 """Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
 _A_RELEASE = 2.0
@@ -172,10 +174,12 @@ class KafkaQueue:
                     self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
             self._pauses.granting(partition)
+            began = time.monotonic()
             try:
                 return await self._granted(partition, uid, epoch)
-            except StaleToken:  # another operator grants: it goes first
-                await asyncio.sleep(random.uniform(0, _PAUSE) * 2**tries)
+            except StaleToken:  # another operator grants: it goes first, however long a grant takes here
+                took = min(time.monotonic() - began, _LONGEST_TRY)
+                await asyncio.sleep(random.uniform(0, took) * 2**tries)
         raise others_grant(self._client, self._spec.topic, partition)
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
