@@ -176,12 +176,12 @@ async def test_a_group_that_no_operator_looks_after_is_known_as_such(
     operator.stop()
     path = groups_path(empty.namespace, "orders") + "/status"
     await empty.api.merge(path, {"status": {"lastLookTime": to_text(time.time() - 600)}})
-    assert (await shown(control_plane, "orders", empty.namespace))["SEEN"] == "10m"
+    assert re.fullmatch(r"1\dm", (await shown(control_plane, "orders", empty.namespace))["SEEN"])
     screen = (await status(kubeconfig, "orders", "-n", empty.namespace)).stdout
     assert f"{empty.namespace}/orders: Unknown" in screen
-    assert re.search(r"No operator has looked since \S+Z \(10 min ago\): all this is as of then \(Ready\)\.", screen)
+    assert re.search(r"No operator has looked since \S+Z \(1\d min ago\): all this is as of then \(Ready\)\.", screen)
     listed = (await status(kubeconfig, "-n", empty.namespace)).stdout
-    assert "Unknown" in listed and "10 min ago" in listed
+    assert re.search(r"Unknown .* 1\d min ago", listed)
 
 
 async def test_an_operator_that_was_stopped_is_missed_by_its_lease_before_its_last_look_is_old(
