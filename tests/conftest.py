@@ -19,7 +19,16 @@ __all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_sum
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
 """In tests/integration/spark: they start programs, which have a Spark of their own or none."""
-EARLY = (*OWN_SPARK, "test_a_change.py", "test_crowds.py", "test_killed_operators.py", "test_large_groups.py", "test_outages.py")
+EARLY = (
+    *OWN_SPARK,
+    "test_a_change.py",
+    "test_changing_counts.py",
+    "test_crowds.py",
+    "test_killed_operators.py",
+    "test_large_groups.py",
+    "test_outages.py",
+    "test_spoilt_ledgers.py",
+)
 """Nearly a minute or more each: a process that comes to one last would be waited for."""
 
 # The renderer that structlog takes by itself shows what each function had in its variables: a tenth of a second for each one.
@@ -58,8 +67,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first; tests that start nodes of their own run before those that share one."""
-    items.sort(key=_turn)
+    """What takes longest begins first; tests that start nodes of their own run before those that share one; those with an API
+    server come last, as it takes a tenth of a processor from all others for as long as it runs."""
+    served = {item.path for item in items if "control_plane" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (_turn(item), item.path in served, item.path.name not in EARLY))
 
 
 def _turn(item: pytest.Item) -> int:
@@ -69,7 +80,7 @@ def _turn(item: pytest.Item) -> int:
         return 1
     if (shared := _shared(item.nodeid)) is not None:
         return 2 if shared == "node" else 3
-    return 4 if item.path.name in EARLY else 5
+    return 4
 
 
 def _shared(nodeid: str) -> str | None:

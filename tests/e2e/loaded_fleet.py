@@ -25,7 +25,7 @@ def under_load(
     replicas: int = 3,
     scale: str | None = None,
     kind: str = "Deployment",
-    rate: int = 500,
+    rate: int = 150,
     graceful: bool = False,
     source: str = "Redis",
 ) -> Iterator[Fleet]:

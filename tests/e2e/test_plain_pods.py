@@ -11,7 +11,7 @@ from tests.e2e.loaded_fleet import under_load
 from tests.waiting import until
 
 
-@pytest.mark.parametrize("source", ["Redis", "Kafka"])
+@pytest.mark.parametrize("source", [pytest.param("Redis", marks=pytest.mark.long), "Kafka"])
 def test_a_fleet_of_plain_pods_loses_nothing_whatever_happens_to_it(node: Cluster, tmp_path: Path, source: str) -> None:
     with installed_by_helm(node, tmp_path), under_load(node, f"plain-{source.lower()}", source=source) as fleet:
         name = fleet.namespace

@@ -4,6 +4,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from charts.render import ROOT
@@ -16,6 +17,7 @@ NEXT = "0.2.0"
 CRDS = ROOT / "crds"
 
 
+@pytest.mark.long
 def test_an_upgrade_and_a_rollback_under_load_move_nothing_and_lose_nothing(node: Cluster, tmp_path: Path) -> None:
     repository = node.load_built_image(built_images.OPERATOR, tag=NEXT).rpartition(":")[0]
     node.helm("package", CHART, "--version", NEXT, "--app-version", NEXT, "--destination", str(tmp_path))

@@ -44,7 +44,7 @@ class TopicSender:
 class Load:
     """`with Load(url, queue) as load:` sends until the end of the block, from a thread."""
 
-    def __init__(self, url: str, queue: str, rate: int = 500, every: float = EVERY, sender: Sender | None = None) -> None:
+    def __init__(self, url: str, queue: str, rate: int = 150, every: float = EVERY, sender: Sender | None = None) -> None:
         """`queue` is namespace/name, in the Redis at `url`; `rate` in messages per second, of which some are sent every so many
         seconds. `sender`: for a queue elsewhere."""
         self._producer: Sender = sender or RedisProducer(url, queue, patience=PATIENCE)

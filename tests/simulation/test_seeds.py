@@ -1,4 +1,4 @@
-"""Fifteen hundred random fleets, each from one seed, with everything that can go wrong.
+"""Five hundred random fleets, each from one seed, with everything that can go wrong.
 
 What is checked is in `seeds/checks.py`, from the consumers' side; how the world works is in docs/development/simulation.md.
 """
@@ -10,7 +10,7 @@ import pytest
 from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
 from tests.simulation.seeds.workers import Found, play_all
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "1500"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "500"))
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ def test_the_benchmark_of_hand_offs_ends_with_a_line_of_json(tmp_path: Path) -> 
     assert (tmp_path / "handoff.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.long
 def test_the_benchmark_of_throughput_ends_with_a_line_of_json() -> None:
     found = bench_run("tests.bench.throughput", "--quick").ours
     assert len(found) == 6

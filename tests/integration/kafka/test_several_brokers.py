@@ -81,6 +81,7 @@ async def coordinated_by(
     return made, group, node
 
 
+@pytest.mark.long
 async def test_with_too_few_replicas_in_sync_no_commit_is_taken_and_it_is_said_why(
     cluster: KafkaCluster, operator: MakeOperator
 ) -> None:

@@ -113,6 +113,7 @@ def read_all(reader: KafkaReader, partitions: range, epoch: int, each: int = EAC
     return found
 
 
+@pytest.mark.long
 async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(slow: MakeSlow) -> None:
     queue = slow("long", PARTITIONS)
     queue.answers_after(LONG)

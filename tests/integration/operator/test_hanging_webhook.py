@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from tests.integration.operator.conftest import namespace
@@ -21,6 +23,7 @@ RULES = {
 }
 
 
+@pytest.mark.long
 async def test_a_webhook_that_hangs_in_one_namespace_holds_up_no_other(
     empty: World, api: Cluster, start: Start, silent_port: int
 ) -> None:

@@ -136,6 +136,7 @@ async def test_namespaces_go_whenever_they_are_deleted(
     await all_gone(worlds)
 
 
+@pytest.mark.long
 async def test_namespaces_that_are_deleted_while_no_operator_is_there_go_when_one_is(
     doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
 ) -> None:
@@ -159,6 +160,7 @@ async def test_namespaces_that_are_deleted_while_no_operator_is_there_go_when_on
     await all_gone(worlds)
 
 
+@pytest.mark.long
 async def test_namespaces_go_where_the_operator_is_killed_again_and_again_meanwhile(
     doomed: Doomed, operate: Callable[[str], Operator], frozen: RedisServer
 ) -> None:
@@ -201,6 +203,7 @@ async def test_namespaces_go_where_the_operators_rights_in_them_go_first(
         operator.kill()
 
 
+@pytest.mark.long
 async def test_namespaces_go_where_the_operators_rights_in_them_went_before_it_was_started(
     api: Cluster, kubeconfig: Path, tmp_path: Path, doomed: Doomed
 ) -> None:

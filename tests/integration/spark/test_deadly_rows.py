@@ -68,6 +68,7 @@ class IntoFiles:
             self.orders.send_to(partition, value)
 
 
+@pytest.mark.long
 def test_a_row_that_kills_each_executor_is_set_aside_and_its_partition_goes_on(world: Worlds, tmp_path: Path) -> None:
     orders = world(2)
     orders.share_out(2)

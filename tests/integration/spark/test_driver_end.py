@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
+import pytest
 import redis
 
 from baton.spark import jar
@@ -25,6 +26,7 @@ from tests.waiting import until
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
+@pytest.mark.long
 def test_a_batch_that_runs_when_the_jvm_is_asked_to_end_is_finished_first(tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
     with running(tmp_path) as chaos, redis.Redis.from_url(chaos.operator.url) as server, ExitStack() as stack:

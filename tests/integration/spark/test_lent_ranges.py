@@ -42,6 +42,7 @@ def loan(source: StandIn, partition: int) -> Loan:
     return Loan(evaluation, attempt, executor.rpartition("/")[2])
 
 
+@pytest.mark.long
 def test_owner_and_borrowers_die_one_after_the_other_in_the_middle_and_the_rows_are_the_same(
     source: StandIn, tmp_path: Path
 ) -> None:

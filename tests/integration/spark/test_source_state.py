@@ -47,7 +47,7 @@ def by_frames(rows: DataFrame) -> DataFrame:
     return rows.groupBy("number").transformWithStateInPandas(CountsFrames(), COUNTED, "update", "none")
 
 
-@pytest.mark.parametrize("counting", [by_rows, by_frames])
+@pytest.mark.parametrize("counting", [pytest.param(by_rows, marks=pytest.mark.long), by_frames])
 def test_state_of_each_key_is_kept_from_batch_to_batch(
     world: Worlds, tmp_path: Path, counting: Callable[[DataFrame], DataFrame]
 ) -> None:

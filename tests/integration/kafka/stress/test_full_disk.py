@@ -25,6 +25,7 @@ def small() -> Iterator[tuple[KafkaBroker, SmallDisk]]:
         yield broker, disk
 
 
+@pytest.mark.long
 async def test_commits_to_a_broker_without_room_wait_and_none_is_lost(
     small: tuple[KafkaBroker, SmallDisk], tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_co
     broker: KafkaBroker, tmp_path: Path
 ) -> None:
     broker.make_topic("stress", 4)
-    found, handled, said = await rounds(broker, "stress", tmp_path, 20, seed=1)
+    found, handled, said = await rounds(broker, "stress", tmp_path, 12, seed=1)
     assert handled and not any(found), (found, said[-2000:])
 
 
@@ -27,7 +27,7 @@ async def test_consumers_that_are_stopped_and_killed_under_load_and_while_they_h
 ) -> None:
     for topic in ("sums", "sums-out"):
         broker.make_topic(topic, 4)
-    wrong, found = await transaction_rounds(broker, "sums", tmp_path, 15, seed=3)
+    wrong, found = await transaction_rounds(broker, "sums", tmp_path, 10, seed=3)
     assert found.handled and found.handed_over and not any(wrong), (wrong, found.handed_over, found.said[-2000:])
 
 

@@ -85,6 +85,7 @@ def planned(assignor: str, topics: dict[str, int], before: dict[Partition, str])
     return {one: str(owner) for one, owner in get(assignor)(Request(queues, members, zones, options)).owners().items()}
 
 
+@pytest.mark.long
 async def test_under_every_assignor_the_owners_are_as_it_says_and_all_is_consumed(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path
 ) -> None:

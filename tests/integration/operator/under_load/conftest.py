@@ -74,7 +74,7 @@ class Busy:
         before = self.fleet.processings()
 
         async def more() -> bool:
-            return self.fleet.processings() > before + 500
+            return self.fleet.processings() > before + 150
 
         await eventually(more, "entries are processed")
 

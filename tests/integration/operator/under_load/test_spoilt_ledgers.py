@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
@@ -17,6 +18,7 @@ from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 Data = dict[str, str]
+Edit = Callable[[Data], Data]
 
 
 @pytest.fixture
@@ -69,8 +71,13 @@ def called_back(data: Data) -> Data:
 EDITS = [garbage, lowered, raised, without_a_member, with_all_at_one]
 
 
-@pytest.mark.parametrize("edit", EDITS)
-async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit: Callable[[Data], Data]) -> None:
+def those(*always: Edit) -> list[ParameterSet]:
+    """All of them; in `make test` those that are named."""
+    return [pytest.param(edit, marks=() if edit in always else pytest.mark.long) for edit in EDITS]
+
+
+@pytest.mark.parametrize("edit", those(raised))
+async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit: Edit) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
     await forge(busy, edit(before))
@@ -79,9 +86,9 @@ async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit:
     await busy.proven()
 
 
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", those(lowered, with_all_at_one))
 async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_no_further_than_the_queue_is(
-    busy: Busy, served: Operator, start: Start, edit: Callable[[Data], Data]
+    busy: Busy, served: Operator, start: Start, edit: Edit
 ) -> None:
     told = await said(busy, "LedgerRebuilt")
     served.kill()
@@ -91,6 +98,7 @@ async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_n
     await busy.proven()
 
 
+@pytest.mark.long
 async def test_a_deleted_ledger_is_made_again(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
@@ -112,6 +120,7 @@ async def test_a_ledger_that_was_deleted_while_there_was_no_operator_is_made_aga
     assert all(after[number].epoch > owner.epoch for number, owner in before.items())
 
 
+@pytest.mark.long
 async def test_a_ledger_that_another_owns_is_replaced(busy: Busy, served: Operator) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     found = await busy.world.api.get(path(busy))
@@ -138,6 +147,7 @@ async def test_what_a_pod_lets_go_of_by_an_edited_ledger_it_is_granted_again(bus
     await busy.proven()
 
 
+@pytest.mark.long
 async def test_what_a_pod_let_go_of_before_an_older_ledger_was_put_back_it_is_granted_again(
     busy: Busy, served: Operator, start: Start
 ) -> None:
