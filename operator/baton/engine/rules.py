@@ -13,6 +13,7 @@ from baton.engine.approval import withdraw_overtaken
 from baton.engine.departures import notice_departures, release_stopping_static
 from baton.engine.draft import Draft
 from baton.engine.holddown import update_holddown
+from baton.engine.ledger_bounds import MOST_WITHDRAWN
 from baton.engine.lower_bound import end_rebalance
 from baton.engine.member_keys import update_member_keys
 from baton.engine.membership import count_members, follow_identities
@@ -141,7 +142,8 @@ RULES = (
     Rule(forget_withdrawn, ("Ledger 1",), _ALWAYS,
          "Bounds the epoch tombstones of withdrawn partitions."),
     Rule(forget_released, ("Ledger 1", "5"), _ALWAYS,
-         "Forgets the last owners of partitions that are gone, once these cannot work on them any more."),
+         "Forgets the last owners of partitions that are gone, once these cannot work on them any more. "
+         f"Of more than {MOST_WITHDRAWN:,} such partitions it forgets those of the queues with the most, too."),
     Rule(end_rebalance, ("Lower bound",), _ALWAYS,
          "Again: a rebalance may end in the step in which it began."),
     Rule(update_member_keys, ("2",), _ALWAYS,
