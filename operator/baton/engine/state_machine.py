@@ -1,6 +1,6 @@
 """The state machine as a table: every state, every transition, its cause, and what is written and done.
 
-The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with this table in thousands of random fleets.
+The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with this table in hundreds of random fleets.
 docs/concepts/state-machine.md is generated from it.
 """
 
