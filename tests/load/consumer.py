@@ -42,6 +42,7 @@ def start(
         "POD_NAMESPACE": namespace,
         "POD_UID": uid,
         "METRICS_PORT": str(metrics),
+        "TMPDIR": str(ledger.parent),
     }
     command = [sys.executable, "-m", "tests.load.consumer"]
     return ChildProcess(command, cwd=ROOT, env={**os.environ, **environment}, stderr=log)

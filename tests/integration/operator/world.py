@@ -292,7 +292,8 @@ class Operator:
             *("--identity", identity, "--metrics-port", "0", "--metrics-address", "127.0.0.1", "--log-format", "json"),
             *options,
         ]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "POD_IP": "127.0.0.1"}
+        # Killed, it leaves behind what the Kubernetes client has written of the kubeconfig: a key among it.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "POD_IP": "127.0.0.1", "TMPDIR": str(folder)}
         self.process = ChildProcess(command, stdout=self._output, stderr=self._output, cwd=ROOT, env=environment)
 
     async def running(self) -> "Operator":

@@ -152,6 +152,7 @@ class KafkaFleet:
             "POD_UID": uid,
             "OUTPUT": str(self.output),
             "TAKES": str(self.takes),
+            "TMPDIR": str(self._folder),
         }
         with (self._folder / f"{pod}.log").open("ab") as log:
             command = [sys.executable, "-m", "tests.integration.operator.kafka.consumer_program"]
