@@ -133,7 +133,7 @@ WRITING = (
     Mutation("queue", "grant at another queue by a pause of the one before", "controller/queue_work.py", "unit/controller/test_queue_worker.py",
              "return () if self.held else self._draining.values()", "return self._draining.values()"),
     Mutation("queue", "take the server of the ledger for the one that is there", "controller/queue_worker.py",
-             "unit/controller/test_queue_worker.py", "before = self.begun_with if known.partitions is None else known.incarnation", "before = known.incarnation"),
+             "unit/controller/test_queue_worker.py", "if self.engine_knows is not None and", "if known.incarnation is not None and"),
     Mutation("queue", "grant by a pause that nobody waits for any more", "controller/queue_work.py", "unit/controller/test_queue_work.py",
              "        if self._wanted.get(pause.partition) != pause:\n            return False\n", ""),
     Mutation("queue", "grant twice at the same time", "controller/queue_effects.py", "unit/controller/test_queue_worker.py",

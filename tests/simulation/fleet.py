@@ -194,6 +194,8 @@ class Fleet:
             assert move.deadline <= self.now + move.length + 1e-6, "a revoke without a deadline"
         for partition, move in self.operator.moves.items():
             epochs[partition] = move.epoch
+        for partition, epoch in self.operator.epoch_tombstones.items():
+            epochs[partition] = max(epochs.get(partition, epoch), epoch)
         for partition, epoch in epochs.items():
             assert epoch >= self.highest.get(partition, 0), f"the epoch of {partition} went back"
             self.highest[partition] = epoch

@@ -49,11 +49,11 @@ class QueueEffects:
         self.work.held = True
 
     def go_on(self) -> None:
-        """The engine has heard what the queue is now: what is wanted, is wanted of this one."""
+        """The engine has heard what the queue is now, or cannot: what is wanted is to be done at this one."""
         if self.work.held:
             self.work.held = False
+            self.work.begin_again()
             self._due.set()
-            self._drains.set()
 
     async def carry_out(self, adapter: QueueAdapter) -> None:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
@@ -126,7 +126,7 @@ class QueueEffects:
             self._left(adapter, pause, left, granting)
 
     def _left(self, adapter: QueueAdapter, pause: Pause, left: int | Owner | None, tasks: asyncio.TaskGroup) -> None:
-        if pause.partition in self._granting:
+        if pause.partition in self._granting or self.work.held:  # held: the answer may be of another queue
             return
         if isinstance(left, Owner):
             self._records.granted(pause.partition.number, left)

@@ -56,6 +56,8 @@ class QueueWorker:
         """The queue was given up, or could not be and nobody waits for it: there is nothing left to do."""
         self.begun_with: str | None = None
         """The queue's incarnation as it was first known; None: it is not."""
+        self.engine_knows: str | None = None
+        """The queue's incarnation of the last look, or before the first one that of the ledger; None: there was none."""
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -201,9 +203,9 @@ class QueueWorker:
         # After the queue was made, for before it had no incarnation.
         seen = await answer(self.queue, adapter.check(), adapter.answers_within)
         known = self.facts
-        before = self.begun_with if known.partitions is None else known.incarnation
-        if before is not None and seen.incarnation not in (None, before):
+        if self.engine_knows is not None and seen.incarnation not in (None, self.engine_knows):
             self.effects.hold()
+        self.engine_knows = seen.incarnation or self.engine_knows
         self.begun_with = self.begun_with or seen.incarnation
         afresh = known.partitions is None or seen.incarnation != known.incarnation
         if self.effects.work.answered:

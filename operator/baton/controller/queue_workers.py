@@ -168,6 +168,11 @@ class QueueWorkers:
         for sight in sights:
             if sight.facts.partitions is not None:
                 self._settled[sight.name] = sight.facts.incarnation
+
+    def heard(self, sights: Iterable[QueueSight]) -> None:
+        """A step has looked at these, whether or not anything came of it: where the ledger cannot be written, or the spec does
+        not read, what the ledger says is done."""
+        for sight in sights:
             if (worker := self._workers.get(sight.name)) is not None and worker.facts.incarnation == sight.facts.incarnation:
                 worker.effects.go_on()
 
@@ -242,8 +247,9 @@ class QueueWorkers:
 
     def _start(self, name: QueueName, view: QueueView, recorded: KnownQueue | None, *, ask: bool) -> None:
         worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed)
-        if recorded is not None and recorded.incarnation != IN_DOUBT:
-            worker.begun_with = recorded.incarnation
+        if recorded is not None:
+            worker.engine_knows = recorded.incarnation
+            worker.begun_with = recorded.incarnation if recorded.incarnation != IN_DOUBT else None
         self._sources[name] = _where(view)
         worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)
         worker.effects.want(self._wanted.get(name, NOTHING))

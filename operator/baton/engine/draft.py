@@ -22,8 +22,10 @@ class Draft(WorkingState):
         record = self.records[partition]
         move = self.moves.get(partition)
         rests = receiver is None and not self.withdrawn(partition)
-        epoch = Epoch(max(record.epoch, move.epoch if move else 0) + (not rests and partition not in self._with_new_epoch))
-        if not rests:
+        if rests or partition in self._with_new_epoch:
+            epoch = Epoch(max(record.epoch, move.epoch if move else 0))
+        else:
+            epoch = self._new_epoch(partition)
             self._with_new_epoch.add(partition)
         uid = None if receiver is None else self.observation.members[receiver].uid
         self.note_origin(partition)
@@ -52,8 +54,7 @@ class Draft(WorkingState):
     def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
         """Grant a partition to its owner once more, at an epoch above `above`, which the queue may have recorded."""
         record = self.records[partition]
-        move = self.moves.get(partition)
-        epoch = Epoch(max(record.epoch, above, move.epoch if move else 0) + 1)
+        epoch = self._new_epoch(partition, above)
         uid = self.observation.members[owner].uid
         giver = record.owner
         self.record_move(partition, Move(owner, uid, epoch, giver, quiet=True, why="the queue's records were in doubt"))
@@ -61,8 +62,12 @@ class Draft(WorkingState):
 
     def raise_epoch(self, partition: Partition, above: Epoch) -> None:
         """Raise the epoch of a running move above `above`, which the queue may have recorded."""
-        move = self.moves[partition]
-        self.record_move(partition, replace(move, epoch=Epoch(max(move.epoch, above) + 1)))
+        self.record_move(partition, replace(self.moves[partition], epoch=self._new_epoch(partition, above)))
+
+    def _new_epoch(self, partition: Partition, above: int = 0) -> Epoch:
+        """One above all that were ever written for it."""
+        move, overtaken = self.moves.get(partition), self.epoch_tombstones.pop(partition, 0)
+        return Epoch(max(self.records[partition].epoch, move.epoch if move else 0, overtaken, above) + 1)
 
     def note_origin(self, partition: Partition) -> None:
         """Count the partition to the rebalance under way. The first one starts it."""
@@ -132,8 +137,8 @@ class Draft(WorkingState):
 
     def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
         """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
-        goes on from this owner, if it has a receiver. Who is to have the partition again, as it was redirected and back, or its
-        server restarted meanwhile, works on: it is granted the same once more, which changes nothing where that stands."""
+        goes on from this owner, if it has a receiver. Where that is this owner, as it was redirected and back, it is over: a
+        grant at a higher epoch would shut out whoever reads at this one."""
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
         why = "its queue had granted it before the hand-off was redirected"
         self.add_member(owner)
@@ -144,7 +149,7 @@ class Draft(WorkingState):
         if move is None or (move.receiver is None and not self.withdrawn(partition)):
             return
         if move.receiver == owner:
-            self.record_move(partition, Move(owner, move.uid, epoch, owner, quiet=True, why=why))
+            self.epoch_tombstones[partition] = move.epoch
             return
         length = self.queue(partition).max_handoff
         deadline = moment(self.now + length)
@@ -177,7 +182,7 @@ class Draft(WorkingState):
         record = self.records.pop(partition)
         move = self.moves.pop(partition, None)
         self._no_longer_owned(partition, record.owner)
-        highest = max(epoch, record.epoch, move.epoch if move else 0)
+        highest = max(epoch, record.epoch, move.epoch if move else 0, self.epoch_tombstones.get(partition, 0))
         if highest:
             self.epoch_tombstones[partition] = Epoch(highest)
         self.waiting.pop(partition, None)

@@ -24,7 +24,7 @@ class PartitionRecord(NamedTuple):
     """The record of one partition."""
 
     epoch: Epoch = Epoch(0)
-    """The epoch of the owner's grant; without an owner, the highest epoch that was ever written for the partition."""
+    """The epoch of the owner's grant, or of the last one; where a move has begun without an owner, the move's."""
     owner: MemberId | None = None
     """The owner. A giver owns the partition until the next grant."""
     last: MemberId | None = None
@@ -201,7 +201,8 @@ class GroupState:
     queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
     records: Mapping[Partition, PartitionRecord] = field(default_factory=dict)
     epoch_tombstones: Mapping[Partition, Epoch] = field(default_factory=dict)
-    """The highest epochs of withdrawn partitions, which may come back."""
+    """The highest epochs of withdrawn partitions, which may come back; and of those that have an owner by an earlier grant of the
+    hand-off that was redirected and back."""
     queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
     """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
     unreleased: Mapping[Partition, Unreleased] = field(default_factory=dict)

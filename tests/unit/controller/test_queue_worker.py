@@ -427,14 +427,58 @@ async def test_what_was_wanted_of_the_queue_before_is_not_done_at_another_until_
     await until(lambda: kept.queue.calls.count("grant") == 2)
 
 
-async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard() -> None:
-    one = Kept(MemoryQueue(partitions=4))
-    one.worker.begun_with = "run-0"
+@pytest.mark.parametrize("moved", [True, False])
+async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one_until_the_engine_has_heard(moved: bool) -> None:
+    queue = MemoryQueue(partitions=4)
+    queue.down = moved
+    one = Kept(queue)
+    one.worker.engine_knows = "run-0"
     one.want(grant(0, "u", 4))
     try:
+        if moved:
+            await until(lambda: one.worker.facts.problem)
+            queue.down = False
+            one.worker.reconnect(one._connect)
         await until(one.lag)
-        assert "grant" not in one.queue.calls
+        looks = queue.calls.count("check")
+        one.worker.ask_for(5)
+        await until(lambda: queue.calls.count("check") > looks)
+        assert "grant" not in queue.calls
         one.worker.effects.go_on()
-        await until(lambda: "grant" in one.queue.calls)
+        await until(lambda: "grant" in queue.calls)
+    finally:
+        one.task.cancel()
+
+
+class Waiting(MemoryQueue):
+    """Answers how much is outstanding when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = asyncio.Event()
+
+    async def outstanding(self, partition: int) -> int | None:
+        await super().outstanding(partition)
+        await self.answers.wait()
+        return self.left.get(partition, 0)
+
+
+async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_partition_next() -> None:
+    queue = Waiting()
+    one = Kept(queue)
+    try:
+        queue.left[1] = 1
+        one.want(Pause(partition(1), Epoch(3), 100.0, grant(1, "u", 4)))
+        await until(lambda: "outstanding" in queue.calls)
+        queue.run, queue.left[1] = "run-2", 0
+        one.worker.ask_for(6)
+        await until(lambda: one.worker.facts.incarnation == "run-2")
+        queue.answers.set()
+        looks = queue.calls.count("check")
+        one.worker.ask_for(7)
+        await until(lambda: queue.calls.count("check") > looks)
+        assert "grant" not in queue.calls
+        one.worker.effects.go_on()
+        await until(lambda: queue.calls.count("pause") == 2 and "grant" in queue.calls)
     finally:
         one.task.cancel()

@@ -22,7 +22,7 @@ IN_REBALANCES = [
 AT_THE_BEGINNING = ["finalizer#1", "claim#1", "ensure#1"]
 AT_THE_END = ["release#1", "finalizer#1"]
 ALWAYS = {("ledger-write#1", "after"), ("grant#1", "after"), ("release#1", "after")}
-"""In `make test`. The others take a quarter of an hour together."""
+"""In `make test`. The others take half an hour together."""
 MOST_ROUNDS = 10
 _leaving = itertools.cycle(PODS)
 
