@@ -23,7 +23,7 @@ its owner works on it, and **Paused** during a hand-off. A group is **Ready**, i
 
 The operator writes everything in the last column to the ledger first and does it afterwards, so a reader of the ledger can go
 on. The engine makes no other transition, but one step may make several. [Five hundred random
-fleets](../development/simulation.md) show that, and more of them that each transition happens. Only the deletion of a PartitionedQueue
+fleets](../development/simulation.md) show that, and more that each happens. Only the deletion of a PartitionedQueue
 removes its partitions at once, in any state, because no queue is left to act on.
 
 """
