@@ -69,8 +69,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first; tests that start nodes of their own run before those that share one; those with an API
     server come last, as it takes a tenth of a processor from all others for as long as it runs."""
-    served = {item.path for item in items if "control_plane" in getattr(item, "fixturenames", ())}
+    served = {item.path for item in items if _is_served(item)}
     items.sort(key=lambda item: (_turn(item), item.path in served, item.path.name not in EARLY))
+
+
+def _is_served(item: pytest.Item) -> bool:
+    """By an API server, one without a node; those of api_server ask for it themselves."""
+    return "control_plane" in getattr(item, "fixturenames", ()) or item.nodeid.startswith("tests/integration/api_server/")
 
 
 def _turn(item: pytest.Item) -> int:
