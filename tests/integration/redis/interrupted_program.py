@@ -16,7 +16,6 @@ from random import Random
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import PendingSend, RedisProducer, Sent
 
-
 ENOUGH = 300
 """Entries that were sent, at least."""
 
