@@ -22,12 +22,10 @@ OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar
 EARLY = (
     *OWN_SPARK,
     "test_a_change.py",
-    "test_changing_counts.py",
     "test_crowds.py",
     "test_killed_operators.py",
     "test_large_groups.py",
     "test_outages.py",
-    "test_spoilt_ledgers.py",
 )
 """Nearly a minute or more each: a process that comes to one last would be waited for."""
 
