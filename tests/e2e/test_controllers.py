@@ -137,7 +137,8 @@ def each_partition_moves_once(fleet: Fleet) -> Iterator[None]:
     assert after["moves"] - before["moves"] == after["lowerBound"] - before["lowerBound"] == PARTITIONS
 
 
-@pytest.mark.parametrize("source", [pytest.param("Redis", marks=pytest.mark.long), "Kafka"])
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["Redis", "Kafka"])
 def test_a_deployment_changes_over_to_another_assignor_by_two_rolling_restarts(operator: Cluster, source: str) -> None:
     """As docs/guides/change-assignor.md has it: no pod works under an assignor that it does not announce."""
     with under_load(operator, f"assignor-{source.lower()}", rate=RATE, graceful=True, source=source) as fleet:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from baton.model.ids import Epoch
 from baton.model.times import to_text
 from baton.queues.redis import RedisProducer, RedisReader
@@ -148,6 +150,7 @@ async def test_a_reset_is_shown_then_asked_for_and_the_next_owner_goes_on_there(
     assert await read_by(shop, redis_server, "skips", "skips-b") == [b"b", b"c"]
 
 
+@pytest.mark.long
 async def test_a_time_leaves_out_what_was_sent_before(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
     await begun(shop, redis_server, "times")
     await stopped(shop, kubeconfig, "times")
@@ -159,6 +162,7 @@ async def test_a_time_leaves_out_what_was_sent_before(shop: World, kubeconfig: P
     assert {row["lag"] for row in (await rows(kubeconfig, "times")).values()} == {0}
 
 
+@pytest.mark.long
 async def test_there_is_no_way_back_and_no_other_partition(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:
     await begun(shop, redis_server, "ahead")
     await stopped(shop, kubeconfig, "ahead")
@@ -172,6 +176,7 @@ async def test_there_is_no_way_back_and_no_other_partition(shop: World, kubeconf
     assert other.returncode == 1 and "ahead has no partition 9" in other.stderr
 
 
+@pytest.mark.long
 async def test_a_group_of_several_queues_says_which_and_an_external_one_does_not_tell(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:

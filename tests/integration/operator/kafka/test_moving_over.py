@@ -78,7 +78,8 @@ async def shown_at_the_place(broker: KafkaBroker, fleet: KafkaFleet) -> int:
     return sum(lag for _, _, lag in found.values())
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.long), "consumer"])
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
     api: Cluster, start: Start, kubeconfig: Path, broker: KafkaBroker, tmp_path: Path, protocol: str
 ) -> None:
