@@ -73,7 +73,7 @@ class QueueWork:
     @property
     def draining(self) -> Collection[Pause]:
         """The pauses that the worker asks the queue about from time to time."""
-        return () if self.held else self._draining.values()
+        return self._draining.values()
 
     @property
     def answered(self) -> bool:
