@@ -19,14 +19,7 @@ __all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_sum
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
 """In tests/integration/spark: they start programs, which have a Spark of their own or none."""
-EARLY = (
-    *OWN_SPARK,
-    "test_a_change.py",
-    "test_crowds.py",
-    "test_killed_operators.py",
-    "test_large_groups.py",
-    "test_outages.py",
-)
+EARLY = (*OWN_SPARK, "test_a_change.py", "test_crowds.py", "test_killed_operators.py", "test_large_groups.py", "test_outages.py")
 """Nearly a minute or more each: a process that comes to one last would be waited for."""
 
 # The renderer that structlog takes by itself shows what each function had in its variables: a tenth of a second for each one.

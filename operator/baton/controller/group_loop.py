@@ -198,11 +198,7 @@ class GroupLoop:
             self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since, self.wake)
-        try:
-            again = await self._steps.take(group, spec, sights, seen)
-        finally:
-            self._workers.heard(sights)
-        if again or holds(self._state) != held:
+        if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
@@ -220,7 +216,6 @@ class GroupLoop:
         """The spec does not read as one."""
         if await self._steps.rest(group):
             self.wake()
-        self._workers.heard(self._workers.known((), self._state.queues))
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
         self._stuck(worst([invalid, *self._steps.problems()]) or invalid)
         return True

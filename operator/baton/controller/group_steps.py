@@ -62,9 +62,9 @@ class GroupSteps:
 
     async def take(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> bool:
         """A step, unless the ledger cannot be written. True: another should follow at once."""
-        if not self._ledger_writer.attempts.due:
-            return False
         try:
+            if not self._ledger_writer.attempts.due:
+                return False
             await self._restore(group)
             await self._advance(group, spec, sights, seen)
             self.trouble_told = False
@@ -78,11 +78,14 @@ class GroupSteps:
                 self._ledger_writer.forsake()
                 await self._advance(group, spec, sights, seen)
                 return True  # for queues are not waited for as long any more
+        finally:
+            self._workers.heard(sights)
         return False
 
     async def rest(self, group: GroupView) -> bool:
         """No step, but the ledger is put right where somebody edited it. True: look again at once."""
         self._runtime.wake_at = None
+        self._workers.heard(self._workers.known((), self._runtime.state.queues))
         if not self._ledger_writer.attempts.due:
             return False
         try:

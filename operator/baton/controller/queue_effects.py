@@ -28,6 +28,8 @@ class QueueEffects:
 
     def __init__(self, records: OwnerRecords, clock: ApiServerClock, changed: Callable[[], None]) -> None:
         self.work = QueueWork()
+        self.incarnation: str | None = None
+        """The queue's, of the last look; before the first one that of the ledger. None: neither had one."""
         self._records = records
         self._clock = clock
         self._changed = changed
@@ -44,12 +46,14 @@ class QueueEffects:
             self._wanted_since = self._clock.ticks()
             self._due.set()
 
-    def hold(self) -> None:
-        """The queue is not the one any more of which this was wanted: nothing is done there until `go_on`."""
-        self.work.held = True
+    def saw(self, incarnation: str | None) -> None:
+        """A look has seen this incarnation. Where it is another, the effects are of the one before: none is carried out until
+        `go_on`."""
+        self.work.held |= self.incarnation is not None and incarnation not in (None, self.incarnation)
+        self.incarnation = incarnation or self.incarnation
 
     def go_on(self) -> None:
-        """The engine has heard what the queue is now, or cannot: what is wanted is to be done at this one."""
+        """The engine has taken the incarnation in, or cannot: the effects are carried out at this one."""
         if self.work.held:
             self.work.held = False
             self.work.begin_again()

@@ -32,7 +32,7 @@ class QueueWork:
         self.unacknowledged: dict[Partition, int | None] = {}
         """The outstanding messages of each paused partition; None: the queue does not know."""
         self.held = False
-        """Nothing is due: what is wanted was wanted of the queue as it was before its server was restarted, or it was another."""
+        """Nothing is due: the effects are of an earlier incarnation of the queue."""
 
     # -- what the engine wants
 

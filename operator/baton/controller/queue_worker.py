@@ -56,8 +56,6 @@ class QueueWorker:
         """The queue was given up, or could not be and nobody waits for it: there is nothing left to do."""
         self.begun_with: str | None = None
         """The queue's incarnation as it was first known; None: it is not."""
-        self.engine_knows: str | None = None
-        """The queue's incarnation of the last look, or before the first one that of the ledger; None: there was none."""
         self._clock = clock
         self._connect = connect
         self._changed = changed
@@ -202,11 +200,9 @@ class QueueWorker:
         asked = self._clock.ticks()
         # After the queue was made, for before it had no incarnation.
         seen = await answer(self.queue, adapter.check(), adapter.answers_within)
-        known = self.facts
-        if self.engine_knows is not None and seen.incarnation not in (None, self.engine_knows):
-            self.effects.hold()
-        self.engine_knows = seen.incarnation or self.engine_knows
+        self.effects.saw(seen.incarnation)
         self.begun_with = self.begun_with or seen.incarnation
+        known = self.facts
         afresh = known.partitions is None or seen.incarnation != known.incarnation
         if self.effects.work.answered:
             self.troubled_since = None

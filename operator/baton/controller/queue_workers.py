@@ -248,7 +248,7 @@ class QueueWorkers:
     def _start(self, name: QueueName, view: QueueView, recorded: KnownQueue | None, *, ask: bool) -> None:
         worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed)
         if recorded is not None:
-            worker.engine_knows = recorded.incarnation
+            worker.effects.incarnation = recorded.incarnation
             worker.begun_with = recorded.incarnation if recorded.incarnation != IN_DOUBT else None
         self._sources[name] = _where(view)
         worker.ask_for(view.spec.partitions if view.spec is not None and ask else None)

@@ -432,7 +432,7 @@ async def test_where_the_ledger_knows_another_server_nothing_is_done_at_this_one
     queue = MemoryQueue(partitions=4)
     queue.down = moved
     one = Kept(queue)
-    one.worker.engine_knows = "run-0"
+    one.worker.effects.incarnation = "run-0"
     one.want(grant(0, "u", 4))
     try:
         if moved:
