@@ -14,9 +14,13 @@ from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
-EVERY = 1.0
-"""Seconds between two commits. If the process is killed, no more than it finished in this time comes again. Each partition's is
-three requests: of eight pods with eight partitions each they are two hundred a second."""
+EVERY, SELDOM = 1.0, 5.0
+"""Seconds between two commits, and where they take long. If the process is killed, no more than it finished in this time comes
+again."""
+_LONG = 25
+"""Of the time no more than one part in so many goes into commits, but for SELDOM. Each partition's is three requests and five
+appends to the broker's log: of a thousand pods with ten partitions each they are thirty thousand requests a second, every
+second."""
 AT_ONCE_EVERY = 0.05
 """Likewise, where somebody waits for what is sent with them."""
 _PAUSE = 0.5
@@ -33,6 +37,7 @@ class BackgroundCommits:
         self._news = threading.Condition()
         self._due: set[int] = set()
         self._hurried = False
+        self._to_mark = False
         self._closed = threading.Event()
         self._trouble: str | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
@@ -44,8 +49,8 @@ class BackgroundCommits:
             raise QueueUnreachable(self._trouble)
 
     def due_to_mark(self, partition: int) -> None:
-        """It was handed over, and is to get the mark of this process, no later than a commit would be made."""
-        self._add(partition)
+        """It was handed over, and is to get the mark of this process: after EVERY, however long commits take."""
+        self._add(partition, to_mark=True)
 
     def close(self) -> None:
         """What is not committed by then is not."""
@@ -55,11 +60,12 @@ class BackgroundCommits:
         if self._thread.ident is not None:
             self._thread.join(_CLOSE_WITHIN)
 
-    def _add(self, partition: int, *, at_once: bool = False) -> None:
+    def _add(self, partition: int, *, at_once: bool = False, to_mark: bool = False) -> None:
         with self._news:
-            news = not self._due or (at_once and not self._hurried)
+            news = not self._due or (at_once and not self._hurried) or (to_mark and not self._to_mark)
             self._due.add(partition)
             self._hurried |= at_once
+            self._to_mark |= to_mark
             if self._thread.ident is None:
                 self._thread.start()
             if news:  # to wake a thread takes longer than most of what is done for a few entries
@@ -69,7 +75,7 @@ class BackgroundCommits:
         while not self._closed.is_set():
             with self._news:
                 self._news.wait_for(lambda: self._due or self._closed.is_set())
-                due, self._due, self._hurried = self._due, set(), False
+                due, self._due, self._hurried, self._to_mark = self._due, set(), False, False
             begun = time.monotonic()
             try:
                 self._commit(due)
@@ -82,6 +88,10 @@ class BackgroundCommits:
                 with self._news:
                     self._due |= due
                 self._closed.wait(_PAUSE)
+            long = min(SELDOM, _LONG * (time.monotonic() - begun))
             with self._news:
                 self._news.wait_for(lambda: self._hurried or self._closed.is_set(), begun + EVERY - time.monotonic())
+                self._news.wait_for(
+                    lambda: self._hurried or self._to_mark or self._closed.is_set(), begun + long - time.monotonic()
+                )
             self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())

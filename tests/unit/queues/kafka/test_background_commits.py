@@ -1,11 +1,12 @@
 """Commits of Kafka's reader that nobody waits for."""
 
 import threading
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
+from types import SimpleNamespace
 
 import pytest
 
-from baton.queues.kafka.background_commits import BackgroundCommits
+from baton.queues.kafka.background_commits import EVERY, SELDOM, BackgroundCommits
 from baton.queues.protocol import QueueUnreachable
 from tests.waiting import PATIENCE, until
 
@@ -104,6 +105,60 @@ def test_the_thread_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_
     broker.open.set()
     until(lambda: broker.asked == [{1}, {1, 2, 3, 4}])
     assert told == [2, 2, 2, 3, 3, 3]
+
+
+class Clock:
+    """Of a broker that takes so long for each commit; who waits is served at once."""
+
+    def __init__(self, takes: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.begun: list[float] = []
+        self.end = threading.Event()
+        self.next: Callable[[], object] = lambda: None
+        self._takes = takes
+        self.commits = BackgroundCommits(self._commit)
+        monkeypatch.setattr("baton.queues.kafka.background_commits.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(self.commits, "_news", self)
+        monkeypatch.setattr(self.commits._closed, "wait", lambda seconds=None: self._pass(seconds))
+
+    def _commit(self, partitions: Set[int]) -> None:
+        self.begun.append(self.now)
+        self.now += self._takes
+        if len(self.begun) == 3:
+            self.commits._closed.set()
+            self.end.set()
+        self.commits._due = {1}
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+    def notify_all(self) -> None: ...
+
+    def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> None:
+        self.next()
+        if not ready():
+            self._pass(timeout)
+
+    def _pass(self, seconds: float | None) -> None:
+        self.now += max(0.0, seconds or 0.0)
+
+
+@pytest.mark.parametrize(("takes", "every"), [(0.01, EVERY), (0.1, 2.5), (1.0, SELDOM), (7.0, 7.0)])
+def test_commits_take_a_small_part_of_the_time_where_they_take_long(
+    takes: float, every: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(takes, monkeypatch)
+    clock.commits.due(1)
+    assert clock.end.wait(PATIENCE)
+    first, second, third = clock.begun
+    assert second - first == third - second == pytest.approx(every, abs=0.06)
+
+
+def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.5, monkeypatch)
+    clock.next = lambda: setattr(clock.commits, "_to_mark", True)
+    clock.commits.due(1)
+    assert clock.end.wait(PATIENCE)
+    assert clock.begun[1] - clock.begun[0] == pytest.approx(EVERY, abs=0.06)
 
 
 def test_nothing_is_committed_after_the_end(broker: Broker) -> None:
