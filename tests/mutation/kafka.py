@@ -226,7 +226,7 @@ KAFKA = (
     Mutation("grant", "believe no record behind one that was near the highest", _KAFKA + "believed_records.py", _FORGED, "or record.epoch <= self._known.get(partition, 0):", "or False:"),
     Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "giving_up.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "share a fence between names with dots", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
-    Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self._first = 0\n", "            pass\n"),
+    Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "followed_topic.py", _READING, "            self.first = 0\n", "            pass\n"),
     Mutation("grant", "keep what is given up", _KAFKA + "giving_up.py", _FENCE, "await transactions.renewed(partition, _given_up)", "pass"),
     Mutation("grant", "believe a coordinator that has just taken over", _KAFKA + "transaction.py", _FENCE, "seen is None or seen == (await self.before_pending((partition,)))[partition]", "True"),
     Mutation("guard", "say nothing of a transaction that nobody ends", _KAFKA + "open_transactions.py", _OPEN, "if last.get(number, end) > end}", "if False}"),

@@ -14,6 +14,7 @@ from baton.queues.kafka.asked_together import AskedTogether
 from baton.queues.kafka.believed_records import BelievedRecords
 from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.followed_topic import FollowedTopic
 from baton.queues.kafka.giving_up import GivingUp, others_grant
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
@@ -61,18 +62,14 @@ class KafkaQueue:
         self._guard = GuardMember(address, group, spec.topic)
         self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
-        self._topic: Topic | None = None
-        self._begun_with = claimant.incarnation
-        """The id of the topic with which the group began."""
-        self._first: int | None = None
-        """How many partitions the topic had when the group began; 0: it is another one, made again since."""
+        self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
         self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
-        topic = await self._described()
+        topic = await self._topic.described()
         committed = self._records.all_believed(await self._committed(topic))
         over_place = self._transactions.unsettled
         asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
@@ -99,17 +96,15 @@ class KafkaQueue:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
         queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
         self._place_setting.want(unowned)
-        topic = await self._described()
+        topic = await self._topic.described()
         await refuse_members(self._client, topic.name)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
         await self._giving_up.elsewhere(found)
-        if self._first is None:
+        if self._topic.first is None:
             believed = self._records.all_believed(await self._committed(topic))
-            records = [one.record for one in believed.values() if one.record is not None]
-            known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
-            self._first = min(known, default=topic.partitions)
+            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
         if unowned:
             await self._place_setting.begin(await self._committed(topic))
         else:
@@ -150,7 +145,7 @@ class KafkaQueue:
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
-        topic = await self._described()
+        topic = await self._topic.described()
         committed = await self._transactions.before_pending(tuple(sorted(topic.leaders)))
         begins, ends = await both_ends(self._client, topic, committed)
         return offsets_of(committed, begins, ends)
@@ -198,7 +193,7 @@ class KafkaQueue:
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
             return seen.offset, replace(before, token=token)
-        topic = self._topic or await self._described()
+        topic = self._topic.last or await self._topic.described()
         same = before is None or before.topic_id == topic.topic_id
         offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
         again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
@@ -209,7 +204,7 @@ class KafkaQueue:
             epoch=epoch,
             topic_id=topic.topic_id,
             token=token,
-            first=self._first if self._first is not None else topic.partitions,
+            first=self._topic.first if self._topic.first is not None else topic.partitions,
             again=again,
             stale=stale,
             tries=tries,
@@ -230,7 +225,7 @@ class KafkaQueue:
             and time.monotonic() < until
         ):
             await asyncio.sleep(_PAUSE)
-            topic = await self._described()
+            topic = await self._topic.described()
         if partition not in found:
             raise QueueUnreachable(
                 f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
@@ -239,8 +234,7 @@ class KafkaQueue:
 
     def _place_of_start(self, partition: int) -> LogEnd:
         """What came with a new partition or a new topic is all read."""
-        new = self._first is not None and partition >= self._first
-        return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
+        return LogEnd.END if self._spec.latest and not self._topic.is_new(partition) else LogEnd.BEGINNING
 
     async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
         """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
@@ -249,31 +243,23 @@ class KafkaQueue:
             return before.again, before.stale, before.tries
         found = await offsets(self._client, topic, {partition: LogEnd.END})
         if partition not in found:  # another broker leads it since the last look
-            topic = await self._described()
+            topic = await self._topic.described()
             found = await offsets(self._client, topic, {partition: LogEnd.END})
         end = found.get(partition, before.reserved)
         return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
 
     # -- what is there
 
-    async def _described(self) -> Topic:
-        """The topic as it is now. All of one that was made in the place of the first is read, as of new partitions."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
-        self._begun_with = self._begun_with or topic.topic_id
-        if topic.topic_id != self._begun_with:
-            self._first = 0
-        return topic
-
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
 
     def _stays_as_it_is(self, record: Record | None) -> bool:
         """A grant would change nothing in it but the owner: the spec has changed nothing of what an owner is to know."""
-        if record is None or record.query or self._topic is None:
+        topic, spec = self._topic.last, self._spec
+        if record is None or record.query or topic is None:
             return False
-        spec = self._spec
         known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
-        now = self._claimant.uid, self._topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
+        now = self._claimant.uid, topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
         return known == now
 
     async def _before(self, partition: int) -> Committed:
