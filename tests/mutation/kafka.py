@@ -206,7 +206,7 @@ KAFKA = (
     Mutation("grant", "set an epoch back that another operator has granted meanwhile", _KAFKA + "adapter.py", _FENCE, "        if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):", "        if False:"),
     Mutation("query", "mark nothing that a query left", _KAFKA + "record.py", _RECORD, "return bool(self.query) or (bool(self.reader) and not self.released)", "return bool(self.reader) and not self.released"),
     Mutation("query", "keep the query where a pod reads alone", _KAFKA + "read_position.py", _POSITION, "stale=stale, query=0, tries", "stale=stale, tries"),
-    Mutation("query", "forget the query at a grant", _KAFKA + "adapter.py", _RANGES, "        if before is not None and same and before.query:", "        if False:"),
+    Mutation("query", "forget the query at a grant", _KAFKA + "grant_records.py", _RANGES, "        if before is not None and same and before.query:", "        if False:"),
     Mutation("query", "commit for a query that is over", _KAFKA + "query_records.py", _RANGES, "_is_owned(seen) and _query(seen) <= query and not self.remade(seen) else None", "_is_owned(seen) and not self.remade(seen) else None"),
     Mutation("query", "commit in a topic that was made again", _KAFKA + "query_records.py", _RANGES, "seen.record.topic_id != self.topic_id", "False"),
     Mutation("query", "set the group back to a batch that is done once more", _KAFKA + "query_ranges.py", _RANGES, "record.query != query or seen.offset >= end:", "record.query != query:"),

@@ -16,6 +16,7 @@ from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.followed_topic import FollowedTopic
 from baton.queues.kafka.giving_up import GivingUp, others_grant
+from baton.queues.kafka.grant_records import GrantRecords
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
@@ -29,16 +30,12 @@ from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.offsets import PartitionOffsets
-from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueCheck
 
 _TRIES = 6
 """To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
 _LONGEST_TRY = 0.2
 """which counts as so many seconds at most."""
-_PAUSE = 0.02
-"""Seconds between looks for a partition's leader."""
-_ELECTS_WITHIN = 2.0
-"""Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
 _NOBODY = Owner(None, Epoch(0))
@@ -63,6 +60,7 @@ class KafkaQueue:
         self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
         self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
+        self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
         self._place_setting = PlaceSetting(self._transactions, self._guard)
@@ -116,7 +114,7 @@ class KafkaQueue:
         self._pauses.begin(partition, epoch)
         self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
-        direct = self._stays_as_it_is((now or await self._before(partition)).record)
+        direct = self._grant_records.change_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
         return self._left(partition, epoch, now)
 
@@ -189,78 +187,17 @@ class KafkaQueue:
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
-        before = self._records.believed(partition, seen).record
+        seen = self._records.believed(partition, seen)
+        before = seen.record
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
             return seen.offset, replace(before, token=token)
-        topic = self._topic.last or await self._topic.described()
-        same = before is None or before.topic_id == topic.topic_id
-        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
-        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
-        record = Record(
-            group=self._claimant.uid,
-            queue=self._spec.queue,
-            uid=uid,
-            epoch=epoch,
-            topic_id=topic.topic_id,
-            token=token,
-            first=self._topic.first if self._topic.first is not None else topic.partitions,
-            again=again,
-            stale=stale,
-            tries=tries,
-            released=uid is None,
-            most=self._spec.max_redeliveries,
-            unacked=self._spec.max_unacknowledged,
-            dead_letters=self._spec.dead_letters,
-        )
-        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
-            record = replace(record, query=before.query, reserved=before.reserved)
-        return offset, record
-
-    async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing."""
-        until = time.monotonic() + _ELECTS_WITHIN
-        while (
-            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
-            and time.monotonic() < until
-        ):
-            await asyncio.sleep(_PAUSE)
-            topic = await self._topic.described()
-        if partition not in found:
-            raise QueueUnreachable(
-                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
-            )
-        return found[partition]
-
-    def _place_of_start(self, partition: int) -> LogEnd:
-        """What came with a new partition or a new topic is all read."""
-        return LogEnd.END if self._spec.latest and not self._topic.is_new(partition) else LogEnd.BEGINNING
-
-    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
-        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
-        query reads on."""
-        if before.query or not before.left_behind:
-            return before.again, before.stale, before.tries
-        found = await offsets(self._client, topic, {partition: LogEnd.END})
-        if partition not in found:  # another broker leads it since the last look
-            topic = await self._topic.described()
-            found = await offsets(self._client, topic, {partition: LogEnd.END})
-        end = found.get(partition, before.reserved)
-        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
+        return await self._grant_records.following(partition, uid, epoch, token, seen)
 
     # -- what is there
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
-
-    def _stays_as_it_is(self, record: Record | None) -> bool:
-        """A grant would change nothing in it but the owner: the spec has changed nothing of what an owner is to know."""
-        topic, spec = self._topic.last, self._spec
-        if record is None or record.query or topic is None:
-            return False
-        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
-        now = self._claimant.uid, topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
-        return known == now
 
     async def _before(self, partition: int) -> Committed:
         """What was committed before the commit that is under way."""
