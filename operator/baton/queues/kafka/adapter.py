@@ -14,7 +14,9 @@ from baton.queues.kafka.asked_together import AskedTogether
 from baton.queues.kafka.believed_records import BelievedRecords
 from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.followed_topic import FollowedTopic
 from baton.queues.kafka.giving_up import GivingUp, others_grant
+from baton.queues.kafka.grant_records import GrantRecords
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
@@ -28,16 +30,12 @@ from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.offsets import PartitionOffsets
-from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueUnreachable
+from baton.queues.protocol import Claimant, Owner, QueueCheck
 
 _TRIES = 6
 """To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
 _LONGEST_TRY = 0.2
 """which counts as so many seconds at most."""
-_PAUSE = 0.02
-"""Seconds between looks for a partition's leader."""
-_ELECTS_WITHIN = 2.0
-"""Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
 _NOBODY = Owner(None, Epoch(0))
@@ -61,18 +59,15 @@ class KafkaQueue:
         self._guard = GuardMember(address, group, spec.topic)
         self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
-        self._topic: Topic | None = None
-        self._begun_with = claimant.incarnation
-        """The id of the topic with which the group began."""
-        self._first: int | None = None
-        """How many partitions the topic had when the group began; 0: it is another one, made again since."""
+        self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
+        self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
         self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
-        topic = await self._described()
+        topic = await self._topic.described()
         committed = self._records.all_believed(await self._committed(topic))
         over_place = self._transactions.unsettled
         asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
@@ -99,17 +94,15 @@ class KafkaQueue:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
         queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
         self._place_setting.want(unowned)
-        topic = await self._described()
+        topic = await self._topic.described()
         await refuse_members(self._client, topic.name)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
         await self._giving_up.elsewhere(found)
-        if self._first is None:
+        if self._topic.first is None:
             believed = self._records.all_believed(await self._committed(topic))
-            records = [one.record for one in believed.values() if one.record is not None]
-            known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
-            self._first = min(known, default=topic.partitions)
+            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
         if unowned:
             await self._place_setting.begin(await self._committed(topic))
         else:
@@ -121,7 +114,7 @@ class KafkaQueue:
         self._pauses.begin(partition, epoch)
         self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
-        direct = self._stays_as_it_is((now or await self._before(partition)).record)
+        direct = self._grant_records.change_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
         return self._left(partition, epoch, now)
 
@@ -150,7 +143,7 @@ class KafkaQueue:
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
-        topic = await self._described()
+        topic = await self._topic.described()
         committed = await self._transactions.before_pending(tuple(sorted(topic.leaders)))
         begins, ends = await both_ends(self._client, topic, committed)
         return offsets_of(committed, begins, ends)
@@ -194,87 +187,17 @@ class KafkaQueue:
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
-        before = self._records.believed(partition, seen).record
+        seen = self._records.believed(partition, seen)
+        before = seen.record
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
             return seen.offset, replace(before, token=token)
-        topic = self._topic or await self._described()
-        same = before is None or before.topic_id == topic.topic_id
-        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
-        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
-        record = Record(
-            group=self._claimant.uid,
-            queue=self._spec.queue,
-            uid=uid,
-            epoch=epoch,
-            topic_id=topic.topic_id,
-            token=token,
-            first=self._first if self._first is not None else topic.partitions,
-            again=again,
-            stale=stale,
-            tries=tries,
-            released=uid is None,
-            most=self._spec.max_redeliveries,
-            unacked=self._spec.max_unacknowledged,
-            dead_letters=self._spec.dead_letters,
-        )
-        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
-            record = replace(record, query=before.query, reserved=before.reserved)
-        return offset, record
-
-    async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing."""
-        until = time.monotonic() + _ELECTS_WITHIN
-        while (
-            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
-            and time.monotonic() < until
-        ):
-            await asyncio.sleep(_PAUSE)
-            topic = await self._described()
-        if partition not in found:
-            raise QueueUnreachable(
-                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
-            )
-        return found[partition]
-
-    def _place_of_start(self, partition: int) -> LogEnd:
-        """What came with a new partition or a new topic is all read."""
-        new = self._first is not None and partition >= self._first
-        return LogEnd.END if self._spec.latest and not new else LogEnd.BEGINNING
-
-    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
-        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
-        query reads on."""
-        if before.query or not before.left_behind:
-            return before.again, before.stale, before.tries
-        found = await offsets(self._client, topic, {partition: LogEnd.END})
-        if partition not in found:  # another broker leads it since the last look
-            topic = await self._described()
-            found = await offsets(self._client, topic, {partition: LogEnd.END})
-        end = found.get(partition, before.reserved)
-        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
+        return await self._grant_records.following(partition, uid, epoch, token, seen)
 
     # -- what is there
 
-    async def _described(self) -> Topic:
-        """The topic as it is now. All of one that was made in the place of the first is read, as of new partitions."""
-        topic = self._topic = await describe(self._client, self._spec.topic)
-        self._begun_with = self._begun_with or topic.topic_id
-        if topic.topic_id != self._begun_with:
-            self._first = 0
-        return topic
-
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
-
-    def _stays_as_it_is(self, record: Record | None) -> bool:
-        """A grant would change nothing in it but the owner: the spec has changed nothing of what an owner is to know."""
-        if record is None or record.query or self._topic is None:
-            return False
-        spec = self._spec
-        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
-        now = self._claimant.uid, self._topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
-        return known == now
 
     async def _before(self, partition: int) -> Committed:
         """What was committed before the commit that is under way."""

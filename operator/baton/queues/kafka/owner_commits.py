@@ -6,7 +6,6 @@ Every commit names the token of its record, and is refused by the broker where a
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
@@ -17,17 +16,17 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together
+from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
 from baton.queues.kafka.transaction import granted_within
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import QueueUnreachable
 
 _SILENT_FOR = 1.0
 """Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
 is sent to a topic without the right to, is one partition's trouble."""
 _AGAIN_AFTER = 6 * 3600.0
 """Seconds after which an idle partition is committed again: what nobody commits expires."""
-_NOBODY = Owner(None, Epoch(0))
 
 
 class OwnerCommits:
@@ -48,13 +47,13 @@ class OwnerCommits:
         self._queue = queue
         self._uid = uid
         self._positions = positions
-        self._process = token_hex(8)
+        self._process = ReadingProcess(uid, token_hex(8))
         self._silent_at = float("-inf")
         """When the broker was last found silent (monotonic)."""
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
         self._handoffs = handoffs
-        self.take_ups = TakeUps(offsets, queue, uid, self._process, self._asking, self._handoffs)
+        self.take_ups = TakeUps(offsets, queue, uid, self._process.mark, self._asking, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
@@ -64,7 +63,7 @@ class OwnerCommits:
         if not names(seen.record, self._uid, epoch) and self._moved(partition, epoch):
             seen = self.take_ups.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
-            raise StaleOwner(partition, self._uid, epoch, _owner(seen.record))
+            raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
 
     def refuse_lost(self, partition: int, position: ReadPosition) -> None:
@@ -84,10 +83,10 @@ class OwnerCommits:
         before = {number: one.record for number, one in held.items()}
         found, pending = self._offsets.now(tuple(held))
         for number, seen in found.items():
-            self._see(held[number], seen.record, asked_at, before[number])
+            self._process.see(held[number], seen.record, asked_at, before[number])
         if partition in pending:
             with self._asking:
-                self._see(position, self._offsets.stable(partition).record, asked_at)
+                self._process.see(position, self._offsets.stable(partition).record, asked_at)
         self.refuse_lost(partition, position)
 
     def commit(
@@ -178,7 +177,7 @@ class OwnerCommits:
         for _ in range(TRIES):
             try:
                 if position.needs_token:
-                    seen = self._offsets.renewed(partition, partial(self._as_it_is, position), _left(until))
+                    seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
                     self._found_again(partition, position, seen)
                 asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
                 position.in_doubt = True
@@ -187,7 +186,7 @@ class OwnerCommits:
                 self._follow(partition, position)
                 continue
             position.in_doubt = before
-            self._taken(position, wanted, asked_at)
+            self._process.has_committed(position, wanted.offset, wanted.record, asked_at)
             return
         raise granted_on(self._offsets, self._queue, partition)
 
@@ -195,7 +194,7 @@ class OwnerCommits:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
-        found = self._offsets.renewed_several({number: partial(self._as_it_is, one) for number, one in positions.items()})
+        found = self._offsets.renewed_several({number: partial(self._process.as_it_is, one) for number, one in positions.items()})
         for number, seen in found.items():
             try:
                 if isinstance(seen, QueueUnreachable):
@@ -210,20 +209,13 @@ class OwnerCommits:
                 problems[number] = problem
         return problems
 
-    def _as_it_is(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
-        """What is committed stays, under another token; with the mark of this process, where it has that from the giver alone."""
-        record = seen.record
-        if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:
-            return record
-        return replace(record, reader=self._process, released=False)
-
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
         with self._asking:
             if not self._offsets.found_elsewhere(partition, self._uid, epoch):
                 return False
             for position in list(self._positions.values()):  # another thread may let go of some
-                position.lost = _NOBODY
+                position.lost = NOBODY
             return True
 
     def _commit_together(
@@ -239,25 +231,8 @@ class OwnerCommits:
         for number, one in wanted.items():
             if number not in refused:
                 positions[number].in_doubt = before[number]
-                self._taken(positions[number], one, asked_at)
+                self._process.has_committed(positions[number], one.offset, one.record, asked_at)
         return refused
-
-    def _taken(self, position: ReadPosition, wanted: Commit, asked_at: float) -> None:
-        """By the broker. What was handed over is its receiver's: nothing more is said of it under this token."""
-        position.taken(wanted.offset, wanted.record, asked_at)
-        if not names(wanted.record, self._uid, position.epoch):
-            position.lost = _owner(wanted.record)
-
-    def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
-        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
-        readers = (self._process, BY_GIVER)  # what the giver wrote was there before any mark
-        if record is not None and names(record, self._uid, position.epoch) and record.reader in readers:
-            if before is None or position.record is before:
-                position.record = record
-            position.sure_at = max(position.sure_at, asked_at)
-        else:
-            position.lost = _owner(record)
-            position.other_process = names(record, self._uid, position.epoch)
 
     def _follow(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
@@ -269,14 +244,14 @@ class OwnerCommits:
             seen = self._offsets.stable(partition)
             if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
                 try:
-                    seen = self._offsets.renewed(partition, partial(self._as_it_is, position))
+                    seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position))
                 except StaleToken:
                     return  # it was only slow
         self._found_again(partition, position, seen)
 
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
-        self._see(position, seen.record, time.monotonic())
+        self._process.see(position, seen.record, time.monotonic())
         self.refuse_lost(partition, position)
         position.found(seen.offset)
         position.in_doubt = False
@@ -292,10 +267,6 @@ def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) 
 def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:
     for problem in problems.values():
         raise problem
-
-
-def _owner(record: Record | None) -> Owner:
-    return _NOBODY if record is None else Owner(record.uid, record.epoch)
 
 
 def _left(until: float | None) -> float | None:
