@@ -31,9 +31,11 @@ _CLOSE_WITHIN = 1.0
 class BackgroundCommits:
     """In a thread of its own, from the first `due` to `close`."""
 
-    def __init__(self, commit: Callable[[Set[int]], None]) -> None:
-        """`commit` commits what is finished of these partitions, where there is something; raises QueueUnreachable."""
+    def __init__(self, commit: Callable[[Set[int]], None], look: Callable[[], None]) -> None:
+        """`commit` commits what is finished of these partitions, where there is something. `look` asks whose all partitions are,
+        as a commit does by the way. Both raise QueueUnreachable."""
         self._commit = commit
+        self._look = look
         self._news = threading.Condition()
         self._due: set[int] = set()
         self._hurried = False
@@ -88,10 +90,24 @@ class BackgroundCommits:
                 with self._news:
                     self._due |= due
                 self._closed.wait(_PAUSE)
-            long = min(SELDOM, _LONG * (time.monotonic() - begun))
-            with self._news:
-                self._news.wait_for(lambda: self._hurried or self._closed.is_set(), begun + EVERY - time.monotonic())
-                self._news.wait_for(
-                    lambda: self._hurried or self._to_mark or self._closed.is_set(), begun + long - time.monotonic()
-                )
+            self._rest(begun, begun + min(SELDOM, _LONG * (time.monotonic() - begun)))
             self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())
+
+    def _rest(self, begun: float, until: float) -> None:
+        """From a commit to the next one. What is not asked for by a commit in EVERY is asked for here: else whoever reads would
+        have to wait for the answer."""
+        look_at = begun + EVERY
+        with self._news:
+            self._news.wait_for(lambda: self._hurried or self._closed.is_set(), look_at - time.monotonic())
+        while look_at < until and not (self._hurried or self._to_mark or self._closed.is_set()):
+            try:
+                self._look()
+            except QueueUnreachable:
+                pass  # whoever reads hears of it
+            except Exception:
+                log.exception("asking whose the partitions are failed, and is tried again")
+            look_at = max(look_at, time.monotonic()) + EVERY
+            with self._news:
+                self._news.wait_for(
+                    lambda: self._hurried or self._to_mark or self._closed.is_set(), min(look_at, until) - time.monotonic()
+                )

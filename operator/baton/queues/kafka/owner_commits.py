@@ -79,15 +79,15 @@ class OwnerCommits:
     def look(self, partition: int, position: ReadPosition) -> None:
         """At all owner records at once; of commits that are under way only this partition's is waited for."""
         asked_at = time.monotonic()
-        held = {**self._positions, partition: position}  # another thread may let go of some meanwhile
-        before = {number: one.record for number, one in held.items()}
-        found, pending = self._offsets.now(tuple(held))
-        for number, seen in found.items():
-            self._process.see(held[number], seen.record, asked_at, before[number])
-        if partition in pending:
+        if partition in self._look_at({**self._positions, partition: position}, asked_at):
             with self._asking:
                 self._process.see(position, self._offsets.stable(partition).record, asked_at)
         self.refuse_lost(partition, position)
+
+    def look_at_all(self) -> None:
+        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only."""
+        if held := {**self._positions}:  # another thread may let go of some meanwhile
+            self._look_at(held, time.monotonic())
 
     def commit(
         self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, until: float | None = None
@@ -208,6 +208,14 @@ class OwnerCommits:
             except QueueUnreachable as problem:
                 problems[number] = problem
         return problems
+
+    def _look_at(self, held: Mapping[int, ReadPosition], asked_at: float) -> tuple[int, ...]:
+        """The answer: of which a commit is under way."""
+        before = {number: one.record for number, one in held.items()}
+        found, pending = self._offsets.now(tuple(held))
+        for number, seen in found.items():
+            self._process.see(held[number], seen.record, asked_at, before[number])
+        return pending
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""

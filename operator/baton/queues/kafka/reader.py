@@ -69,7 +69,7 @@ class KafkaReader:
         """Entries, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
-        self._background = BackgroundCommits(self._commits.commit_several)
+        self._background = BackgroundCommits(self._commits.commit_several, self._commits.look_at_all)
         self._beginning = Beginning(self._commits, self._fetching)
         self._taking_up = TakingUp(self._beginning.take_up, self._end, self.interrupt)
         self._interrupted = threading.Event()

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Set
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,10 @@ class Broker:
         self.open = threading.Event()
         self.open.set()
         self.refusal: Exception | None = None
-        self.commits = BackgroundCommits(self.commit)
+        self.commits = BackgroundCommits(self.commit, self.look)
+
+    def look(self) -> None:
+        raise QueueUnreachable("nobody asks it of this broker")
 
     def commit(self, partitions: Set[int]) -> None:
         self.asked.append(set(partitions))
@@ -113,10 +117,11 @@ class Clock:
     def __init__(self, takes: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         self.begun: list[float] = []
+        self.looked: list[float] = []
         self.end = threading.Event()
         self.next: Callable[[], object] = lambda: None
         self._takes = takes
-        self.commits = BackgroundCommits(self._commit)
+        self.commits = BackgroundCommits(self._commit, lambda: self.looked.append(self.now))
         monkeypatch.setattr("baton.queues.kafka.background_commits.time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(self.commits, "_news", self)
         monkeypatch.setattr(self.commits._closed, "wait", lambda seconds=None: self._pass(seconds))
@@ -151,6 +156,8 @@ def test_commits_take_a_small_part_of_the_time_where_they_take_long(
     assert clock.end.wait(PATIENCE)
     first, second, third = clock.begun
     assert second - first == third - second == pytest.approx(every, abs=0.06)
+    asked = sorted([*clock.begun, *clock.looked])
+    assert all(after - before <= max(EVERY, takes) for before, after in pairwise(asked)), "whose the partitions are"
 
 
 def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
