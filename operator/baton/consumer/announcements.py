@@ -1,30 +1,28 @@
 """A pod's partitions as its queues say, before its ledger does.
 
 The owner record at the queue is the truth, and the mounted ledger tells it when the kubelet has come by: a second later, or a
-minute. So the pod is woken by the queue, asks who owns what it is told of, and goes by that until its ledger is as new. Which of
-the two is newer is told by epochs, which only grow, and by no clock.
+minute. So the pod is woken by the queue, asks who owns what it is told of, and goes by that until its ledger is as new
+(`unconfirmed_records`).
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.handler import in_event_loop
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.ledger import MemberEntry, flat
+from baton.consumer.unconfirmed_records import Records, merged, remembered, unconfirmed
+from baton.model.ids import Epoch, MemberId, Partition, Uid
+from baton.model.ledger import MemberEntry
 from baton.queues.consumer_side import Announcements
-from baton.queues.protocol import Heard, QueueUnreachable
+from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 4.0
 """Seconds after which the queue is asked again about what the ledger has not confirmed: it may be newer, and have skipped it."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-
-Records = Mapping[Partition, Heard]
 
 
 class AnnouncedAssignments:
@@ -147,42 +145,7 @@ class AnnouncedAssignments:
     def _know(self, heard: Records) -> None:
         """What the queues say now, beside what the ledger has told."""
         self._records = unconfirmed(heard, self._told, self._uid)
-        named = epochs(self._told)
-        self._heard = {partition: one for partition, one in heard.items() if partition in self._records or partition not in named}
+        self._heard = remembered(heard, self._records, self._told)
         entry = merged(self._told or self._nothing, self._records, self._uid) if self._records else self._told
         if entry != self._entry:
             self._entry = entry
-
-
-def epochs(told: MemberEntry | None) -> dict[Partition, Epoch]:
-    """Of each partition that the ledger names."""
-    return {} if told is None else dict(flat(told.revoking)) | dict(flat(told.owned))
-
-
-def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records:
-    """Those of which the ledger does not know yet.
-
-    A partition that it does not name at all has not been told yet, or was taken away since: whoever asks the queue again will
-    see. Of one that it names the higher epoch counts; at the same one, a partition that is being called back stays called back.
-    """
-    owned, named = dict(flat(told.owned)) if told else {}, epochs(told)
-
-    def is_news(partition: Partition, record: Heard) -> bool:
-        epoch = named.get(partition)
-        if epoch is None:
-            return record.uid == uid
-        return record.epoch > epoch or (record.epoch == epoch and record.paused and partition in owned)
-
-    return {partition: record for partition, record in records.items() if is_news(partition, record)}
-
-
-def merged(told: MemberEntry, records: Records, uid: Uid) -> MemberEntry:
-    """The ledger's entry as these records correct it."""
-    owned: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.owned.items()}
-    revoking: dict[QueueName, dict[int, Epoch]] = {queue: dict(grants) for queue, grants in told.revoking.items()}
-    for (queue, number), record in records.items():
-        for named in (owned, revoking):
-            named.get(queue, {}).pop(number, None)
-        if record.uid == uid:
-            (revoking if record.paused else owned).setdefault(queue, {})[number] = record.epoch
-    return replace(told, owned=owned, revoking=revoking)

@@ -140,7 +140,8 @@ RULES = (
     Rule(handoff.free_released, ("5",), _ALWAYS,
          "Again: some partitions were released just now."),
     Rule(forget_withdrawn, ("Ledger 1",), _ALWAYS,
-         "Bounds the epoch tombstones of withdrawn partitions."),
+         "Bounds the epoch tombstones of withdrawn partitions. "
+         f"Of more than {MOST_WITHDRAWN:,} those of the queues with the most become one for each of these queues."),
     Rule(forget_released, ("Ledger 1", "5"), _ALWAYS,
          "Forgets the last owners of partitions that are gone, once these cannot work on them any more. "
          f"Of more than {MOST_WITHDRAWN:,} such partitions it forgets those of the queues with the most, too."),

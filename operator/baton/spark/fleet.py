@@ -133,7 +133,7 @@ class Fleet:
         queries, release everything and give the group up. What is not finished then comes again to the next driver. Within a
         query's function for a batch it answers at once, and the fleet ends behind that batch.
         """
-        if self._running is not None and self._running.in_batch():
+        if self._running is not None and self._running.queries.in_batch():
             self._stop_meanwhile(grace)
         else:
             self._stop(grace)
@@ -171,17 +171,17 @@ class Fleet:
                     break
                 self._counts.add("query_failures")
                 ran = isinstance(error, StreamingQueryException)
-                why, batch = _failed(error), running.last_plan() if ran else ""
-                entries = running.unfinished() if _failed_for_rows(error) else frozenset()
+                why, batch = _failed(error), running.queries.last_plan() if ran else ""
+                entries = running.queries.unfinished() if _failed_for_rows(error) else frozenset()
                 self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why, entries)
                 if give_up and self._failures.count >= failures:
                     raise error
                 if dead_letters and entries and (times := self._failures.of_batch) >= failures:
-                    running.set_aside(times, f"its batch failed {times} times in a row: {why}")
+                    running.queries.set_aside(times, f"its batch failed {times} times in a row: {why}")
                 told = "the query failed at %s and is started again in %.0f s: %s"
                 log.warning(told, batch or "its start", self._failures.pause, why, exc_info=None if ran else error)
                 running.wait(self._failures.pause)
-                running.stop_queries()  # a `start` that raised may have begun one
+                running.queries.stop()  # a `start` that raised may have begun one
 
     def serve(self) -> None:
         """`start` the fleet, and stay while the queries of others read its queues: those of a Spark Connect server's clients. To
@@ -215,7 +215,7 @@ class Fleet:
 
     def _run_query(self, running: RunningFleet, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
         """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
-        running.begin_query()
+        running.queries.begin()
         try:
             rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
             query = start(rows)

@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
-from baton.queues.logged_ranges import SetAside
-from baton.spark.active_queries import query_of_this_thread, running_in, stop_queries
+from baton.spark.active_queries import running_in
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
@@ -22,10 +21,9 @@ from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
 from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.group_queries import GroupQueries
 from baton.spark.locality import Executor, by_pod, location
-from baton.spark.queue_outages import QueueAwayError
 from baton.spark.queues import FleetQueues
-from baton.spark.range_placement import Range
 from baton.spark.receipts import RangeReport, parse_reports
 from baton.spark.source_metrics import FleetView, fleet_view
 from baton.spark.spark_life import SparkLife, stopped
@@ -70,7 +68,7 @@ class RunningFleet:
         self._java = java
         self._start = StartTimes(group)
         self._start.done("Spark")
-        self._queries, self._life = running_in(spark), SparkLife(partial(stopped, spark))
+        self._life = SparkLife(partial(stopped, spark))
         self._stopping, self._ended, self.closed = threading.Event(), threading.Event(), threading.Event()
         self.lost = ""
         """Why it has ended without a `stop`: a sentence; empty: it has not."""
@@ -128,7 +126,9 @@ class RunningFleet:
             over=self.over,
             stopping=self._stopping.is_set,
         )
-        self._decisions = Decisions(self._around, lambda: frozenset(self._queries()), stop)
+        running = running_in(spark)
+        self._decisions = Decisions(self._around, lambda: frozenset(running()), stop)
+        self.queries = GroupQueries(spark, running, self._decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
         self._java.Groups.register(group, self._decisions)
@@ -169,35 +169,9 @@ class RunningFleet:
         """For so long, or until it is to end."""
         self._stopping.wait(seconds)
 
-    def last_plan(self) -> str:
-        """The batch that was planned last, for people."""
-        return self._decisions.last_plan()
-
-    def begin_query(self) -> None:
-        """One is about to be started: what was left unfinished is another's."""
-        self._decisions.forget_ended()
-
-    def unfinished(self) -> frozenset[Range]:
-        """What the query that was begun last, and has ended, had of its last batch, and could be read."""
-        _, ranges = self._decisions.unfinished()
-        return frozenset(ranges)
-
     def without_dead_letters(self) -> frozenset[QueueName]:
         """Queues that cannot set ranges aside."""
         return self._queues.without_dead_letters
-
-    def set_aside(self, failures: int, why: str) -> None:
-        """Move what the query that ended last could not work on to the dead letters. What cannot be moved now is at the next
-        failure."""
-        query, ranges = self._decisions.unfinished()
-        try:
-            answers = self._queues.set_aside(query, ranges, failures, why)
-        except QueueAwayError:
-            return  # it is told already
-        for one, answer in answers.items():
-            moved = isinstance(answer, SetAside)
-            done = "is in the dead letters now" if moved else "could not be set aside: a later query or a pod reads it"
-            log.error("%s/%s from %s to %s %s: %s", *one.partition, one.start + 1, one.end, done, why)
 
     def view(self) -> FleetView:
         """What the driver sees now."""
@@ -205,11 +179,6 @@ class RunningFleet:
         for stream in self._decisions.streams():
             behind |= stream.rows_behind(stream.position)
         return fleet_view(self._around, behind)
-
-    def in_batch(self) -> bool:
-        """A query's function for a batch calls."""
-        query = query_of_this_thread(self._spark)
-        return bool(query) and query in {stream.query_id for stream in self._decisions.streams()}
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`. Whoever stops it meanwhile waits for the first."""
@@ -220,9 +189,9 @@ class RunningFleet:
         self._queues.interrupt()
         until = time.monotonic() + grace
         try:
-            while self._busy() and time.monotonic() < until and self.alive():
+            while self.queries.busy() and time.monotonic() < until and self.alive():
                 time.sleep(_LOOK)
-            self.stop_queries()
+            self.queries.stop()
         except Exception as error:  # the JVM has gone, and the queries with it
             log.warning("the queries of group %s could not be stopped: %s", self._group, error)
         finally:
@@ -236,7 +205,7 @@ class RunningFleet:
         if not self.lost and (who := self._session.lost()):
             self.lost = f"group {self._group} has another driver now ({who}): this one ends"
             log.error("%s", self.lost)
-            self.stop_queries()
+            self.queries.stop()
         if not self.lost and self._life.gone and not self._stopping.is_set():
             self.lost = f"{self._life.gone}: the driver of group {self._group} ends"
             log.error("%s", self.lost)
@@ -267,19 +236,6 @@ class RunningFleet:
                 log.debug("closing: %s", error)
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
-
-    def _busy(self) -> bool:
-        """A batch runs, perhaps one without rows, of which no stream hears."""
-        running = self._queries()
-        return any(
-            stream.busy()
-            or (not stream.held and stream.query_id in running and running[stream.query_id].status().isTriggerActive())
-            for stream in self._decisions.streams()
-        )
-
-    def stop_queries(self) -> None:
-        """The group's."""
-        stop_queries(self._queries, {stream.query_id for stream in self._decisions.streams()})
 
     def _say_releases(self, releases: frozenset[Release]) -> None:
         self._counts.add("releases", len(releases - self._released))

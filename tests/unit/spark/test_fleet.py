@@ -75,7 +75,8 @@ def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet
 def has_ended() -> Any:
     """What is left of a fleet that has run."""
     closed = SimpleNamespace(wait=lambda seconds=None: True, is_set=lambda: True)
-    return SimpleNamespace(alive=lambda: False, in_batch=lambda: False, stop=lambda grace: None, closed=closed, lost="")
+    queries = SimpleNamespace(in_batch=lambda: False)
+    return SimpleNamespace(alive=lambda: False, queries=queries, stop=lambda grace: None, closed=closed, lost="")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from _pytest.mark import ParameterSet
 from tests.integration.operator.interrupted import EFFECTS, interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import Operator, World
+from tests.mostly_long import mostly_long
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -29,8 +30,7 @@ _leaving = itertools.cycle(PODS)
 
 def each(places: Iterable[str]) -> list[ParameterSet]:
     """Right before and right after each of them."""
-    both = itertools.product(places, ("before", "after"))
-    return [pytest.param(*one, marks=() if one in ALWAYS else pytest.mark.long) for one in both]
+    return mostly_long(itertools.product(places, ("before", "after")), always=ALWAYS)
 
 
 def test_no_effect_is_left_out() -> None:

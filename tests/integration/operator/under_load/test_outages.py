@@ -13,6 +13,7 @@ from baton.model.times import to_seconds
 from tests.integration.operator.interrupted import interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
+from tests.mostly_long import mostly_long
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -92,13 +93,10 @@ async def answers(busy: Busy) -> bool:
 
 @pytest.mark.parametrize(
     "place",
-    [
-        "before:grant#1",
-        *(
-            pytest.param(one, marks=pytest.mark.long)
-            for one in ("before:ledger-write#2", "before:pause#1", "after:grant#1", "before:status-write#2")
-        ),
-    ],
+    mostly_long(
+        ["before:grant#1", "before:ledger-write#2", "before:pause#1", "after:grant#1", "before:status-write#2"],
+        always={"before:grant#1"},
+    ),
 )
 async def test_a_leader_that_was_stopped_past_its_lease_changes_nothing_when_it_wakes_up(
     busy: Busy, start: Start, place: str

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
@@ -14,6 +13,7 @@ from baton.model.ids import MemberId
 from baton.model.names import RELEASES_ANNOTATION, ledger_name, session_lease_name
 from tests.integration.operator.under_load.conftest import GROUP, Busy
 from tests.integration.operator.world import Operator
+from tests.mostly_long import mostly_long
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -71,12 +71,7 @@ def called_back(data: Data) -> Data:
 EDITS = [garbage, lowered, raised, without_a_member, with_all_at_one]
 
 
-def those(*always: Edit) -> list[ParameterSet]:
-    """All of them; in `make test` those that are named."""
-    return [pytest.param(edit, marks=() if edit in always else pytest.mark.long) for edit in EDITS]
-
-
-@pytest.mark.parametrize("edit", those(raised))
+@pytest.mark.parametrize("edit", mostly_long(EDITS, always={raised}))
 async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit: Edit) -> None:
     before = await busy.world.ledger_data(GROUP) or {}
     told = await said(busy, "LedgerRestored")
@@ -86,7 +81,7 @@ async def test_an_edited_ledger_is_put_right(busy: Busy, served: Operator, edit:
     await busy.proven()
 
 
-@pytest.mark.parametrize("edit", those(lowered, with_all_at_one))
+@pytest.mark.parametrize("edit", mostly_long(EDITS, always={lowered, with_all_at_one}))
 async def test_a_ledger_that_was_edited_while_there_was_no_operator_is_trusted_no_further_than_the_queue_is(
     busy: Busy, served: Operator, start: Start, edit: Edit
 ) -> None:
