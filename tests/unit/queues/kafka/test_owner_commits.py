@@ -435,6 +435,8 @@ class NoToken(Broker):
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
+        if partition:
+            return super().renewed(partition, change, within)
         raise QueueUnreachable("its coordinator is away")
 
     def commit_several(
@@ -501,9 +503,12 @@ def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
     other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
     other.progress.handed_out([0])
     other.progress.finish([0])
+    third = receiver.positions[2] = ReadPosition.begun(broker.committed, 0.0)
+    assert third.handed_over
     with pytest.raises(QueueUnreachable, match="away"):
-        receiver.commits.commit_several({0, 1})
+        receiver.commits.commit_several({0, 1, 2})
     assert (broker.several[0], other.committed) == ({1}, 1), "and first"
+    assert not third.handed_over
 
 
 def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
