@@ -16,6 +16,7 @@ _PENDING = "unit/queues/kafka/test_pending_outputs.py"
 _BATCHES = "unit/queues/kafka/test_output_batches.py"
 _DIRECT = "unit/queues/kafka/test_direct_handoffs.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
+_BACKGROUND = "unit/queues/kafka/test_background_commits.py"
 _PAUSES = "unit/queues/kafka/test_pauses.py"
 _READY = "unit/queues/kafka/test_ready_fetcher.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
@@ -77,7 +78,7 @@ KAFKA = (
     Mutation("position", "reserve less than was reserved", _KAFKA + "read_position.py", _POSITION, "max(self.record.reserved, self.progress.end", "max(0, self.progress.end"),
     Mutation("position", "hand out what is not reserved", _KAFKA + "read_position.py", _POSITION, "self.progress.end + ahead, upto)", "self.progress.end + ahead)"),
     Mutation("position", "reserve as little for who hands out much", _KAFKA + "read_position.py", _POSITION, "max(AHEAD, 2 * (self.progress.end - self.recorded))", "AHEAD"),
-    Mutation("position", "reserve more from record to record", _KAFKA + "read_position.py", _POSITION, "asked_at, asked_at, self.progress.end\n", "asked_at, asked_at, self.recorded\n"),
+    Mutation("position", "reserve more from record to record", _KAFKA + "read_position.py", _POSITION, "record, asked_at, self.progress.end\n", "record, asked_at, self.recorded\n"),
     Mutation("position", "let go of what is in hand", _KAFKA + "read_position.py", _POSITION, "released=not self.progress.unfinished", "released=True"),
     Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "reserved=self.progress.end, released", "reserved=self.record.reserved, released"),
     Mutation("record", "count who had nothing in hand for what is next", _KAFKA + "record.py", _RECORD, "if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):", "if self.left_behind and self.reader != BY_GIVER:"),
@@ -160,7 +161,15 @@ KAFKA = (
     Mutation("direct hand-offs", "count a try of who has not put its mark there", _KAFKA + "record.py", _POSITION, "self.left_behind and self.reader != BY_GIVER and", "self.left_behind and"),
     Mutation("direct hand-offs", "begin with what another process may have read", _KAFKA + "direct_handoffs.py", _DIRECT, " or not self._is_new(partition, epoch):", ":"),
     Mutation("direct hand-offs", "mark for read what nobody has read", _KAFKA + "take_ups.py", _COMMITS, "if seen.record.reader == BY_GIVER and self", "if False and self"),
-    Mutation("direct hand-offs", "take the giver's word for another process'", _KAFKA + "reading_process.py", _COMMITS, "readers = (self.mark, BY_GIVER)", "readers = (self.mark, position.record.reader)"),
+    Mutation("commits", "believe an old look of whose a partition is", _KAFKA + "reading_process.py", _COMMITS, "elif not older:", "else:"),
+    Mutation("commits", "commit every second however long it takes", _KAFKA + "background_commits.py", _BACKGROUND, "min(SELDOM, _LONG * (time.monotonic() - begun))", "0.0"),
+    Mutation("commits", "commit never where it takes long", _KAFKA + "background_commits.py", _BACKGROUND, "min(SELDOM, _LONG", "min(3600.0, _LONG"),
+    Mutation("commits", "try a refused commit again when there is another", _KAFKA + "background_commits.py", _BACKGROUND, "                self._rest(begun, begun + EVERY)", "                self._rest(begun, begun + SELDOM)"),
+    Mutation("commits", "forget that somebody waits for what was refused", _KAFKA + "background_commits.py", _BACKGROUND, "                    self._hurried |= hurried\n", ""),
+    Mutation("commits", "mark what was handed over with the next commit", _KAFKA + "background_commits.py", _BACKGROUND, "self._add(partition, to_mark=True)", "self._add(partition)"),
+    Mutation("commits", "let a hurry wait for the next commit", _KAFKA + "background_commits.py", _BACKGROUND, "not (self._hurried or self._to_mark or self._closed.is_set())", "not self._closed.is_set()"),
+    Mutation("commits", "end with a look that failed", _KAFKA + "background_commits.py", _BACKGROUND, "        except Exception:\n            if not (self._look", "        except KeyboardInterrupt:\n            if not (self._look"),
+    Mutation("commits", "look where a commit is due", _KAFKA + "background_commits.py", _BACKGROUND, "while time.monotonic() < until and", "while begun + EVERY < until + 1 and"),
     Mutation("direct hand-offs", "hand over to another what may have been handed over", _KAFKA + "owner_commits.py", _COMMITS, "if not (position.left and position.in_doubt):", "if True:"),
     Mutation("direct hand-offs", "keep all from their commits for one that gets no token", _KAFKA + "owner_commits.py", _COMMITS, "                problems[number] = problem\n        return problems\n\n    def _look_at", "                raise\n        return problems\n\n    def _look_at"),
     Mutation("direct hand-offs", "believe an old look at what was begun since", _KAFKA + "direct_handoffs.py", _DIRECT, " and self._begun.get(partition, 0) < epoch", ""),

@@ -15,12 +15,12 @@ from baton.queues.protocol import QueueUnreachable
 log = logging.getLogger(__name__)
 
 EVERY, SELDOM = 1.0, 5.0
-"""Seconds between two commits, and where they take long. If the process is killed, no more than it finished in this time comes
-again."""
+"""Seconds from one commit to the next, and where they take long. If the process is killed, what it finished since the last one
+began that was taken comes again."""
 _LONG = 25
-"""Of the time no more than one part in so many goes into commits, but for SELDOM. Each partition's is three requests and five
-appends to the broker's log: of a thousand pods with ten partitions each they are thirty thousand requests a second, every
-second."""
+"""Of the time no more than one part in so many goes into commits, as long as they take less than a fifth of a second: then
+SELDOM is reached. Each partition's is three requests and five appends to the broker's log: of a thousand pods with ten partitions
+each they are thirty thousand requests, every second."""
 AT_ONCE_EVERY = 0.05
 """Likewise, where somebody waits for what is sent with them."""
 _PAUSE = 0.5
@@ -42,6 +42,7 @@ class BackgroundCommits:
         self._to_mark = False
         self._closed = threading.Event()
         self._trouble: str | None = None
+        self._look_fails = False
         self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
@@ -77,37 +78,53 @@ class BackgroundCommits:
         while not self._closed.is_set():
             with self._news:
                 self._news.wait_for(lambda: self._due or self._closed.is_set())
-                due, self._due, self._hurried, self._to_mark = self._due, set(), False, False
+                due, hurried = self._due, self._hurried
+                self._due, self._hurried, self._to_mark = set(), False, False
             begun = time.monotonic()
-            try:
-                self._commit(due)
-                self._trouble = None
-            except Exception as problem:
-                known = isinstance(problem, QueueUnreachable)
-                if not known and self._trouble is None:
-                    log.exception("committing failed, and is tried again")
-                self._trouble = str(problem) if known else f"committing failed, and is tried again: {quoted(repr(problem), 200)}"
+            if self._committed(due):
+                self._rest(begun, begun + max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun))))
+            else:
                 with self._news:
                     self._due |= due
+                    self._hurried |= hurried
                 self._closed.wait(_PAUSE)
-            self._rest(begun, begun + min(SELDOM, _LONG * (time.monotonic() - begun)))
+                self._rest(begun, begun + EVERY)
             self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())
 
+    def _committed(self, due: Set[int]) -> bool:
+        """False: it was not taken, and is tried again."""
+        try:
+            self._commit(due)
+        except Exception as problem:
+            known = isinstance(problem, QueueUnreachable)
+            if not known and self._trouble is None:
+                log.exception("committing failed, and is tried again")
+            self._trouble = str(problem) if known else f"committing failed, and is tried again: {quoted(repr(problem), 200)}"
+            return False
+        self._trouble = None
+        return True
+
     def _rest(self, begun: float, until: float) -> None:
-        """From a commit to the next one. What is not asked for by a commit in EVERY is asked for here: else whoever reads would
+        """From a commit to the next one. What a commit in EVERY would find out by the way is asked for: else whoever reads would
         have to wait for the answer."""
-        look_at = begun + EVERY
-        with self._news:
-            self._news.wait_for(lambda: self._hurried or self._closed.is_set(), look_at - time.monotonic())
-        while look_at < until and not (self._hurried or self._to_mark or self._closed.is_set()):
-            try:
-                self._look()
-            except QueueUnreachable:
-                pass  # whoever reads hears of it
-            except Exception:
+        self._wait(begun + EVERY, lambda: self._hurried)
+        while time.monotonic() < until and not (self._hurried or self._to_mark or self._closed.is_set()):
+            asked_at = time.monotonic()
+            self._ask()
+            self._wait(min(asked_at + EVERY, until), lambda: self._hurried or self._to_mark)
+
+    def _ask(self) -> None:
+        try:
+            self._look()
+        except QueueUnreachable:
+            pass  # whoever reads hears of it
+        except Exception:
+            if not (self._look_fails or self._closed.is_set()):
                 log.exception("asking whose the partitions are failed, and is tried again")
-            look_at = max(look_at, time.monotonic()) + EVERY
-            with self._news:
-                self._news.wait_for(
-                    lambda: self._hurried or self._to_mark or self._closed.is_set(), min(look_at, until) - time.monotonic()
-                )
+            self._look_fails = True
+        else:
+            self._look_fails = False
+
+    def _wait(self, until: float, called: Callable[[], bool]) -> None:
+        with self._news:
+            self._news.wait_for(lambda: called() or self._closed.is_set(), until - time.monotonic())

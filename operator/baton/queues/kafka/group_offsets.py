@@ -68,9 +68,9 @@ class GroupOffsets:
         self._transactions = PartitionTransactions(before.client, topic)
         return True
 
-    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    def now(self, partitions: tuple[int, ...], within: float = ASKED_WITHIN) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed of each, but for those of which a commit is under way; and these."""
-        return self._loop.run(self._found().now(partitions), ASKED_WITHIN)
+        return self._loop.run(self._found().now(partitions), within)
 
     def stable(self, partition: int) -> Committed:
         """What is committed of it, and not about to change."""

@@ -13,6 +13,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together
@@ -85,9 +86,10 @@ class OwnerCommits:
         self.refuse_lost(partition, position)
 
     def look_at_all(self) -> None:
-        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only."""
+        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
+        that takes longer than such a look is good for."""
         if held := {**self._positions}:  # another thread may let go of some meanwhile
-            self._look_at(held, time.monotonic())
+            self._look_at(held, time.monotonic(), SURE_FOR)
 
     def commit(
         self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, until: float | None = None
@@ -209,10 +211,10 @@ class OwnerCommits:
                 problems[number] = problem
         return problems
 
-    def _look_at(self, held: Mapping[int, ReadPosition], asked_at: float) -> tuple[int, ...]:
+    def _look_at(self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN) -> tuple[int, ...]:
         """The answer: of which a commit is under way."""
         before = {number: one.record for number, one in held.items()}
-        found, pending = self._offsets.now(tuple(held))
+        found, pending = self._offsets.now(tuple(held), within)
         for number, seen in found.items():
             self._process.see(held[number], seen.record, asked_at, before[number])
         return pending

@@ -144,7 +144,8 @@ class ReadPosition:
 
     def taken(self, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken a commit, which was begun at `asked_at`."""
-        self.record, self.committed_at, self.sure_at, self.recorded = record, asked_at, asked_at, self.progress.end
+        self.record, self.committed_at, self.recorded = record, asked_at, self.progress.end
+        self.sure_at = max(self.sure_at, asked_at)
         self.found(offset)
 
     def found(self, offset: int) -> None:

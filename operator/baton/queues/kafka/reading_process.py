@@ -21,11 +21,12 @@ class ReadingProcess:
     def see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
         """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
         readers = (self.mark, BY_GIVER)  # what the giver wrote was there before any mark
+        older = before is not None and position.record is not before
         if record is not None and names(record, self.uid, position.epoch) and record.reader in readers:
-            if before is None or position.record is before:
+            if not older:
                 position.record = record
             position.sure_at = max(position.sure_at, asked_at)
-        else:
+        elif not older:
             position.lost = owner_of(record)
             position.other_process = names(record, self.uid, position.epoch)
 

@@ -112,34 +112,51 @@ def test_the_thread_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_
 
 
 class Clock:
-    """Of a broker that takes so long for each commit; who waits is served at once."""
+    """Of a broker that takes so long for each commit and each look. No wait takes time; before each comes `while_it_waits`."""
 
-    def __init__(self, takes: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, takes: float = 0.01, look_takes: float = 0.01) -> None:
         self.now = 1000.0
         self.begun: list[float] = []
         self.looked: list[float] = []
-        self.end = threading.Event()
-        self.next: Callable[[], object] = lambda: None
-        self._takes = takes
-        self.commits = BackgroundCommits(self._commit, lambda: self.looked.append(self.now))
+        self.refusals: list[Exception] = []
+        """Of the first commits."""
+        self.look_fails = False
+        self.while_it_waits: Callable[[float], object] = lambda until: None
+        self.commits = BackgroundCommits(self._commit, self._look)
+        self._takes, self._look_takes = takes, look_takes
+        self._end = threading.Event()
         monkeypatch.setattr("baton.queues.kafka.background_commits.time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(self.commits, "_news", self)
         monkeypatch.setattr(self.commits._closed, "wait", lambda seconds=None: self._pass(seconds))
+
+    def of_three(self) -> list[float]:
+        """Seconds from the first commit to the second, and from that to the third."""
+        self.commits.due(1)
+        assert self._end.wait(PATIENCE)
+        return [round(after - before, 2) for before, after in pairwise(self.begun)]
 
     def _commit(self, partitions: Set[int]) -> None:
         self.begun.append(self.now)
         self.now += self._takes
         if len(self.begun) == 3:
             self.commits._closed.set()
-            self.end.set()
+            self._end.set()
+        if len(self.begun) <= len(self.refusals):
+            raise self.refusals[len(self.begun) - 1]
         self.commits._due = {1}
+
+    def _look(self) -> None:
+        self.looked.append(self.now)
+        self.now += self._look_takes
+        if self.look_fails:
+            raise ValueError("nobody expects it")
 
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
     def notify_all(self) -> None: ...
 
     def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> None:
-        self.next()
+        self.while_it_waits(self.now + (timeout or 0.0))
         if not ready():
             self._pass(timeout)
 
@@ -147,25 +164,58 @@ class Clock:
         self.now += max(0.0, seconds or 0.0)
 
 
-@pytest.mark.parametrize(("takes", "every"), [(0.01, EVERY), (0.1, 2.5), (1.0, SELDOM), (7.0, 7.0)])
+@pytest.mark.parametrize(("takes", "every"), [(0.01, EVERY), (0.1, 2.5), (1.0, SELDOM), (7.0, 7.0), (30.0, 30.0)])
 def test_commits_take_a_small_part_of_the_time_where_they_take_long(
     takes: float, every: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(takes, monkeypatch)
-    clock.commits.due(1)
-    assert clock.end.wait(PATIENCE)
-    first, second, third = clock.begun
-    assert second - first == third - second == pytest.approx(every, abs=0.06)
+    clock = Clock(monkeypatch, takes)
+    assert clock.of_three() == [every, every]
     asked = sorted([*clock.begun, *clock.looked])
-    assert all(after - before <= max(EVERY, takes) for before, after in pairwise(asked)), "whose the partitions are"
+    assert all(after - before <= max(EVERY, takes) + 0.001 for before, after in pairwise(asked)), "whose the partitions are"
+    assert not clock.looked or takes < SELDOM
+
+
+@pytest.mark.parametrize("refusal", [QueueUnreachable("it has just begun"), KeyError(3)])
+def test_a_commit_that_was_refused_is_tried_again_after_a_second(refusal: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    clock.refusals = [refusal]
+    assert clock.of_three()[0] == EVERY
+    assert clock.looked == [], "a broker that refuses is not asked more"
+
+
+def test_what_somebody_waits_for_is_tried_again_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    clock.refusals = [QueueUnreachable("it has just begun")]
+    clock.commits._hurried = True
+    assert clock.of_three()[0] == 0.51
 
 
 def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(0.5, monkeypatch)
-    clock.next = lambda: setattr(clock.commits, "_to_mark", True)
-    clock.commits.due(1)
-    assert clock.end.wait(PATIENCE)
-    assert clock.begun[1] - clock.begun[0] == pytest.approx(EVERY, abs=0.06)
+    clock = Clock(monkeypatch, 0.5)
+    clock.while_it_waits = lambda until: len(clock.begun) == 1 and clock.commits.due_to_mark(2)
+    assert clock.of_three() == [EVERY, SELDOM]
+
+
+def test_what_somebody_waits_for_is_committed_at_once_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 0.5)
+    clock.while_it_waits = lambda until: bool(clock.looked) and clock.commits.due(2, at_once=True)
+    first, _ = clock.of_three()
+    assert EVERY < first < EVERY + 0.1, "at the first look"
+
+
+def test_a_look_that_nobody_expects_to_fail_ends_nothing_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(monkeypatch, 0.5)
+    clock.look_fails = True
+    assert clock.of_three() == [SELDOM, SELDOM]
+    assert len(clock.looked) == 8 and len(caplog.messages) == 1
+
+
+def test_a_slow_look_is_followed_by_the_next_a_second_after_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 0.5, look_takes=0.4)
+    clock.of_three()
+    assert [round(at - 1000.0, 2) for at in clock.looked[:4]] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_nothing_is_committed_after_the_end(broker: Broker) -> None:

@@ -49,7 +49,7 @@ class Broker(GroupOffsets):
         """What becomes of the next commits: "answer" or "request" is lost, or the "owner" is another by then, or another has
         "renewed" the token."""
 
-    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         return {0: self.committed}, ()
 
     def stable(self, partition: int) -> Committed:
@@ -385,7 +385,7 @@ class AnsweredLate(Broker):
         self.committed = seen
         self.meanwhile: Callable[[], object] = lambda: None
 
-    def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         found = super().now(partitions)
         self.meanwhile()
         return found
@@ -397,6 +397,25 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
     receiver.commits.look(0, receiver.positions[0])
     assert receiver.positions[0].lost is None
+
+
+def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is() -> None:
+    class Old(Broker):
+        meanwhile: Callable[[], object] | None = None
+
+        def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+            if self.meanwhile is None:
+                return super().now(partitions)
+            self.meanwhile()
+            return {0: Committed(0, replace(owner.position.record, uid=Uid("former")))}, ()
+
+    owner = Owner(broker := Old())
+    owner.finish(0)
+    broker.meanwhile = lambda: owner.commits.commit_several({0})
+    owner.commits.look_at_all()
+    assert owner.position.lost is None
+    owner.commits.look_at_all()
+    assert owner.position.lost is not None, "nothing was committed since"
 
 
 def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark_of_another() -> None:
@@ -670,7 +689,7 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
             super().__init__()
             self.held: dict[int, ReadPosition] = {}
 
-        def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
             self.held.clear()
             return {0: self.committed}, (0,)
 
