@@ -121,7 +121,7 @@ class Clock:
         self.refusals: list[Exception] = []
         """Of the first commits."""
         self.look_fails = False
-        self.while_it_waits: Callable[[float], object] = lambda until: None
+        self.while_it_waits: Callable[[], object] = lambda: None
         self.commits = BackgroundCommits(self._commit, self._look)
         self._takes, self._look_takes = takes, look_takes
         self._end = threading.Event()
@@ -156,7 +156,7 @@ class Clock:
     def notify_all(self) -> None: ...
 
     def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> None:
-        self.while_it_waits(self.now + (timeout or 0.0))
+        self.while_it_waits()
         if not ready():
             self._pass(timeout)
 
@@ -192,13 +192,23 @@ def test_what_somebody_waits_for_is_tried_again_sooner(monkeypatch: pytest.Monke
 
 def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5)
-    clock.while_it_waits = lambda until: len(clock.begun) == 1 and clock.commits.due_to_mark(2)
+
+    def hand_over() -> None:
+        if len(clock.begun) == 1:
+            clock.commits.due_to_mark(2)
+
+    clock.while_it_waits = hand_over
     assert clock.of_three() == [EVERY, SELDOM]
 
 
 def test_what_somebody_waits_for_is_committed_at_once_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5)
-    clock.while_it_waits = lambda until: bool(clock.looked) and clock.commits.due(2, at_once=True)
+
+    def hurry() -> None:
+        if clock.looked:
+            clock.commits.due(2, at_once=True)
+
+    clock.while_it_waits = hurry
     first, _ = clock.of_three()
     assert EVERY < first < EVERY + 0.1, "at the first look"
 
