@@ -49,7 +49,7 @@ class Draft(WorkingState):
         self.moves[partition] = move
         record = self.records[partition]
         if record.owner is None:
-            self.records[partition] = PartitionRecord(move.epoch, None, record.last)
+            self.records[partition] = record._replace(epoch=move.epoch)
 
     def assert_owner(self, partition: Partition, owner: MemberId, above: Epoch) -> None:
         """Grant a partition to its owner once more, at an epoch above `above`, which the queue may have recorded."""
@@ -104,9 +104,9 @@ class Draft(WorkingState):
             self._rename_origin(partition, owner, last)
         if move is not None and move.quiet:
             del self.moves[partition]
-            self.records[partition] = PartitionRecord(move.epoch, None, last)
+            self.records[partition] = PartitionRecord(move.epoch, None, last, record.epoch)
             return
-        self.records[partition] = PartitionRecord(record.epoch, None, last)
+        self.records[partition] = PartitionRecord(record.epoch, None, last, record.epoch)
         if move is not None:
             self.record_move(partition, replace(move, giver=None, released=ReleaseCause.GONE))
 
@@ -115,7 +115,7 @@ class Draft(WorkingState):
         move = self.moves.pop(partition)
         record = self.records[partition]
         self._no_longer_owned(partition, record.owner)
-        self.records[partition] = PartitionRecord(move.epoch, None, record.last)
+        self.records[partition] = PartitionRecord(move.epoch, None, record.last, record.granted_at)
 
     def _no_longer_owned(self, partition: Partition, owner: MemberId | None) -> None:
         if owner is not None:
@@ -140,16 +140,16 @@ class Draft(WorkingState):
         goes on from this owner, if it has a receiver. Where that is this owner, as it was redirected and back, it is over: a
         grant at a higher epoch would shut out whoever reads at this one."""
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
+        highest = max(self.records[partition].epoch, move.epoch if move else 0, self.epoch_tombstones.get(partition, 0))
         why = "its queue had granted it before the hand-off was redirected"
         self.add_member(owner)
         self.note_origin(partition)
         if giver is not None and move is not None and move.released is None:
             self.events.append(Released(partition, giver, ReleaseCause.CONSUMER))
         self._now_owned(partition, owner, epoch, None, why)
-        if move is None or (move.receiver is None and not self.withdrawn(partition)):
-            return
-        if move.receiver == owner:
-            self.epoch_tombstones[partition] = move.epoch
+        if move is None or move.receiver == owner or (move.receiver is None and not self.withdrawn(partition)):
+            if highest > epoch:
+                self.epoch_tombstones[partition] = Epoch(highest)
             return
         length = self.queue(partition).max_handoff
         deadline = moment(self.now + length)

@@ -39,11 +39,7 @@ def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -
     owner = next((name for name, seen in members if seen.uid == at_queue.uid and draft.present(name, seen.uid)), None)
     if owner is None:
         return
-    if record.owner is not None:
-        is_news = move is not None and at_queue.epoch > record.epoch
-    else:  # without an owner it has the epoch of its move, or of its last one
-        is_news = record.last != owner and (move is not None or at_queue.epoch >= record.epoch)
-    if is_news:
+    if at_queue.epoch > record.granted_at and (record.owner is None or move is not None):
         draft.record_overtaken_grant(partition, owner, at_queue.epoch)
 
 

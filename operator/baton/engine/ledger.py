@@ -59,7 +59,7 @@ def _group(state: GroupState) -> dict[str, object]:
         "instances": {m: known.instance for m, known in sorted(state.known.items()) if known.instance is not None},
         "subscribed": _subscriptions(state),
         "capacities": {m: str(known.capacity) for m, known in sorted(state.known.items()) if known.capacity != 1},
-        "free": [{"last": last, "of": write_grants(part)} for last, part in _free(state)],
+        "free": _free(state),
         "moves": _moves(state),
         "waiting": {m: write_numbers(part) for m, part in grouped((receiver, p) for p, receiver in state.waiting.items())},
         "proposal": None if state.proposal is None else _proposal(state.proposal),
@@ -113,12 +113,19 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
     ]
 
 
-def _free(state: GroupState) -> list[tuple[MemberId | None, dict[Partition, Epoch]]]:
+def _free(state: GroupState) -> list[dict[str, object]]:
+    """The partitions without an owner. `ended` has those of which later epochs were written than that of the last owner."""
     groups: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
+    ended: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
     for partition, record in sorted(state.records.items()):
         if record.owner is None and (record.epoch or record.last is not None):
             groups[record.last][partition] = record.epoch
-    return sorted(groups.items(), key=lambda group: group[0] or "")
+            if record.ended != record.epoch:
+                ended[record.last][partition] = record.ended
+    return [
+        {"last": last, "of": write_grants(part), **({"ended": write_grants(ended[last])} if last in ended else {})}
+        for last, part in sorted(groups.items(), key=lambda group: group[0] or "")
+    ]
 
 
 def _unreleased(state: GroupState) -> list[dict[str, object]]:

@@ -21,8 +21,8 @@ MOST_WITHDRAWN = MOST_PARTITIONS
 """The most epoch tombstones of a group, and the most partitions that are gone and not released."""
 
 _MOST_NAMED = 8 * MOST_PARTITIONS
-"""A ledger names a partition at its owner or as free, and perhaps in a move, an origin, a tombstone, a slot and a
-plan, and as unreleased."""
+"""A ledger names a partition at its owner or as free, and perhaps with the epoch of its last owner, in a move, an origin, a
+tombstone, a slot and a plan, and as unreleased."""
 
 
 def partitions_named(data: Mapping[str, str]) -> int:
@@ -75,6 +75,7 @@ def _grants(group: Mapping[str, Any]) -> Iterator[str]:
     yield from group.get("epoch_tombstones", {}).values()
     for part in (*group.get("free", ()), *group.get("unreleased", ())):
         yield from part["of"].values()
+        yield from part.get("ended", {}).values()
     for batch in group.get("moves", ()):
         for of in batch["to"].values():
             yield from of.values()

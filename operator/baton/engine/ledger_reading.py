@@ -125,8 +125,9 @@ def _read_records(
     free: set[Partition] = set()
     for part in raw.get("free", ()):
         like = checked(PartitionRecord, last=part.get("last"))
+        ended = read_grants(part.get("ended", {}))
         for partition, epoch in read_grants(part["of"]).items():
-            records[partition] = like._replace(epoch=epoch)
+            records[partition] = like._replace(epoch=epoch, ended=ended.get(partition, epoch))
             free.add(partition)
     revoking: set[Partition] = set()
     for member, entry in entries.items():

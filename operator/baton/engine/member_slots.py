@@ -7,7 +7,7 @@ from baton.engine.assignor import traits
 from baton.engine.draft import Draft
 from baton.engine.exclusive import active_members
 from baton.engine.member_limit import MemberLimit
-from baton.engine.state import MemberSlot, PartitionRecord, moment
+from baton.engine.state import MemberSlot, moment
 from baton.model.ids import MemberId, QueueName
 
 
@@ -165,7 +165,7 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
         if draft.planned_owner(partition) == member:
             continue  # A victim that stays after all still owns it.
         if record.owner is None and _same_identity(draft, slot, member):
-            draft.records[partition] = PartitionRecord(record.epoch, None, member)  # the same static member under another name
+            draft.records[partition] = record._replace(last=member)  # the same static member under another name
         draft.hand_off(partition, member, why)
         draft.new_generation()
     at = draft.member_slots.index(slot)

@@ -101,7 +101,7 @@ def _open(draft: Draft, partition: Partition) -> None:
     record = draft.records.get(partition)
     if record is None:
         epoch = max(draft.epoch_tombstones.pop(partition, Epoch(0)), draft.queue_tombstones.get(partition.queue, Epoch(0)))
-        draft.records[partition] = PartitionRecord(epoch) if epoch else _NEVER
+        draft.records[partition] = PartitionRecord(epoch, ended=epoch) if epoch else _NEVER
         call_back(draft, partition)
     elif record.owner is not None and draft.may_own(record.owner, partition.queue):
         # It was being withdrawn: its owner keeps it.

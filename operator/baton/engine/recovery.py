@@ -22,7 +22,8 @@ def adopt(draft: Draft, queue: QueueName) -> None:
             continue
         owner = pods.get(owner_record.uid) if owner_record.uid is not None else None
         record = draft.records[partition]
-        draft.records[partition] = PartitionRecord(Epoch(max(owner_record.epoch, record.epoch)), None, owner or record.last)
+        epoch = Epoch(max(owner_record.epoch, record.epoch))
+        draft.records[partition] = PartitionRecord(epoch, None, owner or record.last, epoch)
         if owner is not None and draft.may_own(owner, queue):
             draft.assert_owner(partition, owner, owner_record.epoch)
             adopted.add(owner)
@@ -46,7 +47,7 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
             if draft.present(record.owner, draft.known[record.owner].uid):
                 draft.assert_owner(partition, record.owner, above)
         elif move is None and above > record.epoch:
-            draft.records[partition] = PartitionRecord(above, None, record.last)
+            draft.records[partition] = record._replace(epoch=above)
 
 
 def grant_released_again(draft: Draft) -> None:

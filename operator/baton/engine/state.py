@@ -29,6 +29,13 @@ class PartitionRecord(NamedTuple):
     """The owner. A giver owns the partition until the next grant."""
     last: MemberId | None = None
     """The last owner: the owner, if there is one."""
+    ended: Epoch = Epoch(0)
+    """Without an owner: the epoch at which the last one had it. No grant above that has made anybody the owner."""
+
+    @property
+    def granted_at(self) -> Epoch:
+        """The epoch of the last grant that made somebody the owner here."""
+        return self.ended if self.owner is None else self.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +208,8 @@ class GroupState:
     queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
     records: Mapping[Partition, PartitionRecord] = field(default_factory=dict)
     epoch_tombstones: Mapping[Partition, Epoch] = field(default_factory=dict)
-    """The highest epochs of withdrawn partitions, which may come back; and of those that have an owner by an earlier grant of the
-    hand-off that was redirected and back."""
+    """The highest epochs of withdrawn partitions, which may come back; and of those that have an owner by an earlier grant of a
+    hand-off that was redirected, and is over."""
     queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
     """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
     unreleased: Mapping[Partition, Unreleased] = field(default_factory=dict)

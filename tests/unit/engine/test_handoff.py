@@ -154,6 +154,47 @@ def test_who_is_to_have_a_partition_again_that_its_queue_had_granted_before_it_w
     assert not group.state.epoch_tombstones
 
 
+def coming_back() -> Group:
+    """a had the partition at epoch 1, and went. It came back and was granted it again at 2, which has no answer yet. Then b was
+    to have it at 3, and now a again at 4."""
+    group = Group(1, GroupSpec(delay=0)).start("a")
+    group.step_aside("a").step(10)
+    assert grants(group.come_back("a").step(10.1)) == [(0, "a", 2)]
+    assert grants(group.step_aside("a").join("b").step(10.2)) == [(0, "b", 3)]
+    assert grants(group.leave("b").come_back("a").step(10.3)) == [(0, "a", 4)]
+    group.events.clear()
+    return group
+
+
+def test_who_had_a_partition_last_works_on_by_a_grant_that_its_queue_accepted_before_it_was_redirected_and_back() -> None:
+    group = coming_back()
+    late = frozenset({Outcome(partition(0), OwnerRecord(Uid("uid-a"), Epoch(2)))})
+    done = group.step(10.4, late)
+    assert (group.owners(), done.effects, group.moved()) == ("a", (), ["grant 0 a 2"]), "it is not shut out"
+    before = group.state
+    assert group.step(10.5, late).effects == () and group.state == before, "it is told once"
+    group.step_aside("a").step(11)
+    assert grants(group.come_back("a").step(11.1)) == [(0, "a", 5)], "the others stood in the ledger"
+
+
+def test_what_the_last_owner_of_a_partition_had_is_no_grant_of_its_next_hand_off() -> None:
+    group = coming_back()
+    before = group.state
+    done = group.step(10.4, frozenset({Outcome(partition(0), OwnerRecord(Uid("uid-a"), Epoch(1)))}))
+    assert (grants(done), group.state) == ([(0, "a", 4)], before)
+
+
+def test_an_epoch_that_stood_in_the_ledger_is_not_given_again_after_an_earlier_grant_of_a_hand_off_to_nobody() -> None:
+    group = coming_back()
+    group.terminate("a").step(10.4)
+    assert (group.owners(), group.state.moves) == ("-", {})
+    group.step(10.5, frozenset({Outcome(partition(0), OwnerRecord(Uid("uid-a"), Epoch(2)))}))
+    assert group.owners() == "a"
+    (pause,) = group.join("c").step(10.6).effects
+    assert isinstance(pause, Pause) and pause.then is not None
+    assert (pause.epoch, pause.then.member, pause.then.epoch) == (2, "c", 5)
+
+
 def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant() -> None:
     group = handing_off(max_handoff=0.0)
     group.terminate("a").terminate("b")

@@ -41,6 +41,7 @@ BOMBS = {
     "many queues": ledger(queues={f"q{n}": {"partitions": MOST_PARTITIONS} for n in range(25_000)}),
     "free": ledger(free=[{"of": {"orders": EVERYTHING}}] * fill('{"of": {"orders": "0-999999@1"}}')),
     "free in many queues": ledger(free=[{"of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
+    "ended": ledger(free=[{"of": {}, "ended": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
     "moves": ledger(moves=[{"to": {f"m{n}": {"orders": EVERYTHING} for n in range(25_000)}}]),
     "waiting": ledger(waiting={f"m{n}": {"orders": ALL} for n in range(30_000)}),
     "origins": ledger(origins=[{"of": {"orders": ALL}}] * 30_000),

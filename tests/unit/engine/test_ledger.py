@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from baton.engine import GroupState, LedgerError, dump, load, step, summary
 from baton.engine.observation import GroupSpec
-from tests.unit.engine.group import Group
+from baton.engine.state import PartitionRecord
+from baton.model.ids import Epoch, MemberId
+from tests.unit.engine.group import Group, partition
 
 
 def busy() -> GroupState:
@@ -29,6 +31,17 @@ def test_what_is_written_reads_back() -> None:
     assert state.moves and state.waiting and state.holddown and state.rebalance
     assert any(slot.expires for slot in state.member_slots)
     assert load(dump(state)) == state
+
+
+def test_where_the_ledger_does_not_have_the_epoch_of_the_last_owner_nothing_before_the_hand_off_is_news() -> None:
+    group = Group(2, GroupSpec(delay=2)).start("a", "b")
+    group.step_aside("b").step(10)
+    group.come_back("b").step(10.1)
+    data = dump(group.state)
+    (free,) = json.loads(data["group"])["free"]
+    assert free == {"last": "b", "of": {"orders": "1@2"}, "ended": {"orders": "1@1"}}
+    older = load({**data, "group": data["group"].replace(',"ended":{"orders":"1@1"}', "")})
+    assert older.records == {**group.state.records, partition(1): PartitionRecord(Epoch(2), None, MemberId("b"), Epoch(2))}
 
 
 def test_a_member_finds_its_own_key() -> None:
