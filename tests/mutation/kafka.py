@@ -167,7 +167,7 @@ KAFKA = (
     Mutation("commits", "try a refused commit again when there is another", _KAFKA + "background_commits.py", _BACKGROUND, "                self._rest(begun, begun + EVERY)", "                self._rest(begun, begun + SELDOM)"),
     Mutation("commits", "forget that somebody waits for what was refused", _KAFKA + "background_commits.py", _BACKGROUND, "                    self._hurried |= hurried\n", ""),
     Mutation("commits", "mark what was handed over with the next commit", _KAFKA + "background_commits.py", _BACKGROUND, "self._add(partition, to_mark=True)", "self._add(partition)"),
-    Mutation("commits", "let a hurry wait for the next commit", _KAFKA + "background_commits.py", _BACKGROUND, "not (self._hurried or self._to_mark or self._closed.is_set())", "not self._closed.is_set()"),
+    Mutation("commits", "let a hurry wait for the next commit", _KAFKA + "background_commits.py", _BACKGROUND, "return self._hurried or self._to_mark or self._closed.is_set()", "return self._closed.is_set()"),
     Mutation("commits", "end with a look that failed", _KAFKA + "background_commits.py", _BACKGROUND, "        except Exception:\n            if not (self._look", "        except KeyboardInterrupt:\n            if not (self._look"),
     Mutation("commits", "look where a commit is due", _KAFKA + "background_commits.py", _BACKGROUND, "while time.monotonic() < until and", "while begun + EVERY < until + 1 and"),
     Mutation("direct hand-offs", "hand over to another what may have been handed over", _KAFKA + "owner_commits.py", _COMMITS, "if not (position.left and position.in_doubt):", "if True:"),

@@ -15,8 +15,8 @@ from baton.queues.protocol import QueueUnreachable
 log = logging.getLogger(__name__)
 
 EVERY, SELDOM = 1.0, 5.0
-"""Seconds from one commit to the next, and where they take long. If the process is killed, what it finished since the last one
-began that was taken comes again."""
+"""Seconds from one commit to the next, and where they take long. If the process is killed, all that it finished since the last
+commit began that was taken comes again."""
 _LONG = 25
 """Of the time no more than one part in so many goes into commits, as long as they take less than a fifth of a second: then
 SELDOM is reached. Each partition's is three requests and five appends to the broker's log: of a thousand pods with ten partitions
@@ -24,7 +24,7 @@ each they are thirty thousand requests, every second."""
 AT_ONCE_EVERY = 0.05
 """Likewise, where somebody waits for what is sent with them."""
 _PAUSE = 0.5
-"""Seconds before a commit is tried again that the brokers did not take."""
+"""Seconds before a commit is tried again that the brokers did not take, where somebody waits for it; else EVERY."""
 _CLOSE_WITHIN = 1.0
 
 
@@ -108,10 +108,14 @@ class BackgroundCommits:
         """From a commit to the next one. What a commit in EVERY would find out by the way is asked for: else whoever reads would
         have to wait for the answer."""
         self._wait(begun + EVERY, lambda: self._hurried)
-        while time.monotonic() < until and not (self._hurried or self._to_mark or self._closed.is_set()):
+        while time.monotonic() < until and not self._is_called():
             asked_at = time.monotonic()
             self._ask()
-            self._wait(min(asked_at + EVERY, until), lambda: self._hurried or self._to_mark)
+            self._wait(min(asked_at + EVERY, until), self._is_called)
+
+    def _is_called(self) -> bool:
+        """What is due does not wait for longer than EVERY."""
+        return self._hurried or self._to_mark or self._closed.is_set()
 
     def _ask(self) -> None:
         try:
