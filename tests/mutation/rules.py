@@ -39,6 +39,7 @@ ENGINE = (
              "        if member not in draft.eligible:\n            continue\n        said", "        said"),
     Mutation("Ledger 2", "forget an overtaken grant that the queue accepted", "engine/handoff.py", "unit/engine/test_handoff.py", "            _take_overtaken(draft, partition, record)", "            pass"),
     Mutation("Ledger 2", "take an overtaken grant for one where nobody is fenced off", "engine/handoff.py", "unit/engine/test_handoff.py", "if record is None or not draft.queue(partition).fenced:", "if record is None:"),
+    Mutation("Ledger 2", "look for lost answers where an owner works on", "engine/handoff.py", "unit/engine/test_handoff.py", "None if move.quiet else record.granted_at", "record.granted_at"),
     Mutation("Ledger 2", "take in an overtaken grant again and again", "engine/handoff.py", "unit/engine/test_handoff.py", "if at_queue.epoch > record.granted_at and", "if at_queue.epoch >= record.granted_at and"),
     Mutation("Ledger 2", "take who let go for who was granted it late", "engine/handoff.py", "unit/engine/test_handoff.py", "if at_queue.epoch > record.granted_at and", "if"),
     Mutation("Ledger 2", "forget an overtaken grant of a partition without an owner", "engine/handoff.py", "unit/engine/test_handoff.py", "(record.owner is None or move is not None)", "move is not None"),

@@ -16,6 +16,8 @@ class OwnerRecords:
         """By the partition's number."""
         self.surprises = 0
         """How often a look found others than those that were known. The first look is one."""
+        self._untold: dict[int, Owner] = {}
+        """Those that the last look left to be told when they are asked about."""
         self._in_hand: Counter[int] = Counter()
         """Pauses and grants that have not been answered, by partition: a grant may be begun beside a pause."""
         self._touched: set[int] = set()
@@ -36,7 +38,12 @@ class OwnerRecords:
     def granted(self, number: int, record: Owner) -> None:
         """What stood there after a grant, or a hand-over: a look that began before it may have read what was there then."""
         self.known[number] = record
+        self._untold.pop(number, None)
         self._touched.add(number)
+
+    def seen(self, number: int) -> Owner | None:
+        """What stood there at the last look or since, also if that was not told."""
+        return self._untold.get(number, self.known.get(number))
 
     def paused(self, number: int, epoch: Epoch) -> None:
         """The partition was paused under this epoch, which does nothing where another is in force."""
@@ -53,8 +60,10 @@ class OwnerRecords:
         unless (`afresh`) nothing that was known counts any more. `next_owners`: who is or was to have those that are paused.
         Their owners may have handed them over, which is no surprise, and is told when they are asked about."""
         found = dict(records)
+        handed_over = [one for one, owners in next_owners.items() if found.get(one) in owners and not afresh]
+        stays = {} if afresh else {one: owner for one, owner in self._untold.items() if one in self._touched}
+        self._untold = stays | {one: found[one] for one in handed_over if one not in self._touched}
         if not afresh:
-            handed_over = [one for one, owners in next_owners.items() if found.get(one) in owners]
             for number in self._touched.union(handed_over):
                 found.pop(number, None)
                 if number in self.known:

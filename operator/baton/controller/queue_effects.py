@@ -89,6 +89,11 @@ class QueueEffects:
 
     async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
         number = grant.partition.number
+        seen = self._records.seen(number)
+        if seen is not None and self.work.seen_before(grant, OwnerRecord(seen.uid, seen.epoch)):
+            self._granting.discard(grant.partition)
+            self._changed()
+            return
         self._granting.add(grant.partition)
         try:
             with self._records.changing(number):

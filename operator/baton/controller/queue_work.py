@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.observation import Outcome
+from baton.engine.observation import Outcome, OwnerRecord
 from baton.model.ids import Epoch, Partition
 from baton.queues.protocol import Owner
 
@@ -28,6 +28,8 @@ class QueueWork:
         self._next_owners: dict[Partition, set[Owner]] = {}
         """Of the pauses that are wanted (`next_owners`)."""
         self._outcomes: dict[Partition, Outcome] = {}
+        self._last_told: dict[Partition, Epoch] = {}
+        """The epochs of the last outcomes, of partitions that are wanted."""
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
         """The outstanding messages of each paused partition; None: the queue does not know."""
@@ -53,6 +55,7 @@ class QueueWork:
             self._add_next_owner(one, wanted.get(one))
         _drop(self._drained, changed)
         _drop(self._draining, changed)
+        _drop(self._last_told, (one for one in changed if one not in wanted))
         _drop(self.unacknowledged, (one for one in changed if not isinstance(wanted.get(one), Pause)))
         self._due.difference_update(one for one in changed if one not in wanted)
         return self._add(one for one in changed if one in wanted and one not in self._outcomes)
@@ -98,6 +101,16 @@ class QueueWork:
         """The queue is somewhere else now: what came of anything where it was says nothing about it."""
         self._outcomes.clear()
         self._drained.clear()
+        self._last_told.clear()
+
+    def seen_before(self, grant: Grant, record: OwnerRecord) -> bool:
+        """This record was seen at the queue before this grant. True: it is of an earlier grant, whose answer was lost, and the
+        engine hears of that first. It does so once: where nothing follows from it, this grant is made."""
+        is_news = grant.above is not None and record.uid is not None and grant.above < record.epoch < grant.epoch
+        if not is_news or self._last_told.get(grant.partition) == record.epoch:
+            return False
+        self._accepted(Outcome(grant.partition, record), as_wanted=False)
+        return True
 
     def granted(self, grant: Grant, outcome: Outcome) -> None:
         """Record the outcome of a grant, also of one that is not wanted any more: the queue's owner is another for it."""
@@ -116,6 +129,7 @@ class QueueWork:
         if partition in self._outcomes and self._outcomes[partition].record.epoch > outcome.record.epoch:
             return  # a later grant was faster
         self._outcomes[partition] = outcome
+        self._last_told[partition] = outcome.record.epoch
         if not as_wanted:
             self._due.discard(partition)
         elif isinstance(wanted, Pause):

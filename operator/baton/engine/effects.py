@@ -21,6 +21,9 @@ class Grant(NamedTuple):
     member: MemberId | None
     uid: Uid | None
     epoch: Epoch
+    above: Epoch | None = None
+    """The epoch of the last grant that the ledger counts as done. If the queue was seen to have an owner above that, and below
+    this grant, it had accepted another grant, and the answer was lost. Then that Outcome is reported first. None: it is not."""
 
 
 class Pause(NamedTuple):

@@ -81,10 +81,11 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())
     wanted: list[Effect] = []
     for partition, move in sorted(draft.moves.items()):
-        grant = Grant(partition, move.receiver, move.uid, move.epoch)
+        record = draft.records[partition]
+        grant = Grant(partition, move.receiver, move.uid, move.epoch, None if move.quiet else record.granted_at)
         if waits_for_giver(move):
             then = grant if move.receiver is not None and not barrier else None
-            wanted.append(Pause(partition, draft.records[partition].epoch, move.deadline, then))
+            wanted.append(Pause(partition, record.epoch, move.deadline, then))
         elif not barrier or move.quiet:
             wanted.append(grant)
     return tuple(wanted)

@@ -33,7 +33,7 @@ class Connection:
             except Exception as error:
                 loop.later(back, _failed, answer, error)
             else:
-                loop.later(back, _answered, answer, result)
+                loop.later(back, _answered, answer, result, lost)
             self._operator.boundary()
 
         self._operator.boundary()
@@ -41,8 +41,9 @@ class Connection:
         return await answer
 
 
-def _answered(answer: asyncio.Future[T], result: T) -> None:
-    if not answer.done():
+def _answered(answer: asyncio.Future[T], result: T, lost: Callable[[], bool]) -> None:
+    """It was done. The answer may be lost nevertheless."""
+    if not answer.done() and not lost():
         answer.set_result(result)
 
 

@@ -29,6 +29,8 @@ class MemoryQueue:
         """Seconds, by method."""
         self.refuses: frozenset[str] = frozenset()
         """Methods."""
+        self.loses: frozenset[str] = frozenset()
+        """The methods whose answers are lost: what is asked for is done."""
         self.fails: Exception | None = None
         self.steps: list[Resizing] = []
         """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
@@ -74,6 +76,8 @@ class MemoryQueue:
         record = self.records.get(partition, Owner(None, Epoch(0)))
         if epoch > record.epoch:
             self.records[partition] = record = Owner(uid, epoch)
+        if "grant" in self.loses:
+            raise QueueUnreachable("the connection was lost; connect again")
         return record
 
     async def release(self) -> bool:

@@ -97,6 +97,25 @@ def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_w
     assert records.found({0: b2, 1: A1}, afresh=False, next_owners={}), "nor is this one any more"
 
 
+def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() -> None:
+    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    for _ in range(2):
+        records.look()
+        with records.changing(1):  # a pause of it says nothing
+            assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+    assert (records.known[0], records.seen(0), records.seen(1), records.seen(2)) == (A1, b2, A1, None)
+    records.look()
+    with records.changing(0):
+        records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+    assert records.seen(0) == b2
+    records.granted(0, B9)
+    assert records.seen(0) == B9
+    records.look()
+    records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
+    records.found({0: A1, 1: A1}, afresh=True, next_owners={})
+    assert records.seen(0) == A1
+
+
 def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
     records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
     records.look()

@@ -23,8 +23,9 @@ def partition(number: int) -> Partition:
     return Partition(ORDERS, number)
 
 
-def grant(number: int, uid: str, epoch: int) -> Grant:
-    return Grant(partition(number), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch))
+def grant(number: int, uid: str, epoch: int, above: int | None = None) -> Grant:
+    least = None if above is None else Epoch(above)
+    return Grant(partition(number), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch), least)
 
 
 async def until(so: Callable[[], object]) -> None:
@@ -181,6 +182,64 @@ async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_
     kept.want(Pause(partition(2), Epoch(4), 100.0, grant(2, "v", 5)), told=kept.outcomes)
     await until(lambda: kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("v"), Epoch(5)))})
     assert kept.news > news
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_a_grant_whose_answer_was_lost_is_told_before_the_next_is_made(kept: Kept, paused: bool) -> None:
+    def wanted(uid: str, epoch: int) -> Effect:
+        then = grant(2, uid, epoch, above=3)
+        return Pause(partition(2), Epoch(3), 100.0, then) if paused else then
+
+    kept.queue.records[2] = Owner(Uid("giver"), Epoch(3))
+    kept.queue.loses = frozenset({"grant"})
+    kept.want(wanted("u", 4))
+    await until(lambda: kept.worker.facts.problem)
+    kept.want(wanted("v", 5))
+    kept.want(wanted("u", 6))
+    kept.queue.loses = frozenset()
+    accepted = {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))}
+    await until(lambda: kept.outcomes)
+    assert (kept.outcomes, kept.queue.records[2]) == (accepted, ("u", 4, False)), "it is not shut out"
+    kept.want(wanted("u", 6), told=kept.outcomes)
+    await until(lambda: kept.outcomes)
+    assert kept.outcomes == {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(6)))}, "nothing followed from that"
+
+
+async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is_made() -> None:
+    queue = MemoryQueue(partitions=4)
+    queue.records[2] = Owner(Uid("u"), Epoch(4))
+    one = Kept(queue)
+    try:
+        await until(lambda: one.worker.facts.partitions == 4)
+        one.want(grant(2, "v", 5, above=3))
+        await until(lambda: one.outcomes)
+        assert one.outcomes == {Outcome(partition(2), OwnerRecord(Uid("u"), Epoch(4)))}
+        assert "grant" not in queue.calls
+    finally:
+        one.task.cancel()
+
+
+@pytest.mark.parametrize("record", [Owner(Uid("u"), Epoch(3)), Owner(Uid("u"), Epoch(5)), Owner(None, Epoch(4))])
+async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_grant_whose_answer_was_lost(record: Owner) -> None:
+    queue = MemoryQueue(partitions=4)
+    queue.records[2] = record
+    one = Kept(queue)
+    try:
+        await until(lambda: one.worker.facts.partitions == 4)
+        one.want(grant(2, "v", 5, above=3))
+        await until(lambda: one.outcomes)
+        assert "grant" in queue.calls
+    finally:
+        one.task.cancel()
+
+
+async def test_a_refused_grant_is_made_above_the_record_that_was_told(kept: Kept) -> None:
+    kept.queue.records[0] = Owner(Uid("other"), Epoch(9))
+    kept.want(grant(0, "u", 3, above=1))
+    await until(lambda: kept.outcomes)
+    kept.want(grant(0, "u", 10, above=1), told=kept.outcomes)
+    await until(lambda: kept.outcomes)
+    assert kept.outcomes == {Outcome(partition(0), OwnerRecord(Uid("u"), Epoch(10)))}
 
 
 async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more(kept: Kept) -> None:

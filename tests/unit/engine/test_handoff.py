@@ -32,7 +32,17 @@ def test_only_what_moves_is_paused_under_the_givers_epoch() -> None:
 def test_a_pause_says_what_comes_then_as_the_ledger_has_it() -> None:
     group = handing_off()
     (pause,) = group.step().effects
-    assert isinstance(pause, Pause) and pause.then == Grant(partition(1), MemberId("b"), Uid("uid-b"), Epoch(2))
+    assert isinstance(pause, Pause) and pause.then == Grant(partition(1), MemberId("b"), Uid("uid-b"), Epoch(2), Epoch(1))
+
+
+def test_a_grant_says_above_which_epoch_an_owner_at_the_queue_is_news() -> None:
+    group = coming_back()
+    (grant,) = group.step(10.4).effects
+    assert isinstance(grant, Grant) and (grant.epoch, grant.above) == (4, 1)
+    group = Group(1, GroupSpec(delay=0), incarnation="run-1").start("a")
+    group.queues[QueueName("orders")] = replace(group.queues[QueueName("orders")], incarnation="run-2")
+    (grant,) = group.step(10).effects
+    assert isinstance(grant, Grant) and (grant.epoch, grant.above) == (2, None), "it works on"
 
 
 def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_granted() -> None:
