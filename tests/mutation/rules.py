@@ -112,7 +112,7 @@ ENGINE = (
     Mutation("3", "do not listen to the queue", "engine/handoff.py", "unit/engine/test_handoff.py", " or (partition, epoch) in draft.observation.drained:", ":"),
     Mutation("3", "no deadline", "engine/handoff.py", "unit/engine/test_away.py", "if draft.now >= move.deadline:", "if False:"),
     Mutation("3", "count a miss at every step", "engine/draft.py", "unit/engine/test_handoff.py", "        if move.missed:\n            return move", "        pass"),
-    Mutation("3", "pause nothing", "engine/handoff.py", "unit/engine/test_approval.py", "wanted.append(Pause(partition, draft.records[partition].epoch, move.deadline, then))", "pass"),
+    Mutation("3", "pause nothing", "engine/handoff.py", "unit/engine/test_approval.py", "wanted.append(Pause(partition, record.epoch, move.deadline, then))", "pass"),
     # 4: protocols
     Mutation("4", "Eager revokes only what moves", "engine/plan.py", "unit/engine/test_approval.py", "        _revoke_everything(draft, owners, kept, why)", "        pass"),
     Mutation("4", "Eager grants before all is released", "engine/handoff.py", "unit/engine/test_handoff.py",
