@@ -1,6 +1,5 @@
 """A queue and a ledger without servers, for a consumer in the test's own process."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,7 +35,6 @@ class InMemoryQueue:
         """Partitions of which it does not take that."""
         self._redeliveries = redeliveries
         self._asked_at = 0.0
-        self._woken = threading.Event()
 
     def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         self._ask()
@@ -73,13 +71,8 @@ class InMemoryQueue:
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return bool(self.unread.get(partition))
 
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        self._woken.wait(timeout)
-        self._woken.clear()
-        return set()
-
-    def interrupt(self) -> None:
-        self._woken.set()
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        """Nothing comes by itself."""
 
     def close(self) -> None: ...
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from baton.consumer.assignment_source import Assignments
 from baton.consumer.held_entry import OutcomeListener
 from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.waiter import Waiter
 from baton.model.ids import Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
 from baton.queues.consumer_side import Reader
@@ -33,7 +32,6 @@ class HeldPartitions:
         self._entry: MemberEntry | None = None
         self._holdings: dict[Partition, HeldPartition] = {}
         self._readers: dict[QueueName, Reader] = {}
-        self._waiters: dict[QueueName, Waiter] = {}
 
     def __iter__(self) -> Iterator[HeldPartition]:
         return iter(list(self._holdings.values()))
@@ -75,8 +73,7 @@ class HeldPartitions:
             self._holdings[partition].let_go()
         for queue in self._readers.keys() - {partition.queue for partition in told}:
             # Not in this thread: a server that hangs must not hold the other queues up.
-            ended = (self._waiters.pop(queue), self._readers.pop(queue))
-            threading.Thread(target=_close, args=ended, name="baton-close", daemon=True).start()
+            threading.Thread(target=self._readers.pop(queue).close, name="baton-close", daemon=True).start()
         return dropped
 
     def let_go(
@@ -105,26 +102,19 @@ class HeldPartitions:
         queue = holding.partition.queue
         if queue not in self._readers:
             self._readers[queue] = self._open_queue(queue)
-            self._waiters[queue] = Waiter(self._readers[queue], self._woken)
         return self._readers[queue]
 
     def wait_for_entries(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
         """Wait at the queues for what is at rest."""
-        resting: dict[QueueName, set[int]] = {queue: set() for queue in self._waiters}
+        resting: dict[QueueName, set[int]] = {queue: set() for queue in self._readers}
         for holding in self._holdings.values():
             queue = holding.partition.queue
             if queue in resting and at_rest(holding, self._readers[queue]):
                 resting[queue].add(holding.partition.number)
         for queue, partitions in resting.items():
-            self._waiters[queue].wait_for(frozenset(partitions))
+            self._readers[queue].wait_for(frozenset(partitions), self._woken)
 
     def close(self) -> None:
-        for queue, waiter in self._waiters.items():
-            _close(waiter, self._readers[queue])
-        self._waiters.clear()
+        for reader in self._readers.values():
+            reader.close()
         self._readers.clear()
-
-
-def _close(waiter: Waiter, reader: Reader) -> None:
-    waiter.close()
-    reader.close()

@@ -18,7 +18,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.queues.entries import Entries
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
-from tests.kafka_pod import shared
+from tests.kafka_pod import shared, wait_for_entries
 
 POD, UID, QUEUE = MemberId("bench"), Uid("bench-uid"), QueueName("orders")
 PARTITIONS = 16
@@ -85,7 +85,7 @@ def _read(reader: KafkaReader, count: int, every: int, *, soon: bool) -> None:
     handled = size = 0
     for number in cycle(range(PARTITIONS)):
         if not reader.ready(number, EPOCH):
-            reader.wait(range(PARTITIONS), 1.0)
+            wait_for_entries(reader, range(PARTITIONS), 1.0)
             continue
         entries = Entries.of(reader.read(number, EPOCH, every))
         size += sum(map(len, entries.values))

@@ -1,7 +1,6 @@
 """What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -80,9 +79,6 @@ class QueueOfMany(InMemoryQueue):
         self.asked += 1
         return super().ready(partition, epoch)
 
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        return super().wait(partitions, HOUR)
-
 
 def test_a_batch_asks_those_of_many_partitions_of_which_it_has_entries_and_all_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
@@ -110,9 +106,6 @@ class QueueThatFills(InMemoryQueue):
         was_ready = super().ready(partition, epoch)
         self.unread[partition] = self.unread.get(partition) or [("0", b"k")]
         return was_ready
-
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        return super().wait(partitions, HOUR)
 
 
 def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

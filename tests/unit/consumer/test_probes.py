@@ -16,7 +16,7 @@ from baton.model.ids import MemberId, Uid
 from cluster.ports import free_ports
 from tests.in_memory_lease import InMemoryLease
 from tests.unit.consumer.test_environment import POD
-from tests.unit.consumer.test_waiter import EmptyQueue
+from tests.unit.consumer.test_waiting_thread import EmptyQueue
 from tests.waiting import until
 
 

@@ -12,7 +12,7 @@ from baton.consumer.held_entry import HeldEntry
 from baton.model.ids import MemberId, Uid
 from tests.forked import in_a_fork
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.unit.consumer.test_waiter import EmptyQueue
+from tests.unit.consumer.test_waiting_thread import EmptyQueue
 from tests.waiting import PATIENCE
 
 

@@ -46,7 +46,7 @@ def test_it_is_not_released_before_its_queue_has_taken_that_and_the_others_are_r
     assert all(told == ({0: 1}, False) for told in served.queue.told)
     assert not served.released()
     served.queue.unread[1] = [("1", b"k")]
-    served.queue.interrupt()
+    served.consumer.interrupt()
     until(lambda: served.handled == [0, 1])
     served.queue.untaken = set()
     until(served.released)

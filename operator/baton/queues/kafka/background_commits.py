@@ -7,7 +7,7 @@ keep the broker, and itself, busy with commits alone.
 import logging
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 
 from baton.model.wording import quoted
 from baton.queues.protocol import QueueUnreachable
@@ -54,6 +54,11 @@ class BackgroundCommits:
     def due_to_mark(self, partition: int) -> None:
         """It was handed over, and is to get the mark of this process: after EVERY, however long commits take."""
         self._add(partition, to_mark=True)
+
+    def due_again(self, partitions: Iterable[int]) -> None:
+        """There is nothing to commit of these, but they would expire."""
+        for partition in partitions:
+            self._add(partition)
 
     def close(self) -> None:
         """What is not committed by then is not."""

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 
@@ -50,7 +50,10 @@ class Fetcher:
         """A partition that is to be fetched in a moment."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
-        self._interrupted = False
+        self._awaited: frozenset[int] = frozenset()
+        """Partitions;"""
+        self._woken: Callable[[], None] = lambda: None
+        """what is called when there is something of one of them."""
         self._closed = False
         self._trouble: tuple[float, str] | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
@@ -116,22 +119,12 @@ class Fetcher:
         fetched = self._fetched.get(partition)
         return fetched is not None and bool(fetched.messages or fetched.to_tell)
 
-    def wait(self, partitions: Iterable[int], timeout: float) -> set[int]:
-        """Until one of these has something, or an interrupt."""
-        wanted = set(partitions)
-
-        def ready() -> set[int]:
-            return {partition for partition in wanted if self.has(partition)}
-
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        """Call `woken` once when one of these has something: in whichever thread has found that. In the place of what was waited
+        for before."""
         with self._news:
-            self._news.wait_for(lambda: self._interrupted or self._closed or ready(), timeout)
-            self._interrupted = False
-            return ready()
-
-    def interrupt(self) -> None:
-        with self._news:
-            self._interrupted = True
-            self._news.notify_all()
+            self._awaited, self._woken = partitions, woken
+        self._wake()
 
     def close(self) -> None:
         with self._news:
@@ -174,6 +167,14 @@ class Fetcher:
             self._fetch_again()
             raise
 
+    def _wake(self) -> None:
+        """Whoever waits for something of which there is some."""
+        with self._news:
+            if not any(map(self.has, self._awaited)):
+                return
+            self._awaited = frozenset()
+        self._woken()
+
     def _fetch_again(self) -> None:
         """What a poll has brought and was not taken in comes no more: fetch all partitions from behind what was."""
         with self._news:
@@ -197,6 +198,7 @@ class Fetcher:
                 fetched.failure = f"{self._address.place}: {self._topic}/{number} cannot be read: {error.args[0].str()}"
             with self._news:
                 self._changed |= wanted.keys()
+            self._wake()
             raise
         self._assigned |= wanted
         for fetched in wanted.values():
@@ -226,7 +228,7 @@ class Fetcher:
                             break
                     elif fetched is not None:
                         self._fetched_more(fetched, [message])
-            self._news.notify_all()
+        self._wake()
         for partition in not_fetched:
             self._release(partition)
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, cast
 
 from confluent_kafka import Message
@@ -23,18 +23,9 @@ class MessageEntries(Entries):
         super().__init__(messages, partial(_entry, queue, partition, epoch, again))
         self._numbers = offsets
         self._again = again
-
-    @cached_property
-    def offsets(self) -> Sequence[str]:
-        return list(map(str, self._numbers))
-
-    @cached_property
-    def keys(self) -> Sequence[bytes]:
-        return cast("list[bytes]", list(map(Message.key, self.sources)))
-
-    @cached_property
-    def values(self) -> Sequence[bytes]:
-        return cast("list[bytes]", list(map(Message.value, self.sources)))
+        self.offsets = list(map(str, offsets))
+        self.keys = cast("list[bytes]", list(map(Message.key, messages)))
+        self.values = cast("list[bytes]", list(map(Message.value, messages)))
 
     @property
     def redelivered(self) -> int:

@@ -117,17 +117,17 @@ class OwnerCommits:
             held = {**self._positions}  # another thread may let go of some meanwhile
             wanted = {number: one for number, one in held.items() if number in partitions}
             unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
-            due = {number: one for number, one in wanted.items() if one.behind and number not in unmarked}
+            idle = self.idle()
+            due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
             problems = {**self._commit_all(due, ReadPosition.next_record), **self._mark(unmarked)}
             due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
             _raise_first({**problems, **self._commit_all(due, ReadPosition.next_record)})
 
-    def commit_idle(self) -> None:
-        """Again, what nobody has committed for long."""
+    def idle(self) -> Set[int]:
+        """Those that nobody has committed for long: `commit_several` does."""
         due = time.monotonic() - _AGAIN_AFTER
-        for partition, position in list(self._positions.items()):
-            if position.committed_at < due and position.lost is None:
-                self.commit(partition, position)
+        held = {**self._positions}  # another thread may let go of some meanwhile
+        return {number for number, one in held.items() if one.committed_at < due and one.lost is None}
 
     def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,

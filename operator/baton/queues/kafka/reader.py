@@ -4,9 +4,8 @@ Reading is Kafka's own, and cannot be refused: so the reader asks for the owner 
 """
 
 import logging
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
@@ -71,8 +70,9 @@ class KafkaReader:
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(self._commits.commit_several, self._commits.look_at_all)
         self._beginning = Beginning(self._commits, self._fetching)
-        self._taking_up = TakingUp(self._beginning.take_up, self._end, self.interrupt)
-        self._interrupted = threading.Event()
+        self._taking_up = TakingUp(self._beginning.take_up, self._end, self._wake)
+        self._woken: Callable[[], None] | None = None
+        """None: nobody has waited yet."""
 
     def read(
         self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = _MOST_BYTES, new: bool = True
@@ -189,25 +189,17 @@ class KafkaReader:
             return True
         return self._fetcher is not None and self._fetcher.has(partition) and position.most(self._in_hand) != 0
 
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        """Until there may be something to read in one of these, or an interrupt: at once for one that was not read yet."""
-        self._commits.commit_idle()
-        unread = {one for one in partitions if one not in self._positions and not self._taking_up.under_way(one)}
-        if unread:
-            return unread
-        held = [(number, self._positions.get(number)) for number in partitions]  # another thread may let go of some
-        with_room = [number for number, position in held if position is not None and position.most(self._in_hand) != 0]
-        if self._fetcher is None or not with_room:
-            self._interrupted.wait(timeout)
-            self._interrupted.clear()
-            return set()
-        return self._fetcher.wait(with_room, timeout)
-
-    def interrupt(self) -> None:
-        """End the wait that another thread is in, or the next one."""
-        self._interrupted.set()
-        if self._fetcher is not None:
-            self._fetcher.interrupt()
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        """See `Reader.wait_for`; at once for one that was not read yet."""
+        self._woken = woken
+        if idle := self._commits.idle():
+            self._background.due_again(idle)
+        held = {number: self._positions.get(number) for number in partitions}
+        with_room = frozenset(one for one, position in held.items() if position is not None and position.most(self._in_hand) != 0)
+        if any(position is None and not self._taking_up.under_way(one) for one, position in held.items()):
+            woken()
+        elif self._fetcher is not None:
+            self._fetcher.wait_for(with_room, woken)
 
     def close(self) -> None:
         self._background.close()
@@ -254,6 +246,10 @@ class KafkaReader:
         return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
 
     # -- fetching
+
+    def _wake(self) -> None:
+        if self._woken is not None:
+            self._woken()
 
     def _end(self, partition: int) -> None:
         if self._fetcher is not None:

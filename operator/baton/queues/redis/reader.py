@@ -5,7 +5,7 @@ Every request names its owner and epoch, and is refused by the server where that
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
 from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
+from baton.queues.waiting_thread import WaitingThread
 
 _ACKS = 5000
 MOST_BYTES = 64_000_000
@@ -48,6 +49,7 @@ class RedisReader:
         self._positions = Positions()
         self._sure_at: dict[int, float] = {}
         self._token = token_hex(6)
+        self._waiting: WaitingThread | None = None
 
     def read(
         self,
@@ -165,11 +167,19 @@ class RedisReader:
                     position.more = True
         return woken
 
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        """`wait` in a thread of its own, and call `woken` then. A wait for all of these that is under way goes on."""
+        if self._waiting is None:
+            self._waiting = WaitingThread(self.wait, self.interrupt, woken)
+        self._waiting.wait_for(partitions)
+
     def interrupt(self) -> None:
         """End the wait that another thread is in, or the next one."""
         self._wakeup.interrupt()
 
     def close(self) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
         self._wakeup.close()
         self._scripts.close()
         self._client.close()

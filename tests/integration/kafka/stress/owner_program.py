@@ -15,7 +15,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import read
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.protocol import QueueUnreachable
-from tests.kafka_pod import shared
+from tests.kafka_pod import shared, wait_for_entries
 
 _AT_ONCE = 5
 
@@ -48,7 +48,7 @@ class Owner:
                         del self._owned[partition]
                 except QueueUnreachable as problem:
                     print(partition, epoch, problem, file=sys.stderr, flush=True)
-            self._reader.wait(list(self._owned), 0.02)
+            wait_for_entries(self._reader, self._owned, 0.02)
 
     def _hear(self) -> None:
         try:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetcher import Fetcher
@@ -162,3 +162,34 @@ def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher
     fetcher._assigned[0] = fetcher._assigned[1]  # as until the thread has assigned it again
     fetcher._take_in([*of(0, 0, 1), *of(1, 0)])
     assert [taken(fetcher, partition) for partition in (0, 1)] == [[], [0]]
+
+
+def test_who_waits_is_woken_once_by_something_of_what_he_waits_for(fetcher: Fetcher) -> None:
+    woken: list[str] = []
+    fetcher.wait_for(frozenset({0}), lambda: woken.append("0"))
+    fetcher._take_in([*of(1, 0), end(0, 0)])
+    assert woken == [], "there is nothing of it"
+    fetcher._take_in(of(0, 0))
+    fetcher._take_in(of(0, 1))
+    assert woken == ["0"]
+    fetcher.wait_for(frozenset({1}), lambda: woken.append("1"))
+    assert woken == ["0", "1"], "there is something"
+    taken(fetcher, 0)
+    fetcher.wait_for(frozenset({0}), lambda: woken.append("0"))
+    fetcher.wait_for(frozenset(), lambda: woken.append("nothing"))
+    fetcher._take_in(of(0, 2))
+    assert woken == ["0", "1"], "the last word on what is waited for holds"
+
+
+def test_who_waits_is_woken_by_a_failure_to_fetch(fetcher: Fetcher) -> None:
+    class Refusing(Silent):
+        def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    woken: list[bool] = []
+    fetcher.wait_for(frozenset({2}), lambda: woken.append(True))
+    fetcher._consumer = Refusing()  # type: ignore[assignment] # as the thread uses it
+    fetcher.begin({2: 0})
+    until(lambda: woken)
+    with pytest.raises(QueueUnreachable, match="cannot be read"):
+        taken(fetcher, 2)

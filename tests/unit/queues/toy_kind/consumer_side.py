@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from baton.queues.toy.server import SERVERS
 
@@ -10,6 +10,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.waiting_thread import WaitingThread
 
 
 class ToyReader:
@@ -21,6 +22,7 @@ class ToyReader:
         """How far each partition was read under an epoch."""
         self._asked_at: dict[int, float] = {}
         self._interrupt = threading.Event()
+        self._waiting: WaitingThread | None = None
 
     def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         self.verify(partition, epoch)
@@ -63,16 +65,18 @@ class ToyReader:
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return self._read.get((partition, epoch), 0) < len(self._queue.values[partition])
 
-    def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
-        self._interrupt.wait(timeout)
-        self._interrupt.clear()
-        return set()
-
-    def interrupt(self) -> None:
-        self._interrupt.set()
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        if self._waiting is None:
+            self._waiting = WaitingThread(self._wait, self._interrupt.set, woken)
+        self._waiting.wait_for(partitions)
 
     def close(self) -> None:
-        pass
+        if self._waiting is not None:
+            self._waiting.close()
+
+    def _wait(self, partitions: Sequence[int], timeout: float) -> None:
+        self._interrupt.wait(timeout)
+        self._interrupt.clear()
 
 
 class ToyConsumerSide:

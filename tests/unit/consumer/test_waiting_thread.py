@@ -3,18 +3,18 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from baton.consumer import AssignmentSource, Consumer
-from baton.consumer.waiter import Waiter
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.waiting_thread import WaitingThread
 from tests.waiting import PATIENCE, until
 
 
@@ -27,6 +27,7 @@ class EmptyQueue:
         self.closed = False
         self._read: set[int] = set()
         self._interrupt = threading.Event()
+        self._waiting: WaitingThread | None = None
 
     def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
         self._read.add(partition)
@@ -58,13 +59,20 @@ class EmptyQueue:
     def interrupt(self) -> None:
         self._interrupt.set()
 
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        if self._waiting is None:
+            self._waiting = WaitingThread(self.wait, self.interrupt, woken)
+        self._waiting.wait_for(partitions)
+
     def close(self) -> None:
+        if self._waiting is not None:
+            self._waiting.close()
         self.closed = True
 
 
 def test_a_failure_that_nobody_expected_is_told_once_and_waited_out(caplog: pytest.LogCaptureFixture) -> None:
     queue, woken = EmptyQueue(failures=2), threading.Event()
-    with closing(Waiter(queue, woken.set)) as waiter:
+    with closing(WaitingThread(queue.wait, queue.interrupt, woken.set)) as waiter:
         for _ in range(2):
             waiter.wait_for(frozenset({0}))
             assert woken.wait(PATIENCE)
@@ -87,7 +95,7 @@ def test_a_queue_of_which_nothing_is_left_is_closed_and_opened_again_when_it_is_
         (tmp_path / "fresh").rename(tmp_path / "pod")
 
     def waiters() -> int:
-        return sum(thread.name == "baton-waiter" for thread in threading.enumerate())
+        return sum(thread.name == "baton-waiting" for thread in threading.enumerate())
 
     before = waiters()
     own("orders", "parcels")

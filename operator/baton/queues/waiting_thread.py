@@ -1,12 +1,11 @@
-"""Waits for a queue in a thread of its own. So one consumer can wait for several queues, its ledger and its end at the same
-time."""
+"""Waits for a queue in a thread of its own, for readers who ask their server to answer when there is something. So one consumer
+can wait for several queues, its ledger and its end at the same time."""
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from baton.queues.consumer_side import Reader
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -17,11 +16,18 @@ _CLOSE_WITHIN = 1.0
 """Seconds. The thread of a wait at a server that hangs is left to itself."""
 
 
-class Waiter:
+class WaitingThread:
     """Calls `woken` when there may be something to read in the partitions that it was last asked to wait for."""
 
-    def __init__(self, reader: Reader, woken: Callable[[], None]) -> None:
-        self._reader = reader
+    def __init__(
+        self,
+        wait: Callable[[Sequence[int], float], object],
+        interrupt: Callable[[], None],
+        woken: Callable[[], None],
+    ) -> None:
+        """`wait` returns when there is something in one of these partitions, after so many seconds, or when it is interrupted."""
+        self._wait = wait
+        self._interrupt = interrupt
         self._woken = woken
         self._condition = threading.Condition()
         self._asked: frozenset[int] = frozenset()
@@ -29,7 +35,7 @@ class Waiter:
         self._waiting: frozenset[int] = frozenset()
         """Being waited for."""
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="baton-waiter", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="baton-waiting", daemon=True)
         self._thread.start()
 
     def wait_for(self, partitions: frozenset[int]) -> None:
@@ -41,7 +47,7 @@ class Waiter:
             interrupt = bool(self._waiting)
             self._condition.notify_all()
         if interrupt:
-            self._reader.interrupt()
+            self._interrupt()
 
     def close(self) -> None:
         """After this the reader may be closed."""
@@ -49,12 +55,12 @@ class Waiter:
         with self._condition:
             self._condition.notify_all()
         # A server that hangs must not use up the pod's grace period, so it is not this thread that asks it.
-        threading.Thread(target=self._interrupt, name="baton-interrupt", daemon=True).start()
+        threading.Thread(target=self._end_wait, name="baton-interrupt", daemon=True).start()
         self._thread.join(_CLOSE_WITHIN)
 
-    def _interrupt(self) -> None:
+    def _end_wait(self) -> None:
         with suppress(Exception):  # the reader may be closed by now
-            self._reader.interrupt()
+            self._interrupt()
 
     def _run(self) -> None:
         problem = False
@@ -65,7 +71,7 @@ class Waiter:
             if self._closed.is_set():
                 return
             try:
-                self._reader.wait(sorted(self._waiting), _LONGEST_WAIT)
+                self._wait(sorted(self._waiting), _LONGEST_WAIT)
                 problem = False
             except QueueUnreachable:
                 self._closed.wait(_PAUSE)
