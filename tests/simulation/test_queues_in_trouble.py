@@ -9,7 +9,7 @@ import pytest
 
 from baton.controller.deletion_wait import QUEUES_WITHIN
 from baton.controller.operator_replica import Replica
-from baton.controller.queue_worker import LONGEST_BACKOFF
+from baton.controller.queue_effects import LONGEST_BACKOFF
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms

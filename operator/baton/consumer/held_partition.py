@@ -51,6 +51,8 @@ class Outage(NamedTuple):
     since: float
     why: str
     """As it was first said: what differs by a number alone, such as that of the partition that was asked for, is the same."""
+    of_all: bool = False
+    """Whatever is asked of the partition is answered so (PartitionUnavailable): any other answer ends it."""
 
 
 @dataclass(slots=True, eq=False)

@@ -37,6 +37,8 @@ _LONGEST_ANSWER = 3.0
 """Seconds for which a program waits to hear whether a partition still is its own."""
 _LONGEST_SILENCE = 8.0
 """Seconds that a probe waits for the loop."""
+_LONGEST_QUESTION = 120.0
+"""Seconds after which a queue that has not answered never will: each kind's requests have limits of their own, below that."""
 
 
 class ConsumerLoop:
@@ -129,10 +131,15 @@ class ConsumerLoop:
         self._words.put(lambda: None)
 
     def hangs(self) -> str:
-        """Says so if it does nothing any more; empty: it answers. One that waits for its queue does answer, again and again."""
+        """Says so if it does nothing any more; empty: it answers, or waits for its queue to answer."""
         heard = threading.Event()
         self._words.put(heard.set)
-        return "" if heard.wait(_LONGEST_SILENCE) else f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
+        if heard.wait(_LONGEST_SILENCE):
+            return ""
+        asking_since = self._requests.asking_since
+        if asking_since is not None and time.monotonic() - asking_since < _LONGEST_QUESTION:
+            return ""
+        return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
 
     def unheard(self) -> str:
         """Why the operator does not hear of this consumer; empty: it does."""

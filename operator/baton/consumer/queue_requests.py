@@ -16,7 +16,7 @@ from baton.model.ids import QueueName
 from baton.queues.consumer_side import SURE_FOR, Reader, TransactionalReader
 from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ class QueueRequests:
         """Bytes of an entry, a running average; None: there was none yet."""
         self._read = 0
         """Entries, since the beginning."""
+        self.asking_since: float | None = None
+        """When the question was asked whose answer is waited for (monotonic); None: there is none."""
 
     def took(self, seconds: float, count: int) -> None:
         """So long were handlers at so many entries."""
@@ -191,11 +193,12 @@ class QueueRequests:
         """A question to the queue of a holding. `alone`: of a dead letter, a failure, or what is sent in a transaction, which it
         may not take though it answers: then only this partition waits."""
         queue = holding.partition.queue
+        self.asking_since = time.monotonic()
         try:
             yield
             holding.sure_at = reader.sure_at(holding.partition.number)
             self._answered(queue)
-            if alone:
+            if alone or (holding.outage is not None and holding.outage.of_all):
                 holding.outage = None
         except StaleOwner as refusal:
             self._answered(queue)
@@ -204,6 +207,9 @@ class QueueRequests:
             else:  # the next owner was faster than the word that it is called back
                 log.info("%s/%d is handed off: %s", *holding.partition, refusal)
             holding.lose(reader)
+        except PartitionUnavailable as problem:
+            self._answered(queue)
+            holding.outage = _outage(holding.outage, problem)._replace(of_all=not alone)
         except QueueUnreachable as problem:
             if not alone:
                 self._outages[queue] = _outage(self._outages.get(queue), problem)
@@ -211,6 +217,8 @@ class QueueRequests:
             self.verify(holding, reader)
             if not self.away(queue):
                 holding.outage = _outage(holding.outage, problem)
+        finally:
+            self.asking_since = None
 
     def _answered(self, queue: QueueName) -> None:
         if (outage := self._outages.pop(queue, None)) is not None:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+import structlog
+
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_request import answer
 from baton.controller.queue_work import NOTHING, QueueWork
@@ -10,7 +12,9 @@ from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Partition
-from baton.queues.protocol import Owner, QueueAdapter
+from baton.queues.protocol import Owner, PartitionUnavailable, QueueAdapter
+
+log = structlog.get_logger("baton.queue")
 
 SHORTEST_POLL, LONGEST_POLL = 0.005, 0.25
 """Seconds between two questions for what is outstanding."""
@@ -19,6 +23,10 @@ REST, REST_FOR_EACH = 1, 0.0002
 asked more seldom; a few are not, because the last answer was slow. That one may have been of a hand-off before."""
 AT_ONCE = 256
 """Partitions in hand. An adapter sends on together what is asked together."""
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
+"""Seconds after which what could not be done is tried again."""
+TOLD = 3
+"""Partitions of which it is said why they cannot be granted: of more the number."""
 TURN = 4
 """Partitions after which others have their turn, where a queue answers without being waited for (External)."""
 
@@ -35,6 +43,8 @@ class QueueEffects:
         self._changed = changed
         self._granting: set[Partition] = set()
         """A grant of them is under way. What is wanted since then waits until the engine has heard what came of it."""
+        self._unavailable: dict[Partition, tuple[int, str]] = {}
+        """Those that could not be granted: how often one after the other, and why."""
         self._busy = 0
         self._wanted_since = 0.0
         self._due = asyncio.Event()
@@ -59,6 +69,13 @@ class QueueEffects:
             self.work.begin_again()
             self._due.set()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Partitions that cannot be granted, while the queue does what is wanted of the others."""
+        told = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in sorted(self._unavailable.items()) if self.work.wants(one)]
+        more = len(told) - TOLD
+        return (*told[:TOLD], f"nor can {more} more partitions be granted now") if more > 0 else tuple(told)
+
     async def carry_out(self, adapter: QueueAdapter) -> None:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
         self.work.begin_again()
@@ -80,14 +97,17 @@ class QueueEffects:
             while (effect := self.work.take()) is not None:
                 if effect.partition in self._granting:
                     continue
-                await (self._grant(adapter, effect) if isinstance(effect, Grant) else self._pause(adapter, effect, tasks))
+                if isinstance(effect, Grant):
+                    await self._grant(adapter, effect, tasks)
+                else:
+                    await self._pause(adapter, effect, tasks)
                 done += 1
                 if done % TURN == 0:
                     await asyncio.sleep(0)
         finally:
             self._busy -= 1
 
-    async def _grant(self, adapter: QueueAdapter, grant: Grant) -> None:
+    async def _grant(self, adapter: QueueAdapter, grant: Grant, tasks: asyncio.TaskGroup) -> None:
         number = grant.partition.number
         seen = self._records.seen(number)
         if seen is not None and self.work.seen_before(grant, OwnerRecord(seen.uid, seen.epoch)):
@@ -100,8 +120,12 @@ class QueueEffects:
                 owner = await answer(grant.partition.queue, adapter.grant(number, grant.uid, grant.epoch), adapter.answers_within)
                 if adapter.fenced:
                     self._records.granted(number, owner)
+        except PartitionUnavailable as problem:
+            self._put_off(grant.partition, problem, tasks)
+            return
         finally:
             self._granting.discard(grant.partition)
+        self._unavailable.pop(grant.partition, None)
         self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch)))
         self._changed()
 
@@ -113,6 +137,20 @@ class QueueEffects:
             left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within, then), adapter.answers_within)
             self._records.paused(number, pause.epoch)
         self._left(adapter, pause, left, tasks)
+
+    def _put_off(self, partition: Partition, problem: PartitionUnavailable, tasks: asyncio.TaskGroup) -> None:
+        """It is tried again after a while, and no other waits for it."""
+        tries, why = self._unavailable.get(partition, (0, ""))
+        if not tries:
+            log.warning("a partition cannot be granted", queue=partition.queue, partition=partition.number, why=str(problem))
+        self._unavailable[partition] = tries + 1, why or str(problem)
+        tasks.create_task(self._again(partition, min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(tries, 10))))
+        self._changed()
+
+    async def _again(self, partition: Partition, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if self.work.again(partition):
+            self._due.set()
 
     async def _ask_again(self, adapter: QueueAdapter, granting: asyncio.TaskGroup) -> None:
         """From time to time, how much is outstanding of what is paused."""
@@ -144,7 +182,7 @@ class QueueEffects:
             return
         if left == 0 and pause.then is not None and self.work.let_go(pause):
             self._granting.add(pause.partition)  # before the task begins: others may have their turn until then
-            tasks.create_task(self._grant(adapter, pause.then))
+            tasks.create_task(self._grant(adapter, pause.then, tasks))
         elif self.work.paused(pause, left):
             self._changed()
         if left:

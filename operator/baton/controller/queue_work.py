@@ -97,6 +97,16 @@ class QueueWork:
         self._draining.clear()
         self._add(one for one in self._wanted if one not in self._outcomes and one not in self._drained)
 
+    def again(self, partition: Partition) -> bool:
+        """The same of one. Returns False if nothing is due."""
+        self._draining.pop(partition, None)
+        answered = partition in self._outcomes or partition in self._drained
+        return partition in self._wanted and not answered and self._add([partition])
+
+    def wants(self, partition: Partition) -> bool:
+        """There is something to be done with it."""
+        return partition in self._wanted
+
     def forget(self) -> None:
         """The queue is somewhere else now: what came of anything where it was says nothing about it."""
         self._outcomes.clear()

@@ -14,7 +14,7 @@ import structlog
 
 from baton.controller.backlog import Backlog, Look
 from baton.controller.owner_records import OwnerRecords
-from baton.controller.queue_effects import QueueEffects
+from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, QueueEffects
 from baton.controller.queue_request import answer
 from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
 from baton.engine.observation import OwnerRecord
@@ -29,7 +29,6 @@ RESIZE_EVERY = 0.1
 """Seconds between two steps of a change of the number of partitions, and"""
 REST = 4
 """so many times as long as the last of them took: a large queue is asked more seldom, unless there is more to do at once."""
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.25, 5.0
 
 log = structlog.get_logger("baton.queue")
 
@@ -220,7 +219,7 @@ class QueueWorker:
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,
             letters=seen.letters,
-            warnings=seen.warnings,
+            warnings=seen.warnings + self.effects.warnings,
             zones=seen.zones,
         )
         self.backlog.saw(Look(asked, seen.lag, seen.finished))

@@ -14,6 +14,10 @@ class QueueUnreachable(Exception):  # noqa: N818 - a condition's reason, in the 
     """
 
 
+class PartitionUnavailable(QueueUnreachable):
+    """One partition's own trouble: the queue answers, and does what is asked of the others. Only that partition waits."""
+
+
 class QueueConflict(Exception):  # noqa: N818 - likewise
     """The queue belongs to another group, or is not what the spec says. The message names both and the cure."""
 

@@ -4,7 +4,7 @@ import asyncio
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import Owner, QueueCheck, QueueConflict, QueueUnreachable, Resizing
+from baton.queues.protocol import Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 
 NEVER = 1e9
 """Seconds."""
@@ -31,6 +31,8 @@ class MemoryQueue:
         """Methods."""
         self.loses: frozenset[str] = frozenset()
         """The methods whose answers are lost: what is asked for is done."""
+        self.unavailable: dict[int, str] = {}
+        """Why these partitions cannot be granted."""
         self.fails: Exception | None = None
         self.steps: list[Resizing] = []
         """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
@@ -73,6 +75,8 @@ class MemoryQueue:
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         await self._called("grant")
+        if partition in self.unavailable:
+            raise PartitionUnavailable(self.unavailable[partition])
         record = self.records.get(partition, Owner(None, Epoch(0)))
         if epoch > record.epoch:
             self.records[partition] = record = Owner(uid, epoch)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 import pytest
 
-from baton.controller import queue_worker
+from baton.controller import queue_effects, queue_worker
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.engine.effects import Effect, Grant, Pause
@@ -125,6 +125,33 @@ async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kep
     assert kept.queue.calls.count("grant") == 1
     kept.want(told=kept.outcomes)
     assert kept.outcomes == set()
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_tried_again(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    monkeypatch.setattr(queue_effects, "FIRST_BACKOFF", 0.01)
+    kept.queue.unavailable = dict.fromkeys((0, 1, 2, 3, 4), "somebody else's transaction is open")
+
+    def wanted(number: int) -> Effect:
+        then = grant(number, "u", 4)
+        return Pause(partition(number), Epoch(3), 100.0, then) if paused else then
+
+    kept.want(*map(wanted, range(6)))
+    outcomes = {Outcome(partition(number), OwnerRecord(Uid("u"), Epoch(4))) for number in range(6)}
+    await until(lambda: {one.partition.number for one in kept.outcomes} == {5})
+    await until(lambda: kept.queue.calls.count("grant") > 20)
+    kept.worker.ask_for(6)  # which it looks at
+    await until(lambda: len(kept.worker.facts.warnings or ()) == 4)
+    assert kept.worker.facts.warnings is not None and kept.worker.facts.warnings[0::3] == (
+        "orders/0: somebody else's transaction is open",
+        "nor can 2 more partitions be granted now",
+    )
+    assert (kept.connections, kept.worker.facts.problem) == (1, None)
+    kept.queue.unavailable = {}
+    await until(lambda: kept.outcomes == outcomes)
+    assert kept.worker.effects.warnings == ()
 
 
 async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:

@@ -19,7 +19,7 @@ from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
 from baton.queues.kafka.connecting import connected
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 ANSWERS_WITHIN = 4.0
 """Seconds for one request, and"""
@@ -99,21 +99,23 @@ class KafkaClient:
         return await self._send(node, request)
 
     async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
-        """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable."""
+        """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable; of a
+        transactional id, which is one partition's, PartitionUnavailable where it was not taken for too long."""
         begun, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
                 code = await ask()
-            except BrokerLost:
+            except BrokerLost as lost:
                 if time.monotonic() - begun >= PASSES_WITHIN:
-                    raise
+                    raise (PartitionUnavailable(str(lost)) if transactional_id else lost) from None
                 code = Code.COORDINATOR_NOT_AVAILABLE
             if code == Code.NONE:
                 return
             if code in STALE:
                 raise StaleToken(what)
             if not _passes(code, time.monotonic() - begun):
-                raise self.refused(what, code, topic, transactional_id)
+                refusal = self.refused(what, code, topic, transactional_id)
+                raise PartitionUnavailable(str(refusal)) if transactional_id and code in PASSING else refusal
             if code in _SETTLES_ELSEWHERE:
                 self._coordinators.clear()
             await asyncio.sleep(pause)

@@ -12,7 +12,7 @@ from baton.queues.kafka.each import each
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.kafka.transaction import PartitionTransactions
-from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.protocol import Claimant, PartitionUnavailable, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ class GivingUp:
             raise others_grant(self._client, transactions.topic, partition) from None
 
 
-def others_grant(client: KafkaClient, topic: str, partition: int) -> QueueUnreachable:
+def others_grant(client: KafkaClient, topic: str, partition: int) -> PartitionUnavailable:
     """Another takes its tokens."""
-    return QueueUnreachable(
+    return PartitionUnavailable(
         f"{client.address.place}: another operator grants partition {partition} of {topic} just now, under the group "
         f"{client.group}: see that only one does"
     )

@@ -11,7 +11,7 @@ from baton.queues.kafka.followed_topic import FollowedTopic
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
-from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.protocol import Claimant, PartitionUnavailable
 
 _PAUSE = 0.02
 """Seconds between looks for a partition's leader."""
@@ -74,7 +74,7 @@ class GrantRecords:
             await asyncio.sleep(_PAUSE)
             topic = await self._topic.described()
         if partition not in found:
-            raise QueueUnreachable(
+            raise PartitionUnavailable(
                 f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
             )
         return found[partition]

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeVar
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.positions_in_log import lag
 from baton.queues.kafka.record import Committed, Record, names
 from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.output import Output
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 T = TypeVar("T")
 
@@ -72,9 +72,10 @@ class GroupOffsets:
         """What is committed of each, but for those of which a commit is under way; and these."""
         return self._loop.run(self._found().now(partitions), within)
 
-    def stable(self, partition: int) -> Committed:
-        """What is committed of it, and not about to change."""
-        return self._loop.run(self._found().stable(partition), ASKED_WITHIN)
+    def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
+        """What is committed of it, and not about to change. Raises PartitionUnavailable where a commit that is under way does not
+        end in so many seconds, or longer where the broker is slow; 0: at once."""
+        return self._loop.run(self._found().stable(partition, within), ASKED_WITHIN)
 
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""
@@ -137,8 +138,8 @@ class GroupOffsets:
             raise self._no_leader(missing[0], transactions.topic)
         return sum(lag(seen, begins, found).values())
 
-    def _no_leader(self, partition: int, topic: str) -> QueueUnreachable:
-        return QueueUnreachable(f"{self._address.place}: partition {partition} of {topic} has no leader")
+    def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:
+        return PartitionUnavailable(f"{self._address.place}: partition {partition} of {topic} has no leader")
 
     async def _renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
         transactions = self._transactions

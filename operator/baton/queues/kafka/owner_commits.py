@@ -17,11 +17,11 @@ from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together
-from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, owner_of
+from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, is_before, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
-from baton.queues.kafka.transaction import granted_within
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.kafka.transaction import ENDS_WITHIN, granted_within
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 _SILENT_FOR = 1.0
 """Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
@@ -64,6 +64,8 @@ class OwnerCommits:
         if not names(seen.record, self._uid, epoch) and self._moved(partition, epoch):
             seen = self.take_ups.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
+            if is_before(seen.record, epoch):
+                raise self._before_the_grant(partition)
             raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
 
@@ -78,12 +80,16 @@ class OwnerCommits:
             self.look(partition, position)
 
     def look(self, partition: int, position: ReadPosition) -> None:
-        """At all owner records at once; of commits that are under way only this partition's is waited for."""
-        asked_at = time.monotonic()
-        if partition in self._look_at({**self._positions, partition: position}, asked_at):
-            with self._asking:
-                self._process.see(position, self._offsets.stable(partition).record, asked_at)
+        """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
+        committed, meanwhile."""
+        asked_at, before = time.monotonic(), position.record
+        unproven, pending = self._look_at({**self._positions, partition: position}, asked_at)
+        proven = partition not in unproven
+        if partition in pending:
+            proven = self._process.see(position, self._stable(partition, position).record, asked_at, before)
         self.refuse_lost(partition, position)
+        if not proven:
+            raise self._before_the_grant(partition)
 
     def look_at_all(self) -> None:
         """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
@@ -111,8 +117,9 @@ class OwnerCommits:
                 _raise_first(problems)
         self.refuse_lost(partition, position)
 
-    def commit_several(self, partitions: Set[int]) -> None:
-        """What is finished of these, at the same time. Raises QueueUnreachable only."""
+    def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+        """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
+        taken, that is the partition's own trouble."""
         with self._asking:
             held = {**self._positions}  # another thread may let go of some meanwhile
             wanted = {number: one for number, one in held.items() if number in partitions}
@@ -121,7 +128,9 @@ class OwnerCommits:
             due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
             problems = {**self._commit_all(due, ReadPosition.next_record), **self._mark(unmarked)}
             due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
-            _raise_first({**problems, **self._commit_all(due, ReadPosition.next_record)})
+            problems = {**problems, **self._commit_all(due, ReadPosition.next_record)}
+            own = len(problems) < sum(one.lost is None for one in wanted.values())
+            return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}
 
     def idle(self) -> Set[int]:
         """Those that nobody has committed for long: `commit_several` does."""
@@ -211,13 +220,36 @@ class OwnerCommits:
                 problems[number] = problem
         return problems
 
-    def _look_at(self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN) -> tuple[int, ...]:
-        """The answer: of which a commit is under way."""
+    def _look_at(
+        self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN
+    ) -> tuple[Set[int], tuple[int, ...]]:
+        """The answer: of which what was seen says nothing, and of which a commit is under way."""
         before = {number: one.record for number, one in held.items()}
         found, pending = self._offsets.now(tuple(held), within)
-        for number, seen in found.items():
-            self._process.see(held[number], seen.record, asked_at, before[number])
-        return pending
+        unproven = {
+            number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
+        }
+        return unproven, pending
+
+    def _stable(self, partition: int, position: ReadPosition) -> Committed:
+        """What is committed, after a commit that is under way: once that did not end, it is not waited for any more."""
+        try:
+            seen = self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
+        except PartitionUnavailable:
+            if position.in_doubt:  # it is this process' own
+                raise PartitionUnavailable(
+                    f"{self._offsets.place} is slow: a commit of {self._queue}/{partition} has not ended yet: see to its brokers"
+                ) from None
+            position.unsettled = True
+            raise
+        position.unsettled = False
+        return seen
+
+    def _before_the_grant(self, partition: int) -> PartitionUnavailable:
+        return PartitionUnavailable(
+            f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
+            "the broker that keeps the group's place is behind, or its records were deleted: wait until the operator has seen it"
+        )
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
@@ -261,8 +293,10 @@ class OwnerCommits:
 
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
-        self._process.see(position, seen.record, time.monotonic())
+        proven = self._process.see(position, seen.record, time.monotonic())
         self.refuse_lost(partition, position)
+        if not proven:
+            raise self._before_the_grant(partition)
         position.found(seen.offset)
         position.in_doubt = False
         position.handed_over = position.record.reader == BY_GIVER

@@ -15,7 +15,7 @@ from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd
 from baton.queues.kafka.topic_log import TopicLog
 from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions, granted_within
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable
 
 _TRIES = 5
 
@@ -46,8 +46,7 @@ class QueryRecords:
             ends = await self._log.offsets(LogEnd.END, behind)
 
             async def take(number: int) -> Committed:
-                end = ends.get(number, 0)
-                return await self._renewed(number, lambda seen: _taken(seen, query, end))
+                return await self._renewed(number, lambda seen: _taken(seen, query, ends.get(number)))
 
             found |= await each(take, behind)
         return found
@@ -97,9 +96,9 @@ class QueryRecords:
                 await asyncio.sleep(GRANTED_WITHIN / _TRIES)
         raise self._granted_on(number)
 
-    def _granted_on(self, number: int) -> QueueUnreachable:
+    def _granted_on(self, number: int) -> PartitionUnavailable:
         client = self._transactions.client
-        return QueueUnreachable(
+        return PartitionUnavailable(
             f"{client.address.place}: partition {number} of {self._transactions.topic} is granted again and again, or two "
             f"drivers read it: see that the group {client.group} has one operator and one driver"
         )
@@ -114,10 +113,11 @@ def _query(seen: Committed) -> int:
     return seen.record.query if seen.record is not None else 0
 
 
-def _taken(seen: Committed, query: int, end: int) -> Record | None:
-    """By a query that begins: `end` is where the log ends. What was reserved before may have been handed out."""
+def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
+    """By a query that begins: `end` is where the log ends; None: nobody leads the partition. What was reserved before may have
+    been handed out."""
     record = seen.record
     if record is None or not _is_owned(seen) or record.query > query:
         return record  # it needs the new token all the same
-    again, stale = record.comes_again(end), record.still_read()
+    again, stale = record.comes_again(record.reserved if end is None else end), record.still_read()
     return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)

@@ -30,6 +30,8 @@ class ReadPosition:
     """The offset that the broker has."""
     sure_at: float
     committed_at: float
+    unsettled: bool = False
+    """Somebody's commit of it did not end, as far as was seen."""
     lost: Owner | None = None
     """Whose it is now;"""
     other_process: bool = False

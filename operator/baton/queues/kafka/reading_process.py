@@ -18,8 +18,9 @@ class ReadingProcess:
     mark: str
     """By it a record names the process (`Record.reader`)."""
 
-    def see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> None:
-        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer."""
+    def see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> bool:
+        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer.
+        False: that is from before the grant, and says nothing of who has the partition now."""
         readers = (self.mark, BY_GIVER)  # what the giver wrote was there before any mark
         older = before is not None and position.record is not before
         if record is not None and names(record, self.uid, position.epoch) and record.reader in readers:
@@ -27,8 +28,11 @@ class ReadingProcess:
                 position.record = record
             position.sure_at = max(position.sure_at, asked_at)
         elif not older:
+            if is_before(record, position.epoch):
+                return False
             position.lost = owner_of(record)
             position.other_process = names(record, self.uid, position.epoch)
+        return True
 
     def has_committed(self, position: ReadPosition, offset: int, record: Record, asked_at: float) -> None:
         """The broker has taken this. What was handed over is its receiver's: nothing more is said of it under this token."""
@@ -42,6 +46,11 @@ class ReadingProcess:
         if record is None or not names(record, self.uid, position.epoch) or record.reader != BY_GIVER:
             return record
         return replace(record, reader=self.mark, released=False)
+
+
+def is_before(record: Record | None, epoch: Epoch) -> bool:
+    """It stood there before this was granted: epochs only rise."""
+    return record is None or record.epoch < epoch
 
 
 def owner_of(record: Record | None) -> Owner:

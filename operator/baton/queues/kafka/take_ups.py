@@ -13,7 +13,7 @@ from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.transaction import GRANTED_WITHIN
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable
 
 TRIES = 5
 """One after the other, before that others take tokens meanwhile is somebody's trouble."""
@@ -119,9 +119,11 @@ class TakeUps:
             return self._offsets.renewed(partition, change)
 
 
-def granted_on(offsets: GroupOffsets, queue: QueueName, partition: int) -> QueueUnreachable:
+def granted_on(offsets: GroupOffsets, queue: QueueName, partition: int) -> PartitionUnavailable:
     """Others take its tokens without an end."""
-    return QueueUnreachable(f"{offsets.place}: {queue}/{partition} is granted again and again: see that only one operator does")
+    return PartitionUnavailable(
+        f"{offsets.place}: {queue}/{partition} is granted again and again: see that only one operator does"
+    )
 
 
 def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:

@@ -24,11 +24,11 @@ from baton.queues.kafka.messages import CommittedOffsets
 from baton.queues.kafka.record import Committed, Record, Token, read
 from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable
 
 _OPEN_FOR = 10_000
 """Milliseconds after which the broker aborts a commit that nobody ends."""
-_ENDS_WITHIN = 1.0
+ENDS_WITHIN = 1.0
 """Seconds after which a commit that is under way is taken for one whose process has ended, or sleeps,"""
 _ENDS_IN_ANSWERS = 3
 """or so many answers of the broker, where these take longer (up to PASSES_WITHIN): it has two to wait for,"""
@@ -51,7 +51,7 @@ def granted_within(answered_in: float) -> float:
     return max(GRANTED_WITHIN, 2 * answered_in)
 
 
-class Unsettled(QueueUnreachable):
+class Unsettled(PartitionUnavailable):
     """A commit is under way that does not end."""
 
 
@@ -123,7 +123,7 @@ class PartitionTransactions:
         somebody else's, what was before it."""
         found: dict[int, Committed] = {}
         for _ in range(_TRIES):
-            found, pending = await self._settled(partitions, _ENDS_WITHIN)
+            found, pending = await self._settled(partitions, ENDS_WITHIN)
             try:
                 ended = await each(self._ended, pending)
             except StaleToken:
@@ -134,13 +134,13 @@ class PartitionTransactions:
             return found | settled | before
         raise self._unsettled()
 
-    async def stable(self, partition: int) -> Committed:
+    async def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
         """The same of one; a commit that is under way is waited for."""
-        return (await self.all_stable((partition,)))[partition]
+        return (await self.all_stable((partition,), within))[partition]
 
-    async def all_stable(self, partitions: tuple[int, ...]) -> dict[int, Committed]:
-        """Of these; commits that are under way are waited for."""
-        found, pending = await self._settled(partitions, PASSES_WITHIN)
+    async def all_stable(self, partitions: tuple[int, ...], within: float = PASSES_WITHIN) -> dict[int, Committed]:
+        """Of these; commits that are under way are waited for, `within` 0 for none."""
+        found, pending = await self._settled(partitions, within)
         if pending:
             raise self._unsettled()
         return found
@@ -178,7 +178,7 @@ class PartitionTransactions:
         new token aborts it; the end of any other of the same id does. Raises Unsettled where it is somebody else's."""
         await self.begin(partition, token)
         await self._end(partition, token, commit=False)
-        found, pending = await self._settled((partition,), _ENDS_WITHIN)
+        found, pending = await self._settled((partition,), ENDS_WITHIN)
         if pending:
             raise self._unsettled()
         return found[partition]
@@ -196,7 +196,7 @@ class PartitionTransactions:
         """`renewed`; None where that has ended no commit."""
         try:
             return await self.renewed(partition)
-        except Unsettled:
+        except PartitionUnavailable:
             return None
 
     def _unsettled(self) -> Unsettled:
@@ -207,7 +207,8 @@ class PartitionTransactions:
         asked_at, pause = time.monotonic(), _PAUSE
         found, pending = await self.now(partitions)
         answered_at = time.monotonic()
-        until = answered_at + max(within, min(PASSES_WITHIN, _ENDS_IN_ANSWERS * (answered_at - asked_at)))
+        slow = min(PASSES_WITHIN, _ENDS_IN_ANSWERS * (answered_at - asked_at)) if within else 0.0
+        until = answered_at + max(within, slow)
         while pending and time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(2 * pause, 10 * _PAUSE)

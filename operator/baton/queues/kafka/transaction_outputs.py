@@ -14,7 +14,7 @@ from baton.queues.kafka.output_batches import encoded, shared_out
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe
 from baton.queues.output import Output
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 _ALL_REPLICAS = -1
 _TAKES_WITHIN = 3000
@@ -126,9 +126,9 @@ class TransactionOutputs:
     def _cannot(self, topic: str, code: int) -> QueueUnreachable:
         return self._refused(topic, _why(code, self._client.address.who))
 
-    def _refused(self, topic: str, why: str) -> QueueUnreachable:
+    def _refused(self, topic: str, why: str) -> PartitionUnavailable:
         self._topics.pop(topic, None)
-        return QueueUnreachable(f"{self._client.address.place}: outputs cannot be sent to the topic {topic}: {why}")
+        return PartitionUnavailable(f"{self._client.address.place}: outputs cannot be sent to the topic {topic}: {why}")
 
 
 def _why(code: int, who: str) -> str:

@@ -1,14 +1,15 @@
 """Commits of Kafka's reader that nobody waits for."""
 
 import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from baton.queues.kafka.background_commits import EVERY, SELDOM, BackgroundCommits
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE, until
 
 
@@ -20,16 +21,20 @@ class Broker:
         self.open = threading.Event()
         self.open.set()
         self.refusal: Exception | None = None
+        """Of all,"""
+        self.refused: dict[int, QueueUnreachable] = {}
+        """or of these."""
         self.commits = BackgroundCommits(self.commit, self.look)
 
     def look(self) -> None:
         raise QueueUnreachable("nobody asks it of this broker")
 
-    def commit(self, partitions: Set[int]) -> None:
+    def commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         self.asked.append(set(partitions))
         assert self.open.wait(PATIENCE)
         if self.refusal is not None:
             raise self.refusal
+        return {one: why for one, why in self.refused.items() if one in partitions}
 
 
 @pytest.fixture
@@ -85,6 +90,26 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
     until(lambda: any({1, 2} <= partitions for partitions in broker.asked))
 
 
+def test_one_that_is_refused_is_told_of_that_and_tried_again_and_no_other_waits_for_it(broker: Broker) -> None:
+    broker.refused = {1: PartitionUnavailable("its topic is not there")}
+    broker.commits.due(1, at_once=True)
+    until(lambda: 1 in broker.commits._troubles)
+
+    def asked_more(partition: int, than: int) -> bool:
+        return sum(partition in those for those in broker.asked) > than
+
+    for number in range(10):
+        broker.commits.due(2, at_once=True)
+        until(partial(asked_more, 2, number))
+    assert not asked_more(1, 4), "it is tried twice a second"
+    with pytest.raises(PartitionUnavailable, match="its topic is not there"):
+        broker.commits.due(1)
+    until(partial(asked_more, 1, 2))
+    broker.refused = {}
+    until(lambda: 1 not in broker.commits._troubles)
+    broker.commits.due(1)
+
+
 class CountedNews(threading.Condition):
     """Knows how often threads that wait for it were woken."""
 
@@ -135,7 +160,7 @@ class Clock:
         assert self._end.wait(PATIENCE)
         return [round(after - before, 2) for before, after in pairwise(self.begun)]
 
-    def _commit(self, partitions: Set[int]) -> None:
+    def _commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         self.begun.append(self.now)
         self.now += self._takes
         if len(self.begun) == 3:
@@ -144,6 +169,7 @@ class Clock:
         if len(self.begun) <= len(self.refusals):
             raise self.refusals[len(self.begun) - 1]
         self.commits._due = {1}
+        return {}
 
     def _look(self) -> None:
         self.looked.append(self.now)
@@ -186,7 +212,7 @@ def test_a_commit_that_was_refused_is_tried_again_after_a_second(refusal: Except
 def test_what_somebody_waits_for_is_tried_again_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     clock.refusals = [QueueUnreachable("it has just begun")]
-    clock.commits._hurried = True
+    clock.commits._hurried = {1}
     assert clock.of_three()[0] == 0.51
 
 

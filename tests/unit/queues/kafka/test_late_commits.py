@@ -69,7 +69,7 @@ class Coordinator(KafkaClient):
 
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    for name in ("PASSES_WITHIN", "_ENDS_WITHIN"):
+    for name in ("PASSES_WITHIN", "ENDS_WITHIN"):
         monkeypatch.setattr(transaction, name, 0.0)
     return Coordinator()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import Owner as BatonOwner
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE
 
 UID = Uid("a")
@@ -52,7 +53,7 @@ class Broker(GroupOffsets):
     def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         return {0: self.committed}, ()
 
-    def stable(self, partition: int) -> Committed:
+    def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         return self.committed
 
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
@@ -134,7 +135,8 @@ def commit(owner: Owner) -> None:
 
 
 def commit_several(owner: Owner) -> None:
-    owner.commits.commit_several({0})
+    for problem in owner.commits.commit_several({0}).values():
+        raise problem
 
 
 both = pytest.mark.parametrize("how", [commit, commit_several])
@@ -524,8 +526,8 @@ def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
     other.progress.finish([0])
     third = receiver.positions[2] = ReadPosition.begun(broker.committed, 0.0)
     assert third.handed_over
-    with pytest.raises(QueueUnreachable, match="away"):
-        receiver.commits.commit_several({0, 1, 2})
+    problems = receiver.commits.commit_several({0, 1, 2})
+    assert "away" in str(problems[0]) and isinstance(problems[0], PartitionUnavailable) and problems.keys() == {0}
     assert (broker.several[0], other.committed) == ({1}, 1), "and first"
     assert not third.handed_over
 
@@ -670,6 +672,85 @@ def test_what_is_somebody_elses_is_not_kept_from_expiring() -> None:
         commit(owner)
     owner.position.committed_at -= 6 * 3600 + 1
     assert not owner.commits.idle()
+
+
+class UnderWay(Broker):
+    """A commit of partition 0 is under way, which is somebody else's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends = False
+        self.waited: list[float] = []
+
+    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        return {one: self.committed for one in partitions if one}, (0,)
+
+    def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+        self.waited.append(within)
+        with ThreadPoolExecutor(1) as another:
+            assert another.submit(self.others_may_commit).result(), "who waits for it keeps nobody else from a commit"
+        if not self.ends:
+            raise PartitionUnavailable("somebody else's transaction is open")
+        return self.committed
+
+    def others_may_commit(self) -> bool:
+        free = self.owner.commits._asking.acquire(timeout=0)
+        if free:
+            self.owner.commits._asking.release()
+        return free
+
+    owner: Owner
+
+
+def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_its_commit() -> None:
+    broker = UnderWay()
+    broker.owner = owner = Owner(broker)
+    for _ in range(3):
+        with pytest.raises(PartitionUnavailable, match="somebody else's"):
+            owner.commits.look(0, owner.position)
+    assert [seconds > 0 for seconds in broker.waited] == [True, False, False]
+    broker.ends = True
+    owner.commits.look(0, owner.position)
+    owner.position.in_doubt, broker.ends = True, False
+    for _ in range(2):
+        with pytest.raises(PartitionUnavailable, match="is slow: a commit of orders/0"):
+            owner.commits.look(0, owner.position)
+    assert [seconds > 0 for seconds in broker.waited[3:]] == [False, True, True], "its own commit ends"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_now(before: bool) -> None:
+    class OfOneTopic(Broker):
+        def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
+            return False
+
+    owner = Owner(broker := OfOneTopic())
+    record = owner.position.record
+    owner.position.epoch, owner.position.sure_at = Epoch(3), 0.0
+    broker.committed = Committed(0, replace(record, uid=Uid("b"), epoch=Epoch(2)) if before else None)
+    with pytest.raises(PartitionUnavailable, match="from before it was granted"):
+        owner.commits.look(0, owner.position)
+    with pytest.raises(PartitionUnavailable, match="from before it was granted"):
+        owner.commits.begin(0, Epoch(3))
+    assert owner.position.lost is None and owner.position.sure_at == 0.0
+    broker.committed = Committed(0, replace(record, epoch=Epoch(3)))
+    owner.commits.look(0, owner.position)
+    assert owner.position.sure_at > 0.0
+    broker.committed = Committed(0, replace(record, uid=Uid("b"), epoch=Epoch(3)))
+    with pytest.raises(StaleOwner):
+        owner.commits.look(0, owner.position)
+
+
+def test_an_offset_from_before_the_grant_is_not_taken_for_the_place_that_was_reached() -> None:
+    owner = Owner(broker := Broker())
+    owner.finish(0, 1)
+    owner.commits.commit(0, owner.position)
+    broker.in_force = Token(1, 7)  # another has taken one
+    broker.committed = Committed(0, None)
+    owner.finish(2)
+    with pytest.raises(PartitionUnavailable, match="from before it was granted"):
+        owner.commits.commit(0, owner.position)
+    assert owner.position.committed == 2
 
 
 class Shrinking(dict[int, ReadPosition]):

@@ -1,0 +1,98 @@
+"""A partition's own trouble keeps no other from being read, and a queue that lets a consumer wait does not make it hang."""
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+
+from baton.consumer import loop
+from baton.consumer.held_partition import HeldPartition
+from baton.consumer.queue_requests import QueueRequests
+from baton.model.ids import Epoch, Partition
+from baton.queues.entry import Entry
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from tests.waiting import PATIENCE, until
+
+
+class OneInTrouble(InMemoryQueue):
+    """Nothing can be done with partition 0 while it is `held`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = True
+        self.tries = 0
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        if partition == 0 and self.held:
+            self.tries += 1
+            raise PartitionUnavailable("outputs cannot be sent to the topic bills: it is not there")
+        super().ack(partition, epoch, [f"{partition}/{offset}" for offset in offsets])
+
+    def has(self, offset: str) -> bool:
+        return offset in self.acknowledged
+
+
+def test_others_are_read_while_one_can_tell_its_queue_nothing() -> None:
+    queue = OneInTrouble()
+    queue.unread = {0: [("0", b"k")], 1: []}
+    consumer = consumer_of(queue, InMemoryLedger({0: 1, 1: 1}))
+    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
+    running.start()
+    until(lambda: queue.tries > 1)
+    for number in range(10):
+        queue.unread[1].append((str(number), b"k"))
+        consumer.interrupt()
+        until(partial(queue.has, f"1/{number}"))
+    assert not consumer._loop._requests.away(ORDERS)
+    queue.held = False
+    until(partial(queue.has, "0/0"))
+    consumer.stop()
+    running.join(PATIENCE)
+
+
+def test_it_is_waited_for_longer_and_longer_until_there_is_another_answer() -> None:
+    queue, requests = OneInTrouble(), QueueRequests()
+    holding = HeldPartition(Partition(ORDERS, 0), Epoch(1), None)  # type: ignore[arg-type]
+    holding.handled = ["0"]
+    for tries in (1, 2, 3):
+        assert not requests.settle(holding, queue)
+        assert holding.outage is not None and holding.outage.tries == tries
+        assert "bills" in holding.outage.why
+    assert requests.not_before(holding) > time.monotonic()
+    queue.held = False
+    assert requests.settle(holding, queue) and requests.not_before(holding) == 0.0
+
+
+class Slow(InMemoryQueue):
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
+        self.asked.set()
+        assert self.answers.wait(PATIENCE)
+        raise QueueUnreachable("it was too slow")
+
+
+def test_a_consumer_whose_queue_lets_it_wait_does_not_hang_until_no_request_takes_that_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
+    queue = Slow()
+    consumer = consumer_of(queue)
+    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
+    running.start()
+    try:
+        assert queue.asked.wait(PATIENCE)
+        assert consumer._loop.hangs() == ""
+        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
+        assert "has not answered" in consumer._loop.hangs()
+    finally:
+        queue.answers.set()
+        consumer.stop()
+        running.join(PATIENCE)
