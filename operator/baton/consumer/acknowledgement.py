@@ -16,7 +16,8 @@ class Acknowledgement:
         self._lost = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """True: the queue has it. False: it was not this consumer's any more, and comes to its next owner, marked redelivered.
+        """True: the queue has it (Kafka: as far as its one offset goes over it; behind an entry that is not finished with, this
+        process knows it alone). False: it was not this consumer's any more, and comes to its next owner, marked redelivered.
 
         Raises TimeoutError after `timeout` seconds.
         """

@@ -248,7 +248,7 @@ class OwnerCommits:
     def _before_the_grant(self, partition: int) -> PartitionUnavailable:
         return PartitionUnavailable(
             f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
-            "the broker that keeps the group's place is behind, or its records were deleted: wait until the operator has seen it"
+            "the broker that keeps the group's place is behind: wait until it has caught up, or the operator has granted it again"
         )
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:

@@ -49,8 +49,8 @@ class ReadingProcess:
 
 
 def is_before(record: Record | None, epoch: Epoch) -> bool:
-    """It stood there before this was granted: epochs only rise."""
-    return record is None or record.epoch < epoch
+    """It stood there before this was granted: epochs only rise. No record is what Kafka's own tools leave that set a place."""
+    return record is not None and record.epoch < epoch
 
 
 def owner_of(record: Record | None) -> Owner:
