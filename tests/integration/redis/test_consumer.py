@@ -256,7 +256,7 @@ async def test_what_it_has_in_hand_at_the_end_of_its_grace_is_finished_and_nobod
     queue.send(*quick, partition=1)
     until(lambda: len(pod.log) == 800)
     await acknowledged(queue)
-    pod.consumer._loop._requests.per_entry = 0.001  # so quick that it has many in hand, however slow the machine is
+    pod.consumer._loop._turns.requests.per_entry = 0.001  # so quick that it has many in hand, however slow the machine is
 
     def block(entry: Entry) -> None:
         entered.set()

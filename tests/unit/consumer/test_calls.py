@@ -36,7 +36,7 @@ def test_callbacks_of_several_workers_are_never_beside_one_another() -> None:
     running.start()
     until(lambda: told)
     ledger.says({1: 1})
-    until(lambda: len(consumer._loop._dispatcher.calls) == 2 or len(told) > 1)
+    until(lambda: len(consumer._loop._turns.dispatcher.calls) == 2 or len(told) > 1)
     go_on.set()
     until(lambda: handled)
     ledger.says({})

@@ -28,7 +28,7 @@ def running(consumer: Consumer, ledger: InMemoryLedger, handler: Callable[[Batch
 
 
 def nothing_is_due(consumer: Consumer) -> bool:
-    dispatcher = consumer._loop._dispatcher
+    dispatcher = consumer._loop._turns.dispatcher
     return len(dispatcher.wants) == 1 and dispatcher.due == inf
 
 

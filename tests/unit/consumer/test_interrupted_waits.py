@@ -26,7 +26,7 @@ def test_a_batch_that_a_signals_handler_did_not_wait_for_comes_to_the_next_who_a
             batches = consumer.batches()
 
             def call() -> None:
-                until(lambda: consumer._loop._dispatcher.wants)
+                until(lambda: consumer._loop._turns.dispatcher.wants)
                 os.kill(os.getpid(), signal.SIGUSR1)
 
             caller = threading.Thread(target=call)

@@ -21,7 +21,7 @@ async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() ->
         await together.wait()
 
     async def knows() -> bool:
-        return bool(list(consumer._loop._holdings))
+        return bool(list(consumer._loop._turns.holdings))
 
     async with asyncio.timeout(PATIENCE), consumer:
         await eventually(knows)
@@ -50,8 +50,12 @@ def test_no_more_than_some_megabytes_wait_behind_a_slow_key() -> None:
     running = threading.Thread(target=consumer.run, args=(handle,), kwargs={"concurrency": 2, "order": "key"})
     running.start()
     loop = consumer._loop
-    until(lambda: [holding for holding in loop._holdings if holding.in_hand > 2 and loop._dispatcher._room(holding) <= 0])
-    assert sum(holding.in_hand for holding in loop._holdings) <= 8
+    until(
+        lambda: [
+            holding for holding in loop._turns.holdings if holding.in_hand > 2 and loop._turns.dispatcher._room(holding) <= 0
+        ]
+    )
+    assert sum(holding.in_hand for holding in loop._turns.holdings) <= 8
     go_on.set()
     until(lambda: len(queue.acknowledged) == 100)
     consumer.stop()

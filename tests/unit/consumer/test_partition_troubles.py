@@ -46,7 +46,7 @@ def test_others_are_read_while_one_can_tell_its_queue_nothing() -> None:
         queue.unread[1].append((str(number), b"k"))
         consumer.interrupt()
         until(partial(queue.has, f"1/{number}"))
-    assert not consumer._loop._requests.away(ORDERS)
+    assert not consumer._loop._turns.requests.away(ORDERS)
     queue.held = False
     until(partial(queue.has, "0/0"))
     consumer.stop()

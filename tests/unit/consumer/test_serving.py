@@ -127,7 +127,7 @@ async def test_what_is_not_waited_for_any_more_leaves_nothing_behind() -> None:
         for _ in range(20):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(anext(batches), 0.001)
-        await come_about(lambda: not consumer._loop._dispatcher.wants)
+        await come_about(lambda: not consumer._loop._turns.dispatcher.wants)
 
 
 def test_a_callback_that_ends_the_loop_is_called_again_where_the_program_goes_on() -> None:
