@@ -22,7 +22,7 @@ _READY = "unit/queues/kafka/test_ready_fetcher.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
-_TAKING_UP = "unit/queues/kafka/test_taking_up.py"
+_TAKING_UP = "unit/queues/kafka/test_take_up_thread.py"
 _LETTING_GO = "unit/queues/kafka/test_letting_go.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
 _LARGE = "unit/queues/kafka/test_place_setting.py"
@@ -133,15 +133,15 @@ KAFKA = (
     Mutation("outputs", "send under a token that is spent", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return False"),
     Mutation("outputs", "take a new token for an offset alone", _KAFKA + "read_position.py", _COMMITS, "        return self.in_doubt and bool(self.outputs.due(self.offset))", "        return self.in_doubt"),
     Mutation("outputs", "send again what was committed", _KAFKA + "read_position.py", _COMMITS, "        self.outputs.committed(offset)", "        pass"),
-    Mutation("taking up", "read nothing while something is taken up", _KAFKA + "reader.py", _READING, "            return self._taking_up.ready(partition, epoch)", "            return self._taking_up.ready(partition, epoch) or True"),
+    Mutation("taking up", "read nothing while something is taken up", _KAFKA + "reader.py", _READING, "            return self._take_up_thread.ready(partition, epoch)", "            return self._take_up_thread.ready(partition, epoch) or True"),
     Mutation("taking up", "leave what is being taken up without a last word", _KAFKA + "reader.py", _LETTING_GO, "            self._hold(partition, position)\n        untaken", "            pass\n        untaken"),
-    Mutation("taking up", "let go of what is still taken up", _KAFKA + "taking_up.py", _TAKING_UP, "                    under_way.add(number)", "                    pass"),
-    Mutation("taking up", "not wait for what is let go of while it is taken up", _KAFKA + "taking_up.py", _TAKING_UP, "            self._changed.wait_for(over, within)", "            pass"),
-    Mutation("taking up", "read what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "        if self._found.get(partition, (None,))[0] == epoch:", "        if partition in self._found:"),
-    Mutation("taking up", "let go of what was taken up under another epoch", _KAFKA + "taking_up.py", _TAKING_UP, "                if found is not None and found[0] == epoch:", "                if found is not None:"),
-    Mutation("taking up", "read what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "if self._under_way.pop(number, None) == partitions[number]}", "if self._under_way.pop(number, None) or True}"),
-    Mutation("taking up", "fetch on what was taken up too late", _KAFKA + "taking_up.py", _TAKING_UP, "                self._end(number)", "                pass"),
-    Mutation("taking up", "tell an outage once for each partition", _KAFKA + "taking_up.py", _TAKING_UP, "            if isinstance(found, QueueUnreachable):", "            if False:"),
+    Mutation("taking up", "let go of what is still taken up", _KAFKA + "take_up_thread.py", _TAKING_UP, "                    under_way.add(number)", "                    pass"),
+    Mutation("taking up", "not wait for what is let go of while it is taken up", _KAFKA + "take_up_thread.py", _TAKING_UP, "            self._changed.wait_for(over, within)", "            pass"),
+    Mutation("taking up", "read what was taken up under another epoch", _KAFKA + "take_up_thread.py", _TAKING_UP, "        if self._found.get(partition, (None,))[0] == epoch:", "        if partition in self._found:"),
+    Mutation("taking up", "let go of what was taken up under another epoch", _KAFKA + "take_up_thread.py", _TAKING_UP, "                if found is not None and found[0] == epoch:", "                if found is not None:"),
+    Mutation("taking up", "read what was taken up too late", _KAFKA + "take_up_thread.py", _TAKING_UP, "if self._under_way.pop(number, None) == partitions[number]}", "if self._under_way.pop(number, None) or True}"),
+    Mutation("taking up", "fetch on what was taken up too late", _KAFKA + "take_up_thread.py", _TAKING_UP, "                self._end(number)", "                pass"),
+    Mutation("taking up", "tell an outage once for each partition", _KAFKA + "take_up_thread.py", _TAKING_UP, "            if isinstance(found, QueueUnreachable):", "            if False:"),
     Mutation("taking up", "begin while the queue is away", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "            if time.monotonic() >= self._requests.not_before(holding):", "            if True:"),
     Mutation("taking up", "rest on what came while a turn found nothing", "consumer/wake_times.py", "unit/consumer/test_dispatcher.py", "            if self._dispatcher.wants and self._came_meanwhile:", "            if False:"),
     Mutation("commits", "end where a header is a name alone", "consumer/held_entry.py", "unit/consumer/test_held_entry.py", "len(name) + len(value or b\"\")", "len(name) + len(value)"),
@@ -160,7 +160,7 @@ KAFKA = (
     Mutation("direct hand-offs", "leave the mark to the first commit of an entry", _KAFKA + "owner_commits.py", _COMMITS, " if one.handed_over and one.lost is None}", " if False}"),
     Mutation("direct hand-offs", "count a try of who has not put its mark there", _KAFKA + "record.py", _POSITION, "self.left_behind and self.reader != BY_GIVER and", "self.left_behind and"),
     Mutation("direct hand-offs", "begin with what another process may have read", _KAFKA + "direct_handoffs.py", _DIRECT, " or not self._is_new(partition, epoch):", ":"),
-    Mutation("direct hand-offs", "mark for read what nobody has read", _KAFKA + "take_ups.py", _COMMITS, "if seen.record.reader == BY_GIVER and self", "if False and self"),
+    Mutation("direct hand-offs", "mark for read what nobody has read", _KAFKA + "take_up_records.py", _COMMITS, "if seen.record.reader == BY_GIVER and self", "if False and self"),
     Mutation("commits", "believe an old look of whose a partition is", _KAFKA + "reading_process.py", _COMMITS, "elif not older:", "else:"),
     Mutation("commits", "commit every second however long it takes", _KAFKA + "background_commits.py", _BACKGROUND, "min(SELDOM, _LONG * (ended - begun))", "0.0"),
     Mutation("commits", "commit never where it takes long", _KAFKA + "background_commits.py", _BACKGROUND, "min(SELDOM, _LONG", "min(3600.0, _LONG"),
@@ -183,7 +183,7 @@ KAFKA = (
     Mutation("direct hand-offs", "believe an old look at what was begun since", _KAFKA + "direct_handoffs.py", _DIRECT, " and self._begun.get(partition, 0) < epoch", ""),
     Mutation("direct hand-offs", "say with an old place that all is finished", _KAFKA + "owner_commits.py", _COMMITS, "    wanted = (record or position.next_record)()  # before the offset: one that says that all is finished goes with the last\n    offset = position.offset\n", "    offset = position.offset\n    wanted = (record or position.next_record)()\n"),
     Mutation("direct hand-offs", "say more of what was handed over", _KAFKA + "reading_process.py", _COMMITS, "position.epoch):\n            position.lost = owner_of(record)", "position.epoch):\n            pass"),
-    Mutation("direct hand-offs", "take an own mark for that of an earlier process", _KAFKA + "take_ups.py", _COMMITS, "                    self._marking[partition] = epoch\n                    return replace(", "                    return replace("),
+    Mutation("direct hand-offs", "take an own mark for that of an earlier process", _KAFKA + "take_up_records.py", _COMMITS, "                    self._marking[partition] = epoch\n                    return replace(", "                    return replace("),
     Mutation("direct hand-offs", "grant over what was handed over unheard", _KAFKA + "adapter.py", "integration/kafka/test_direct_handoffs.py", "if record is not None and self._pauses.is_news(partition, record):", "if False:"),
     Mutation("direct hand-offs", "hand over to oneself", _KAFKA + "announcements.py", _HEARD, "if uid and uid != self._uid else None", "if uid else None"),
     Mutation("direct hand-offs", "forget who was next before", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not isinstance(effect, Pause):\n            self._next_owners.pop", "        if True:\n            self._next_owners.pop"),
@@ -196,7 +196,7 @@ KAFKA = (
     Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
     Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
     Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),
-    Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "beginning.py", "unit/queues/kafka/test_beginning.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
+    Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "take_up_order.py", "unit/queues/kafka/test_take_up_order.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),
     Mutation("last words", "wait for what is still taken up", "consumer/queue_requests.py", _UNTAKEN, "            if holding.sure_at and queue not in asked:", "            if queue not in asked:"),

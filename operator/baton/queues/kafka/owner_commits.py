@@ -19,7 +19,7 @@ from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, is_before, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
-from baton.queues.kafka.take_ups import TRIES, TakeUps, granted_on
+from baton.queues.kafka.take_up_records import TRIES, TakeUpRecords, granted_on
 from baton.queues.kafka.transaction import ENDS_WITHIN, granted_within
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
@@ -54,15 +54,15 @@ class OwnerCommits:
         self._asking = threading.RLock()
         """Two commits of one partition at a time would be one transaction."""
         self._handoffs = handoffs
-        self.take_ups = TakeUps(offsets, queue, uid, self._process.mark, self._asking, self._handoffs)
+        self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._asking, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        seen = self.take_ups.one(partition, epoch)
+        seen = self.take_up_records.one(partition, epoch)
         if not names(seen.record, self._uid, epoch) and self._moved(partition, epoch):
-            seen = self.take_ups.one(partition, epoch)
+            seen = self.take_up_records.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             if is_before(seen.record, epoch):
                 raise self._before_the_grant(partition)

@@ -15,7 +15,6 @@ from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
-from baton.queues.kafka.beginning import Beginning
 from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
@@ -25,7 +24,8 @@ from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.ready_fetcher import ReadyFetcher
-from baton.queues.kafka.taking_up import TakingUp
+from baton.queues.kafka.take_up_order import TakeUpOrder
+from baton.queues.kafka.take_up_thread import TakeUpThread
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -69,8 +69,8 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(self._commits.commit_several, self._commits.look_at_all)
-        self._beginning = Beginning(self._commits, self._fetching)
-        self._taking_up = TakingUp(self._beginning.take_up, self._end, self._wake)
+        self._take_up_order = TakeUpOrder(self._commits, self._fetching)
+        self._take_up_thread = TakeUpThread(self._take_up_order.take_up, self._end, self._wake)
         self._woken: Callable[[], None] | None = None
         """None: nobody has waited yet."""
 
@@ -159,7 +159,7 @@ class KafkaReader:
         until = time.monotonic() + min(within, ASKED_WITHIN)
         untaken = self._last_words(partitions, until, give_up=give_up)
         left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
-        taken_up, under_way = self._taking_up.withdraw(partitions, left, give_up=give_up)
+        taken_up, under_way = self._take_up_thread.withdraw(partitions, left, give_up=give_up)
         for partition, position in taken_up.items():
             self._hold(partition, position)
         untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)
@@ -182,7 +182,7 @@ class KafkaReader:
     def ready(self, partition: int, epoch: Epoch) -> bool:
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            return self._taking_up.ready(partition, epoch)
+            return self._take_up_thread.ready(partition, epoch)
         if position.epoch != epoch:
             return False
         if position.hopeless:
@@ -196,14 +196,14 @@ class KafkaReader:
             self._background.due_again(idle)
         held = {number: self._positions.get(number) for number in partitions}
         with_room = frozenset(one for one, position in held.items() if position is not None and position.most(self._in_hand) != 0)
-        if any(position is None and not self._taking_up.under_way(one) for one, position in held.items()):
+        if any(position is None and not self._take_up_thread.under_way(one) for one, position in held.items()):
             woken()
         elif self._fetcher is not None:
             self._fetcher.wait_for(with_room, woken)
 
     def close(self) -> None:
         self._background.close()
-        self._taking_up.close()
+        self._take_up_thread.close()
         if self._fetcher is not None:
             self._fetcher.close()
         self._dead_letters.close()
@@ -215,7 +215,7 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            position = self._taking_up.take(partition, epoch)
+            position = self._take_up_thread.take(partition, epoch)
             self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))

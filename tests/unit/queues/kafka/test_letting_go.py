@@ -10,7 +10,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.taking_up import Found
+from baton.queues.kafka.take_up_thread import Found
 from baton.queues.protocol import QueueUnreachable
 from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, until
@@ -25,16 +25,16 @@ class Reading(KafkaReader):
     def __init__(self) -> None:
         address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
         super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
-        self._taking_up._begin = self._take_up
+        self._take_up_thread._begin = self._take_up
         self.open = threading.Event()
         self.said: list[set[int]] = []
         self._commits.last_words = self._say  # type: ignore[method-assign]
         self.waited: list[float] = []
         """Seconds, for what is still taken up."""
-        self._withdraw, self._taking_up.withdraw = self._taking_up.withdraw, self._wait  # type: ignore[method-assign]
+        self._withdraw, self._take_up_thread.withdraw = self._take_up_thread.withdraw, self._wait  # type: ignore[method-assign]
         self._positions[0] = position()
         assert not self.ready(1, ONE)
-        until(lambda: self._taking_up._under_way)
+        until(lambda: self._take_up_thread._under_way)
 
     def held(self) -> set[int]:
         return set(self._positions)

@@ -228,21 +228,21 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
 
 def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = commits.take_ups.granted({0: Epoch(1)})
-    assert commits.take_ups.together(found)[0].offset == 0
+    found = commits.take_up_records.granted({0: Epoch(1)})
+    assert commits.take_up_records.together(found)[0].offset == 0
     record = broker.committed.record
     assert record is not None and record.reader, "it is marked before anything is handed out"
-    assert not commits.take_ups.granted({0: Epoch(1)}), (
+    assert not commits.take_up_records.granted({0: Epoch(1)}), (
         "an earlier process may read it: it is shut out, and not taken for granted"
     )
-    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).take_ups.granted({0: Epoch(1)})
+    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).take_up_records.granted({0: Epoch(1)})
 
 
 def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = commits.take_ups.granted({0: Epoch(1)})
+    found = commits.take_up_records.granted({0: Epoch(1)})
     broker.in_force = Token(1, 7)
-    assert commits.take_ups.together(found) == {}
+    assert commits.take_up_records.together(found) == {}
 
 
 class OneAtATime(Broker):
@@ -304,7 +304,7 @@ class Receiver:
         handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
-        self.found = self.commits.take_ups.handed_over({0: Epoch(2)})
+        self.found = self.commits.take_up_records.handed_over({0: Epoch(2)})
         self.positions |= self.found
 
     @property
@@ -322,7 +322,7 @@ def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be
     assert [one.offset for one in receiver.found.values()] == [10]
     receiver.commits.look(0, receiver.positions[0])
     assert receiver.record.reader == BY_GIVER, "nothing was written yet"
-    assert not receiver.commits.take_ups.handed_over({0: Epoch(2)}), "it was handed over once"
+    assert not receiver.commits.take_up_records.handed_over({0: Epoch(2)}), "it was handed over once"
 
 
 def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
@@ -546,14 +546,14 @@ def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_w
     handoffs.saw(place, Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert not commits.take_ups.handed_over({0: Epoch(3)})
+    assert not commits.take_up_records.handed_over({0: Epoch(3)})
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert commits.take_ups.handed_over({0: Epoch(2)})
+    assert commits.take_up_records.handed_over({0: Epoch(2)})
     record = broker.committed.record
     assert record is not None
     others = HandedOver("orders-2", Committed(10, replace(record, epoch=Epoch(3))), 0.0)
     handoffs.handed_over(place, others)
-    assert not commits.take_ups.handed_over({0: Epoch(3)})
+    assert not commits.take_up_records.handed_over({0: Epoch(3)})
 
 
 class SeveralPartitions(Broker):

@@ -12,7 +12,7 @@ Found = ReadPosition | Exception
 _CLOSE_WITHIN = 1.0
 
 
-class TakingUp:
+class TakeUpThread:
     """In a thread of its own, from the first `ready` to `close`; any thread may call. A partition is asked for under its epoch:
     what was taken up under another is nobody's."""
 

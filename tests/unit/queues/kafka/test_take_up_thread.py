@@ -10,7 +10,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.taking_up import Found, TakingUp
+from baton.queues.kafka.take_up_thread import Found, TakeUpThread
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, until
 
@@ -27,7 +27,7 @@ class Broker:
         self.refusals: dict[int, Exception] = {}
         self.ended: list[int] = []
         self.told = threading.Event()
-        self.taking_up = TakingUp(self.begin, self.ended.append, self.told.set)
+        self.taking_up = TakeUpThread(self.begin, self.ended.append, self.told.set)
 
     def begin(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
         self.asked.append(partitions)

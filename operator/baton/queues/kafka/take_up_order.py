@@ -8,10 +8,10 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.taking_up import Found
+from baton.queues.kafka.take_up_thread import Found
 
 
-class Beginning:
+class TakeUpOrder:
     """Of one queue's partitions, beside reading."""
 
     def __init__(self, commits: OwnerCommits, fetching: Callable[[], Fetcher]) -> None:
@@ -41,19 +41,19 @@ class Beginning:
             yield dict.fromkeys(left, problem)
 
     def _begin_handed_over(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        begun = self._commits.take_ups.handed_over(partitions)
+        begun = self._commits.take_up_records.handed_over(partitions)
         if begun:
             self._fetching().begin({partition: position.committed for partition, position in begun.items()})
         return begun
 
     def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
         """They are fetched while the records get the mark of this process."""
-        found = self._commits.take_ups.granted(partitions)
+        found = self._commits.take_up_records.granted(partitions)
         fetcher = self._fetching()
         fetcher.begin({partition: seen.offset for partition, seen in found.items()})
         begun: Mapping[int, ReadPosition] = {}
         try:
-            begun = self._commits.take_ups.together(found)
+            begun = self._commits.take_up_records.together(found)
         finally:
             for partition in found.keys() - begun.keys():
                 fetcher.end(partition)

@@ -19,7 +19,7 @@ TRIES = 5
 """One after the other, before that others take tokens meanwhile is somebody's trouble."""
 
 
-class TakeUps:
+class TakeUpRecords:
     """Of one queue, for the pod with this UID. Methods raise QueueUnreachable. Any thread may call."""
 
     def __init__(

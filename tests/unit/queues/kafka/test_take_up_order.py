@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.beginning import Beginning
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
@@ -21,7 +20,7 @@ def nobody_fetches() -> Fetcher:
     raise AssertionError
 
 
-class Restarted(Beginning):
+class Restarted(TakeUpOrder):
     """An earlier process has read all its partitions, and some of them cannot be read now."""
 
     def __init__(self, *away: int) -> None:
