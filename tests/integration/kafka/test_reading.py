@@ -660,7 +660,7 @@ async def test_a_grant_that_is_not_at_the_queue_yet_leaves_a_pod_no_more_than_ma
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
     for _ in range(3):
-        with pytest.raises(StaleOwner):
+        with pytest.raises(PartitionUnavailable):
             await asyncio.to_thread(reader.read, 0, Epoch(2))
     assert len(await asyncio.to_thread(read, reader, 0, 1, 1)) == 1
     assert not await asyncio.to_thread(reader.read, 0, Epoch(1))

@@ -10,6 +10,7 @@ from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.take_up_order import TakeUpOrder
 from baton.queues.protocol import QueueUnreachable
 
 AWAY = QueueUnreachable("it has no leader")
