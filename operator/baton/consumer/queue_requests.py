@@ -116,6 +116,15 @@ class QueueRequests:
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
 
+    def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
+        """The same while somebody works on some of it for long. Is it called back, the queue has what was finished before now,
+        and not with the last of it: there may be no time for that."""
+        if holding.letting_go:
+            with self._asking(holding, reader):
+                reader.ack(holding.partition.number, holding.epoch, [])
+        if not holding.over and time.monotonic() >= self.not_before(holding):
+            self.verify(holding, reader)
+
     def untaken(self, problems: Mapping[HeldPartition, QueueUnreachable], reader_of: Callable[[HeldPartition], Reader]) -> None:
         """Queues have not taken that these are let go of: they are told again, one that is away when it answers. Who was never
         told that a partition is ours does not ask: it may still be taken up, and would be waited for."""

@@ -150,7 +150,7 @@ class Settlement:
             return False
         holding.tidy()
         if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
-            self._requests.verify(holding, reader)  # a long handler should not work on what is somebody else's
+            self._requests.stay_sure(holding, reader)  # a long handler should not work on what is somebody else's
         busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
         return done and self._notices.may_go(holding) and not holding.out and not holding.over

@@ -666,6 +666,17 @@ async def test_a_grant_that_is_not_at_the_queue_yet_leaves_a_pod_no_more_than_ma
     assert not await asyncio.to_thread(reader.read, 0, Epoch(1))
 
 
+async def test_what_is_finished_is_committed_at_once_where_somebody_asks_for_that(queue: Queue) -> None:
+    queue.send("0", "1")
+    reader = await queue.granted("a", 1)
+    first, second = await asyncio.to_thread(read, reader, 0, 1, 2)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [first.offset], soon=True)
+    await eventually(queue.committed, "that is committed")
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [second.offset], soon=True)
+    await asyncio.to_thread(reader.ack, 0, Epoch(1), [])
+    assert await queue.committed() == 2
+
+
 async def test_marks_of_transactions_are_no_lag_and_no_place_that_retention_can_take(queue: Queue) -> None:
     producer = Producer({"bootstrap.servers": queue.broker.servers, "transactional.id": f"of-{queue.topic}"})
     await asyncio.to_thread(producer.init_transactions, PATIENCE)

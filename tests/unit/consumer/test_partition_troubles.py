@@ -10,9 +10,10 @@ import pytest
 from baton.consumer import loop
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.queue_requests import QueueRequests
-from baton.model.ids import Epoch, Partition
+from baton.model.ids import Epoch, Partition, Uid
 from baton.queues.entry import Entry
-from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
 from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 
@@ -64,6 +65,38 @@ def test_it_is_waited_for_longer_and_longer_until_there_is_another_answer() -> N
     assert requests.not_before(holding) > time.monotonic()
     queue.held = False
     assert requests.settle(holding, queue) and requests.not_before(holding) == 0.0
+
+
+class Asked(InMemoryQueue):
+    """Knows what it was asked, and refuses or does not answer where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.answer: Exception | None = None
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        self.asked.append(f"ack {offsets} soon={soon}")
+        if self.answer is not None:
+            raise self.answer
+
+    def verify(self, partition: int, epoch: Epoch) -> None:
+        self.asked.append("verify")
+
+
+def test_what_was_finished_before_a_long_handler_is_with_its_queue_before_the_partition_is_taken_away() -> None:
+    queue, requests = Asked(), QueueRequests()
+    holding = HeldPartition(Partition(ORDERS, 0), Epoch(1), None)  # type: ignore[arg-type]
+    requests.stay_sure(holding, queue)
+    assert queue.asked == ["verify"]
+    holding.let_go()
+    requests.stay_sure(holding, queue)
+    assert queue.asked[1:] == ["ack [] soon=False", "verify"]
+    for answer in (QueueUnreachable("it is away"), StaleOwner(0, Uid("a"), Epoch(1), Owner(Uid("b"), Epoch(2)))):
+        queue.answer, queue.asked = answer, []
+        requests.stay_sure(holding, queue)
+        assert queue.asked == ["ack [] soon=False"], "it is not asked once more"
+    assert holding.over
 
 
 class Slow(InMemoryQueue):
