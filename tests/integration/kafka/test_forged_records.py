@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.fence import StaleOwner
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.record import Record
 from baton.queues.kafka.transaction import PartitionTransactions
-from baton.queues.protocol import Owner, QueueConflict
+from baton.queues.protocol import Owner, PartitionUnavailable, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 
@@ -43,7 +42,7 @@ async def test_a_record_in_another_topic_of_the_group_leads_no_owner_there(
     at_work, later = queue.reader("a"), await queue.granted("b", 2, 1)
     (entry,) = await asyncio.to_thread(read, at_work, 0, 1, 1)
     assert entry.value == b"1"
-    with pytest.raises(StaleOwner):  # as where the ledger tells of a grant first
+    with pytest.raises(PartitionUnavailable):  # as where the ledger tells of a grant first
         await asyncio.to_thread(at_work.read, 1, Epoch(3))
     await asyncio.to_thread(at_work.verify, 0, Epoch(1))
     queue.send("2", partition=1)
