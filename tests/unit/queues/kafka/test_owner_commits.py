@@ -41,6 +41,7 @@ class Broker(GroupOffsets):
         record = Record(group="g", queue="orders", uid=UID, epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
         self.committed = Committed(0, record)
         self.in_force = Token(1, 0)
+        self.end_of_log = 0
         self.sent: list[bytes | None] = []
         self.tokens: list[Token] = []
         """Of commits that were taken."""
@@ -104,7 +105,7 @@ class Broker(GroupOffsets):
         self.in_force = Token(1, self.in_force.epoch + 1)
         seen = self.committed
         assert seen.record is not None
-        self.committed = Committed(seen.offset, replace(change(seen, 0) or seen.record, token=self.in_force))
+        self.committed = Committed(seen.offset, replace(change(seen, self.end_of_log) or seen.record, token=self.in_force))
         return self.committed
 
 
@@ -509,6 +510,7 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
             return found
 
     broker = Losing()
+    broker.end_of_log = 1000  # so an earlier process may have read on
     broker.committed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
     handoffs = DirectHandoffs()
     handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
