@@ -188,8 +188,8 @@ class Cluster:
         volumes, mounts = self.host_volumes()
         return {
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "extraVolumes": volumes,
-            "extraVolumeMounts": mounts,
+            "imageVolumes": volumes,
+            "imageVolumeMounts": mounts,
         }
 
     def install_operator(self, values: Path) -> None:
