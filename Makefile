@@ -44,8 +44,8 @@ cluster-install: setup ## Install the operator of this checkout on the cluster t
 	@$(BIN)/python -m cluster install
 
 .PHONY: cluster-load
-cluster-load: setup ## Build the images of the examples, and load them into the cluster that `make cluster-up` left running
-	@$(BIN)/python -m cluster load
+cluster-load: setup ## Build the images of the examples, and load them into the cluster of `make cluster-up` (ONLY=redis, kafka, external or spark)
+	@$(BIN)/python -m cluster load $(foreach one,$(ONLY),--only $(one))
 
 .PHONY: cluster-down
 cluster-down: setup ## Stop what `make cluster-up` left running

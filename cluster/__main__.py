@@ -2,12 +2,14 @@
 
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from cluster import built_images, keda, packages, runs
 from cluster.cluster import OPERATOR_NAMESPACE, Cluster
 from cluster.faults import ClusterError
+from cluster.images import ROOT
 from cluster.processes import Registry
 from cluster.programs import HELM, KUBE
 from cluster.sweep import sweep
@@ -52,6 +54,8 @@ def up(node: bool) -> None:
     began = time.monotonic()
     cluster = Cluster(node=node)
     cluster.up()
+    if node:
+        cluster.provide_volumes()
     cluster.keep()
     click.echo(f"ready after {time.monotonic() - began:.1f} s. To use it:\n  export KUBECONFIG={cluster.kubeconfig}")
     click.echo(f"  alias kubectl='{KUBE.path()} kubectl'")
@@ -59,7 +63,7 @@ def up(node: bool) -> None:
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
         click.echo("To install Baton on it:\n  make cluster-install")
-        click.echo("To load the images of the examples into it:\n  make cluster-load")
+        click.echo("To load the images of the examples into it (ONLY=redis: that of the first guide):\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
 
@@ -73,12 +77,28 @@ def install() -> None:
     click.echo(f"  kubectl --namespace {OPERATOR_NAMESPACE} logs deployment/baton --all-pods")
 
 
+_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path)
+_FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+
+
 @main.command()
-def load() -> None:
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(built_images.EXAMPLES)), help="The image of this example; repeatable."
+)
+@click.option("--dockerfile", type=_FILE, help="An image of your own instead: its Dockerfile, whose PYTHON is the base image.")
+@click.option("--tag", help="With --dockerfile: how manifests call it.")
+@click.option("--context", type=_FOLDER, help="With --dockerfile: what it copies from, unless that is the top of the clone.")
+def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, context: Path | None) -> None:
     """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running."""
+    if (dockerfile is None) != (tag is None) or (dockerfile is None and context is not None) or (dockerfile is not None and only):
+        raise click.UsageError("An image of your own takes --dockerfile and --tag; --only is for those of the examples.")
+    if dockerfile is not None and tag is not None:
+        asked = [built_images.Image(built_images.complete(tag), dockerfile, context or ROOT)]
+    else:
+        asked = [built_images.EXAMPLES[name] for name in only or built_images.EXAMPLES]
     cluster = _kept()
-    for image in built_images.EXAMPLES:
-        click.echo(f"loaded {cluster.load_built_image(image)}, for manifests/examples/{image.dockerfile.parent.name}")
+    for image in asked:
+        click.echo(f"loaded {cluster.load_built_image(image)}, built by {image.dockerfile}")
 
 
 @main.command()

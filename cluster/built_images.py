@@ -26,12 +26,18 @@ class Image(NamedTuple):
 
     name: str
     dockerfile: Path
+    context: Path = ROOT
+    """The folder that the Dockerfile copies from."""
 
 
 OPERATOR = Image("docker.io/library/baton-operator:0.1.0", ROOT / "manifests" / "operator" / "Dockerfile")
-CONSUMER = Image("docker.io/library/orders-consumer:1", ROOT / "manifests" / "examples" / "redis-consumer" / "Dockerfile")
-SPARK = Image("docker.io/library/orders-spark:1", ROOT / "manifests" / "examples" / "spark" / "Dockerfile")
-EXAMPLES = (CONSUMER, SPARK)
+_EXAMPLES = ROOT / "manifests" / "examples"
+CONSUMER = Image("docker.io/library/orders-consumer:1", _EXAMPLES / "redis-consumer" / "Dockerfile")
+KAFKA_CONSUMER = Image("docker.io/library/orders-kafka-consumer:1", _EXAMPLES / "kafka-consumer" / "Dockerfile")
+EXTERNAL_CONSUMER = Image("docker.io/library/jobs-consumer:1", _EXAMPLES / "external-consumer" / "Dockerfile")
+SPARK = Image("docker.io/library/orders-spark:1", _EXAMPLES / "spark" / "Dockerfile")
+EXAMPLES = {"redis": CONSUMER, "kafka": KAFKA_CONSUMER, "external": EXTERNAL_CONSUMER, "spark": SPARK}
+"""By a word for each."""
 
 _RELEASE = "bookworm"
 _BASE = f"localhost/python:3.11-slim-{_RELEASE}"
@@ -45,6 +51,20 @@ _PIP, _CERTIFICATES, _MOUNTED = Path("/etc/pip.conf"), "/etc/ssl/certs", "/run/c
 """How pip reaches its index from this machine. The image's own certificates stay its own."""
 
 
+def complete(tag: str) -> str:
+    """As Kubernetes knows an image that manifests call so: with its registry. Raises ClusterError for one without a version,
+    and for `latest`: Kubernetes asks a registry for those, whatever the node has."""
+    place, _, version = tag.rpartition(":")
+    if not place or "/" in version or version == "latest":
+        raise ClusterError(
+            f"{tag} names no version, or the latest one: give it one that Kubernetes does not fetch, such as mine:1"
+        )
+    first = place.partition("/")[0]
+    if "/" not in place:
+        return f"docker.io/library/{tag}"
+    return tag if first == "localhost" or "." in first or ":" in first else f"docker.io/{tag}"
+
+
 def build(image: Image) -> None:
     """Raises ClusterError."""
     (cache() / "images").mkdir(parents=True, exist_ok=True)
@@ -53,7 +73,7 @@ def build(image: Image) -> None:
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
             with told("making a base image of Debian packages", "1 to 3 minutes"):
                 _make_base()
-        with told(f"building {image.name}", "5 minutes the first time"):
+        with told(f"building {image.name}", "up to 10 minutes the first time"):
             _bud(image)
 
 
@@ -78,7 +98,11 @@ def archive(image: Image, name: str) -> Path:
     handle, path = tempfile.mkstemp(prefix="baton-image-", suffix=".tar")
     os.close(handle)
     Path(path).unlink()  # buildah writes no archive over a file
-    _buildah("push", "--quiet", image.name, f"docker-archive:{path}:{name}")
+    try:
+        _buildah("push", "--quiet", image.name, f"docker-archive:{path}:{name}")
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
     return Path(path)
 
 
@@ -97,7 +121,7 @@ def _bud(image: Image) -> None:
         volumes = [f"--volume={settings}:{_PIP}:ro", f"--volume={_CERTIFICATES}:{_MOUNTED}:ro"]
     # Jars of others that are in the cache are not fetched in the build.
     volumes += [f"--volume={jar}:/root/.cache/baton/{jar.name}:ro" for jar in cache().glob("*.jar") if "baton" not in jar.name]
-    arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={image.dockerfile}", f"--tag={image.name}", str(ROOT))
+    arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={image.dockerfile}", f"--tag={image.name}", str(image.context))
     _buildah("build", "--layers", "--pull-never", *volumes, *arguments)
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster import built_images, images, packages, runs
+from cluster import built_images, images, packages, runs, volumes
 from cluster.controlplane import ControlPlane
 from cluster.faults import ClusterError
 from cluster.network import ADDRESS, make_bridge
 from cluster.node import NAME, Node
 from cluster.processes import Registry, start_time
 from cluster.programs import KUBE, helm_binary
+from cluster.progress import told
 from cluster.sweep import sweep
 from cluster.waiting import PATIENCE, wait_until
 
@@ -146,6 +147,14 @@ class Cluster:
             raise ClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
         return done.stdout
 
+    def provide_volumes(self, count: int = volumes.COUNT) -> None:
+        """PersistentVolumes for claims that name no class: folders in `volumes` of the run folder, which go with it."""
+        for number in range(1, count + 1):
+            folder = self.folder / "volumes" / f"volume-{number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o777)
+            self.apply(volumes.volume(number, folder))
+
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
         """Wait until the condition is true, with PATIENCE at least. Raises ClusterError, which says what did not come true."""
         seconds = max(seconds, PATIENCE)
@@ -178,7 +187,8 @@ class Cluster:
         name = f"{repository}:{tag or its_own}"
         if name not in self._built:
             built_images.build(image)
-            self._require_node().load(built_images.archive(image, name))
+            with told(f"loading {name} into the node", "1 minute"):
+                self._require_node().load(built_images.archive(image, name))
             self._built.add(name)
         return name
 
@@ -188,8 +198,8 @@ class Cluster:
         volumes, mounts = self.host_volumes()
         return {
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-            "extraVolumes": volumes,
-            "extraVolumeMounts": mounts,
+            "imageVolumes": volumes,
+            "imageVolumeMounts": mounts,
         }
 
     def install_operator(self, values: Path) -> None:

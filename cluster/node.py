@@ -73,8 +73,10 @@ class Node:
 
     def load(self, archive: Path) -> None:
         """Import an image archive. Raises ClusterError."""
-        done = self._ctr("-n", "k8s.io", "images", "import", str(archive))
-        archive.unlink()
+        try:
+            done = self._ctr("-n", "k8s.io", "images", "import", str(archive))
+        finally:
+            archive.unlink()
         if done.returncode:
             raise ClusterError(f"the image {archive.name} was not imported: {done.stderr.strip()}")
 

@@ -81,9 +81,11 @@ class KafkaBroker(Freezable):
         node: int = 1,
         joins: "KafkaBroker | None" = None,
         address: str = "127.0.0.1",
+        port: int | None = None,
     ) -> None:
         """`settings`: further ones of the broker. `node`: its id. `joins`: the broker that is its controller, too; None: it is
-        its own, and its id is 1. `address`: of this machine, where clients find it."""
+        its own, and its id is 1. `address`: of this machine, where clients find it. `port`: of those without a password; None: a
+        free one."""
         _remove_what_killed_runs_left()
         made = jars.place()
         self._lib = made / "lib"
@@ -98,6 +100,7 @@ class KafkaBroker(Freezable):
             (self.data / "meta.properties").write_text(f"version=1\ncluster.id={jars.CLUSTER_ID}\nnode.id={node}\n")
         ports = free_ports(address)
         self.port, self.sasl_port, self.tls_port, self.mutual_port, own_controller = (next(ports) for _ in range(5))
+        self.port = self.port if port is None else port
         self.controller_port: int = own_controller if joins is None else joins.controller_port
         controls = f",CONTROLLER://127.0.0.1:{self.controller_port}\nprocess.roles=broker,controller"
         keys = self_signed(self.directory, address)

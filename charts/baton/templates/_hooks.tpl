@@ -45,6 +45,12 @@ containers:
       readOnlyRootFilesystem: true
       capabilities:
         drop: [ALL]
+    {{- with .Values.imageVolumeMounts }}
+    volumeMounts: {{- toYaml . | nindent 6 }}
+    {{- end }}
+{{- with .Values.imageVolumes }}
+volumes: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with include "baton.scheduling" . | trim }}
 {{ . }}
 {{- end }}

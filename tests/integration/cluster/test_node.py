@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster import Cluster, ClusterError, built_images
 
+ROOT = Path(__file__).parents[3]
 NAMESPACE = "cluster-test"
 LABELS = {"app": "sleeper"}
 PROGRAM = "import baton, time; print('awake', flush=True); time.sleep(3600)"
@@ -136,11 +138,42 @@ def test_a_container_that_does_not_run_cannot_be_signalled(node: Cluster, pods: 
         node.signal_container("nobody", signal.SIGKILL, NAMESPACE)
 
 
-@pytest.mark.parametrize("image", built_images.EXAMPLES, ids=lambda image: image.dockerfile.parent.name)
-def test_the_image_of_an_example_is_called_as_its_manifests_have_it(image: built_images.Image) -> None:
-    name = image.name.removeprefix("docker.io/library/")
-    manifests = image.dockerfile.parent.glob("*.yaml")
-    assert any(f"image: {name} " in one.read_text() or f"image={name}" in one.read_text() for one in manifests)
+@pytest.fixture
+def volumes(node: Cluster) -> Iterator[None]:
+    node.provide_volumes(2)
+    yield
+    node.kubectl("delete", "persistentvolumes", "volume-1", "volume-2", "--ignore-not-found", "--wait=false")
+
+
+def test_a_claim_of_an_example_is_bound_and_its_pods_may_write_there(node: Cluster, volumes: None) -> None:
+    folder = ROOT / "manifests" / "examples" / "spark"
+    namespace = f"{NAMESPACE}-claims"
+    node.kubectl("create", "namespace", namespace)
+    try:
+        node.kubectl("apply", "-n", namespace, "-f", str(folder / "storage.yaml"))
+        (driver,) = yaml.safe_load_all((folder / "driver.yaml").read_text())
+        host, mounts = node.host_volumes()
+        (claimed,) = [one for one in driver["spec"]["template"]["spec"]["volumes"] if one["name"] == "data"]
+        program = "open('/data/written', 'w').close()"
+        container = {
+            "name": "writer",
+            "image": node.load_consumer_image(),
+            "args": ["-c", program],
+            "volumeMounts": [*mounts, {"name": "data", "mountPath": "/data"}],
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "securityContext": driver["spec"]["template"]["spec"]["securityContext"],
+            "containers": [container],
+            "volumes": [*host, claimed],
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writer", "namespace": namespace}, "spec": spec}
+        node.apply(pod)
+        node.kubectl("wait", "pod/writer", "-n", namespace, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s")
+        bound = node.get("persistentvolumeclaim", "orders-data", "-n", namespace)["spec"]["volumeName"]
+        assert (node.folder / "volumes" / bound / "written").exists()
+    finally:
+        node.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
 def test_an_example_runs_in_its_image_that_was_built_and_loaded(node: Cluster) -> None:

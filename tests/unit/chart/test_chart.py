@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -263,6 +263,30 @@ def test_extra_volumes_and_variables_reach_the_container(objects: Objects, tmp_p
     assert {"name": "usr", "hostPath": {"path": "/usr"}} in pod["volumes"]
     assert {"name": "usr", "mountPath": "/usr", "readOnly": True} in pod["containers"][0]["volumeMounts"]
     assert {"name": "HTTPS_PROXY", "value": "proxy:3128"} in pod["containers"][0]["env"]
+
+
+def pods(made: Iterable[Any]) -> Iterator[Any]:
+    """The specs of all pods that these objects are or make."""
+    for one in made:
+        if one["kind"] == "Pod":
+            yield one["spec"]
+        elif "template" in one.get("spec", {}):
+            yield one["spec"]["template"]["spec"]
+
+
+def test_every_pod_of_the_image_has_what_the_image_needs_and_only_the_operator_the_rest(objects: Objects, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    python, ca = {"name": "python", "hostPath": {"path": "/usr"}}, {"name": "ca", "configMap": {"name": "ca"}}
+    mounted = [{"name": "python", "mountPath": "/usr", "readOnly": True}, {"name": "ca", "mountPath": "/etc/baton/tls"}]
+    volumes = {"imageVolumes": [python], "imageVolumeMounts": mounted[:1], "extraVolumes": [ca], "extraVolumeMounts": mounted[1:]}
+    values.write_text(yaml.safe_dump({"console": {"enabled": True}, **volumes}))
+    found = list(pods(objects("--values", str(values)).values()))
+    assert {pod["containers"][0]["name"] for pod in found} == {"operator", "console", "test", "uninstall"}
+    for pod in found:
+        (container,) = pod["containers"]
+        assert python in pod["volumes"] and mounted[0] in container["volumeMounts"], container["name"]
+        assert (ca in pod["volumes"], mounted[1] in container["volumeMounts"]) == ((container["name"] == "operator",) * 2)
+        assert {one["name"] for one in container["volumeMounts"]} == {one["name"] for one in pod["volumes"]}
 
 
 def test_no_pod_keeps_its_node_for_its_scratch_space(objects: Objects) -> None:
