@@ -135,7 +135,8 @@ class QueueRequests:
                 asked.add(queue)
                 self.verify(holding, reader_of(holding))
             if not holding.over and not self.away(queue):
-                holding.outage = _outage(holding.outage, problem)
+                of_all = isinstance(problem, PartitionUnavailable)
+                holding.outage = _outage(holding.outage, problem)._replace(of_all=of_all)
 
     def slice(self, workers: int = 1) -> int:
         """How many entries are read at a time, for so many workers."""

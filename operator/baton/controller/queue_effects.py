@@ -45,6 +45,8 @@ class QueueEffects:
         """A grant of them is under way. What is wanted since then waits until the engine has heard what came of it."""
         self._unavailable: dict[Partition, tuple[int, str]] = {}
         """Those that could not be granted: how often one after the other, and why."""
+        self._put_off_until: dict[Partition, asyncio.Task[None]] = {}
+        """They are tried again when these end."""
         self._busy = 0
         self._wanted_since = 0.0
         self._due = asyncio.Event()
@@ -72,14 +74,21 @@ class QueueEffects:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Partitions that cannot be granted, while the queue does what is wanted of the others."""
-        told = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in sorted(self._unavailable.items()) if self.work.wants(one)]
+        known = sorted(self._unavailable.items())
+        told = [f"{one.queue}/{one.number}: {why}" for one, (_, why) in known if self.work.grants(one)]
         more = len(told) - TOLD
         return (*told[:TOLD], f"nor can {more} more partitions be granted now") if more > 0 else tuple(told)
+
+    def forget(self) -> None:
+        """The queue is somewhere else now."""
+        self.work.forget()
+        self._unavailable.clear()
 
     async def carry_out(self, adapter: QueueAdapter) -> None:
         """Until cancelled, or something cannot be done: raises what the adapter raises. What was not answered is due again."""
         self.work.begin_again()
         self._granting.clear()  # a task that was cancelled before it began has not cleared up after itself
+        self._put_off_until.clear()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask_again(adapter, tasks))
             self._busy = 0
@@ -112,6 +121,7 @@ class QueueEffects:
         seen = self._records.seen(number)
         if seen is not None and self.work.seen_before(grant, OwnerRecord(seen.uid, seen.epoch)):
             self._granting.discard(grant.partition)
+            self._unavailable.pop(grant.partition, None)
             self._changed()
             return
         self._granting.add(grant.partition)
@@ -140,15 +150,19 @@ class QueueEffects:
 
     def _put_off(self, partition: Partition, problem: PartitionUnavailable, tasks: asyncio.TaskGroup) -> None:
         """It is tried again after a while, and no other waits for it."""
-        tries, why = self._unavailable.get(partition, (0, ""))
+        tries, _ = self._unavailable.get(partition, (0, ""))
         if not tries:
             log.warning("a partition cannot be granted", queue=partition.queue, partition=partition.number, why=str(problem))
-        self._unavailable[partition] = tries + 1, why or str(problem)
-        tasks.create_task(self._again(partition, min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(tries, 10))))
+        self._unavailable[partition] = tries + 1, str(problem)
+        if (before := self._put_off_until.get(partition)) is not None:
+            before.cancel()
+        seconds = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(tries, 10))
+        self._put_off_until[partition] = tasks.create_task(self._again(partition, seconds))
         self._changed()
 
     async def _again(self, partition: Partition, seconds: float) -> None:
         await asyncio.sleep(seconds)
+        del self._put_off_until[partition]
         if self.work.again(partition):
             self._due.set()
 
@@ -177,6 +191,7 @@ class QueueEffects:
             return
         if isinstance(left, Owner):
             self._records.granted(pause.partition.number, left)
+            self._unavailable.pop(pause.partition, None)
             self.work.handed_over(Outcome(pause.partition, OwnerRecord(left.uid, left.epoch)))
             self._changed()
             return

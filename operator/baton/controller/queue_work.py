@@ -103,9 +103,10 @@ class QueueWork:
         answered = partition in self._outcomes or partition in self._drained
         return partition in self._wanted and not answered and self._add([partition])
 
-    def wants(self, partition: Partition) -> bool:
-        """There is something to be done with it."""
-        return partition in self._wanted
+    def grants(self, partition: Partition) -> bool:
+        """It is to be granted, now or after a pause."""
+        wanted = self._wanted.get(partition)
+        return isinstance(wanted, Grant) or (isinstance(wanted, Pause) and wanted.then is not None)
 
     def forget(self) -> None:
         """The queue is somewhere else now: what came of anything where it was says nothing about it."""

@@ -119,7 +119,7 @@ class QueueWorker:
                     self._moved = False
                     await self._close()
                     self.begun_with = None
-                    self.effects.work.forget()
+                    self.effects.forget()
                 try:
                     await (self._serve() if self._patient is None else self._release())
                 except _Turned:

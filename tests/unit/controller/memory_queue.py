@@ -31,6 +31,8 @@ class MemoryQueue:
         """Methods."""
         self.loses: frozenset[str] = frozenset()
         """The methods whose answers are lost: what is asked for is done."""
+        self.owners_say: dict[int, Owner] = {}
+        """Whom their owners have handed these partitions over to."""
         self.unavailable: dict[int, str] = {}
         """Why these partitions cannot be granted."""
         self.fails: Exception | None = None
@@ -67,11 +69,11 @@ class MemoryQueue:
         self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
     ) -> int | Owner | None:
         await self._called("pause")
-        return self.left.get(partition, 0)
+        return self.owners_say.get(partition, self.left.get(partition, 0))
 
-    async def outstanding(self, partition: int) -> int | None:
+    async def outstanding(self, partition: int) -> int | Owner | None:
         await self._called("outstanding")
-        return self.left.get(partition, 0)
+        return self.owners_say.get(partition, self.left.get(partition, 0))
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         await self._called("grant")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from functools import partial
 
 import pytest
 
@@ -57,6 +58,9 @@ class Kept:
     @property
     def outcomes(self) -> set[Outcome]:
         return set(self.worker.effects.work.outcomes)
+
+    def warns(self, why: str) -> bool:
+        return self.worker.effects.warnings == (why,)
 
     @property
     def drained(self) -> set[tuple[Partition, Epoch]]:
@@ -151,6 +155,32 @@ async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_
     assert (kept.connections, kept.worker.facts.problem) == (1, None)
     kept.queue.unavailable = {}
     await until(lambda: kept.outcomes == outcomes)
+    assert kept.worker.effects.warnings == ()
+
+
+async def test_a_partition_that_cannot_be_granted_is_tried_again_once_whatever_is_wanted_of_it_meanwhile(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_effects, "FIRST_BACKOFF", HOUR)
+    monkeypatch.setattr(queue_effects, "LONGEST_BACKOFF", HOUR)
+    kept.queue.unavailable = {0: "it has no leader"}
+    for epoch in range(4, 9):
+        kept.queue.unavailable = {0: f"it has no leader since {epoch}"}
+        kept.want(grant(0, "u", epoch))
+        await until(partial(kept.warns, f"orders/0: it has no leader since {epoch}"))
+    waiting = [task for task in asyncio.all_tasks() if "QueueEffects._again" in repr(task.get_coro())]
+    assert len(waiting) == 1
+    kept.want(Pause(partition(0), Epoch(3), 100.0))
+    assert kept.worker.effects.warnings == (), "nobody is to get it"
+
+
+async def test_a_partition_that_its_owner_has_handed_over_is_not_told_to_be_unavailable(kept: Kept) -> None:
+    kept.queue.unavailable = {0: "it has no leader"}
+    pause = Pause(partition(0), Epoch(3), 100.0, grant(0, "u", 4))
+    kept.want(pause)
+    await until(lambda: kept.worker.effects.warnings)
+    kept.queue.owners_say[0] = Owner(Uid("u"), Epoch(4))
+    await until(lambda: kept.outcomes)
     assert kept.worker.effects.warnings == ()
 
 

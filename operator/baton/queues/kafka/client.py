@@ -146,7 +146,9 @@ class KafkaClient:
                 self._coordinators[kind, key] = found = int(answer.coordinator_id)
                 break
             if not _passes(code, time.monotonic() - begun):
-                raise self.refused("the question for a coordinator", code, "", key)
+                refusal = self.refused("the question for a coordinator", code, "", key)
+                own = kind == CoordinationType.TRANSACTION and code in PASSING
+                raise PartitionUnavailable(str(refusal)) if own else refusal
             await asyncio.sleep(pause)  # its topic is being made, or read
             pause = min(2 * pause, _LONGEST_PAUSE)
         return found
@@ -181,9 +183,9 @@ class KafkaClient:
             else:
                 await self.close()
         place = f"{self.address.place}: its broker {node}" if others else self.address.place
-        if isinstance(error, TimeoutError | RequestTimedOutError):
-            return QueueUnreachable(f"{place} did not answer within {self._answers_within:g} s: {_SLOW}")
         lost = BrokerLost if others else QueueUnreachable
+        if isinstance(error, TimeoutError | RequestTimedOutError):
+            return lost(f"{place} did not answer within {self._answers_within:g} s: {_SLOW}")
         return lost(f"{place} does not answer ({quoted(str(error), 200)}): {NONE_ANSWERS}")
 
 

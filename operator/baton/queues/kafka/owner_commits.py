@@ -3,7 +3,6 @@
 Every commit names the token of its record, and is refused by the broker where another is in force.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Set
 from functools import partial
@@ -16,6 +15,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
+from baton.queues.kafka.partition_locks import PartitionLocks
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, is_before, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
@@ -51,10 +51,9 @@ class OwnerCommits:
         self._process = ReadingProcess(uid, token_hex(8))
         self._silent_at = float("-inf")
         """When the broker was last found silent (monotonic)."""
-        self._asking = threading.RLock()
-        """Two commits of one partition at a time would be one transaction."""
+        self._locks = PartitionLocks()
         self._handoffs = handoffs
-        self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._asking, self._handoffs)
+        self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._locks, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
@@ -85,7 +84,9 @@ class OwnerCommits:
         asked_at, before = time.monotonic(), position.record
         unproven, pending = self._look_at({**self._positions, partition: position}, asked_at)
         proven = partition not in unproven
-        if partition in pending:
+        if partition not in pending:
+            position.unsettled = False
+        else:
             proven = self._process.see(position, self._stable(partition, position).record, asked_at, before)
         self.refuse_lost(partition, position)
         if not proven:
@@ -102,7 +103,7 @@ class OwnerCommits:
     ) -> None:
         """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one. `until`: when
         that has to be over (monotonic)."""
-        with self._asking:
+        with self._locks.held([partition]):
             while position.needs_several:
                 self._commit(partition, position, None, until)
             self._commit(partition, position, record, until)
@@ -110,8 +111,9 @@ class OwnerCommits:
     def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
         """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time: else
         whoever reads many would wait for one after the other."""
-        with self._asking:
-            due = {number: one for number, one in list(self._positions.items()) if one.runs_low} | {partition: position}
+        low = {number: one for number, one in list(self._positions.items()) if one.runs_low and number != partition}
+        with self._locks.held([partition]), self._locks.free(low) as free:  # who has another is just committing it
+            due = {number: low[number] for number in free} | {partition: position}
             problems = self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
             if position.record.reserved < upto:
                 _raise_first(problems)
@@ -120,16 +122,17 @@ class OwnerCommits:
     def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
         taken, that is the partition's own trouble."""
-        with self._asking:
-            held = {**self._positions}  # another thread may let go of some meanwhile
-            wanted = {number: one for number, one in held.items() if number in partitions}
+        held = {**self._positions}  # another thread may let go of some meanwhile
+        wanted = {number: one for number, one in held.items() if number in partitions}
+        with self._locks.held(wanted):
             unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
             idle = self.idle()
             due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
+            tried = due.keys() | unmarked.keys()
             problems = {**self._commit_all(due, ReadPosition.next_record), **self._mark(unmarked)}
             due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
             problems = {**problems, **self._commit_all(due, ReadPosition.next_record)}
-            own = len(problems) < sum(one.lost is None for one in wanted.values())
+            own = problems.keys() < tried
             return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}
 
     def idle(self) -> Set[int]:
@@ -150,14 +153,18 @@ class OwnerCommits:
         late = QueueUnreachable(f"{self._offsets.place} has not taken in time that partitions of {self._queue} are let go of")
         if within <= 0 or begun - self._silent_at < _SILENT_FOR:
             return dict.fromkeys(positions, late)
-        if not self._asking.acquire(timeout=within):  # a commit of several is under way, and hangs
-            self._silent_at = time.monotonic()
-            return dict.fromkeys(positions, late)
+        untaken: dict[int, QueueUnreachable] = {}
+        with self._locks.free(positions) as free:
+            first = {number: one for number, one in positions.items() if number in free}
+            untaken |= self._commit_all(first, ReadPosition.last_record, until)
+        rest = {number: one for number, one in positions.items() if number not in free}
         try:
-            untaken = self._commit_all(positions, ReadPosition.last_record, until)
-        finally:
-            self._asking.release()
-        if untaken and time.monotonic() - begun > _SILENT_FOR:
+            with self._locks.held(rest, until):
+                untaken |= self._commit_all(rest, ReadPosition.last_record, until)
+        except TimeoutError:  # a commit of one is under way, and hangs
+            untaken |= dict.fromkeys(rest, PartitionUnavailable(str(late)))
+        silent = any(not isinstance(problem, PartitionUnavailable) for problem in untaken.values())
+        if silent and time.monotonic() - begun > _SILENT_FOR:
             self._silent_at = time.monotonic()
         return untaken
 
@@ -253,12 +260,11 @@ class OwnerCommits:
 
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
-        with self._asking:
-            if not self._offsets.found_elsewhere(partition, self._uid, epoch):
-                return False
-            for position in list(self._positions.values()):  # another thread may let go of some
-                position.lost = NOBODY
-            return True
+        if not self._offsets.found_elsewhere(partition, self._uid, epoch):
+            return False
+        for position in list(self._positions.values()):  # another thread may let go of some
+            position.lost = NOBODY
+        return True
 
     def _commit_together(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None

@@ -240,6 +240,7 @@ class KafkaReader:
             if give_up or partition not in untaken:
                 del self._positions[partition]
                 self._in_hand -= position.progress.unfinished
+        self._background.forget(left.keys() - self._positions.keys())
         return untaken
 
     def _still_taken_up(self, partition: int) -> QueueUnreachable:

@@ -27,7 +27,7 @@ class ReadingProcess:
             if not older:
                 position.record = record
             position.sure_at = max(position.sure_at, asked_at)
-        elif not older:
+        elif not older or (record is not None and record.epoch > position.epoch):
             if is_before(record, position.epoch):
                 return False
             position.lost = owner_of(record)

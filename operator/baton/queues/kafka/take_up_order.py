@@ -9,6 +9,7 @@ from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.take_up_thread import Found
+from baton.queues.protocol import PartitionUnavailable
 
 
 class TakeUpOrder:
@@ -59,10 +60,10 @@ class TakeUpOrder:
                 fetcher.end(partition)
         return begun
 
-    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition | StaleOwner:
+    def _begin(self, partition: int, epoch: Epoch) -> ReadPosition | StaleOwner | PartitionUnavailable:
         try:
             position = self._commits.begin(partition, epoch)
-        except StaleOwner as refusal:
+        except (StaleOwner, PartitionUnavailable) as refusal:
             return refusal
         self._fetching().begin({partition: position.committed})
         return position

@@ -1,7 +1,6 @@
 """How a process takes partitions up: the owner records get its mark before it hands anything out, or, where they say that its
 pod may have read already (`direct_handoffs`), with its first commit."""
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,6 +9,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
+from baton.queues.kafka.partition_locks import PartitionLocks
 from baton.queues.kafka.read_position import ReadPosition, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.transaction import GRANTED_WITHIN
@@ -28,16 +28,16 @@ class TakeUpRecords:
         queue: QueueName,
         uid: Uid,
         process: str,
-        asking: threading.RLock,
+        locks: PartitionLocks,
         handoffs: DirectHandoffs,
     ) -> None:
-        """`process`: its mark. `asking`: is held while a single partition's record is asked for and committed."""
+        """`process`: its mark. `locks`: are held while a partition's record is asked for and committed."""
         self._offsets = offsets
         self._queue = queue
         self._uid = uid
         self._process = process
         self._handoffs = handoffs
-        self._asking = asking
+        self._locks = locks
         self._marking: dict[int, Epoch] = {}
         """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
         handed out, so they have no try more where it is told again."""
@@ -93,7 +93,7 @@ class TakeUpRecords:
 
     def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
         """`trusting`: under the record's token, if nobody has read yet. Raises StaleToken."""
-        with self._asking:
+        with self._locks.held([partition]):
             found, _ = self._offsets.now((partition,))
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from baton.model.ids import Epoch
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 Found = ReadPosition | Exception
 """Where reading begins, or what kept it from beginning."""
@@ -44,7 +44,8 @@ class TakeUpThread:
             if self._closed:
                 raise QueueUnreachable("the connection is closed")
             _, found = self._found.pop(partition)
-            if isinstance(found, QueueUnreachable):  # the others are not told of what may be over by then
+            if isinstance(found, QueueUnreachable) and not isinstance(found, PartitionUnavailable):
+                # The others are not told of what may be over by then.
                 self._found = {n: one for n, one in self._found.items() if not isinstance(one[1], QueueUnreachable)}
         if isinstance(found, Exception):
             raise found

@@ -30,6 +30,8 @@ class Broker:
         raise QueueUnreachable("nobody asks it of this broker")
 
     def commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+        if not partitions:
+            return {}
         self.asked.append(set(partitions))
         assert self.open.wait(PATIENCE)
         if self.refusal is not None:
@@ -70,43 +72,48 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
 
     def told() -> bool:
         try:
-            broker.commits.due(2)
+            broker.commits.due(1)
         except QueueUnreachable as problem:
             return str(problem) == said
         return False
 
     until(told)
-    until(lambda: {1, 2} in broker.asked)
+    until(lambda: len(broker.asked) > 2)
     broker.refusal = None
-
-    def taken() -> bool:
-        try:
-            broker.commits.due(3)
-        except QueueUnreachable:
-            return False
-        return True
-
-    until(taken)
-    until(lambda: any({1, 2} <= partitions for partitions in broker.asked))
+    until(lambda: not told())
+    assert all(asked == {1} for asked in broker.asked)
 
 
-def test_one_that_is_refused_is_told_of_that_and_tried_again_and_no_other_waits_for_it(broker: Broker) -> None:
+def test_one_that_is_refused_is_told_of_that_and_no_other_waits_for_it(broker: Broker) -> None:
     broker.refused = {1: PartitionUnavailable("its topic is not there")}
     broker.commits.due(1, at_once=True)
-    until(lambda: 1 in broker.commits._troubles)
+    until(lambda: broker.commits._refused.problem(1) is not None)
+    asked = len(broker.asked)
 
-    def asked_more(partition: int, than: int) -> bool:
-        return sum(partition in those for those in broker.asked) > than
+    def asked_more(than: int) -> bool:
+        return sum(2 in those for those in broker.asked) > than
 
     for number in range(10):
         broker.commits.due(2, at_once=True)
-        until(partial(asked_more, 2, number))
-    assert not asked_more(1, 4), "it is tried twice a second"
+        until(partial(asked_more, number))
+    assert all(those in ({1}, {2}) for those in broker.asked[asked:])
     with pytest.raises(PartitionUnavailable, match="its topic is not there"):
         broker.commits.due(1)
-    until(partial(asked_more, 1, 2))
+    broker.commits.due_again([1])
+    broker.commits.due_to_mark(1)
+    broker.commits.due(2, at_once=True)
+    until(partial(asked_more, 10))
+    assert {1, 2} not in broker.asked
     broker.refused = {}
-    until(lambda: 1 not in broker.commits._troubles)
+    until(lambda: broker.commits._refused.problem(1) is None)
+    until(lambda: {1} in broker.asked[asked:] or {1, 2} in broker.asked, "that was not forgotten")
+
+
+def test_what_is_let_go_of_is_not_told_of_what_was_refused_before(broker: Broker) -> None:
+    broker.refused = {1: PartitionUnavailable("its topic is not there")}
+    broker.commits.due(1)
+    until(lambda: broker.commits._refused.problem(1) is not None)
+    broker.commits.forget([1, 2])
     broker.commits.due(1)
 
 
@@ -202,18 +209,19 @@ def test_commits_take_a_small_part_of_the_time_where_they_take_long(
 
 
 @pytest.mark.parametrize("refusal", [QueueUnreachable("it has just begun"), KeyError(3)])
-def test_a_commit_that_was_refused_is_tried_again_after_a_second(refusal: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
+@pytest.mark.parametrize(("hurried", "pause"), [(False, EVERY), (True, 0.5)])
+def test_a_commit_that_was_refused_is_tried_again_after_a_second_or_sooner_where_somebody_waits(
+    refusal: Exception, hurried: bool, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, refused = Clock(monkeypatch), list[tuple[set[int], float]]()
     clock.refusals = [refusal]
-    assert clock.of_three()[0] == EVERY
+    clock.commits._hurried = hurried
+    monkeypatch.setattr(clock.commits._refused, "add", lambda problems, pause: refused.append((set(problems), pause)))
+    clock.commits.due(1)
+    until(lambda: refused)
+    clock.commits.close()
+    assert refused == [({1}, pause)]
     assert clock.looked == [], "a broker that refuses is not asked more"
-
-
-def test_what_somebody_waits_for_is_tried_again_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    clock.refusals = [QueueUnreachable("it has just begun")]
-    clock.commits._hurried = {1}
-    assert clock.of_three()[0] == 0.51
 
 
 def test_what_was_handed_over_is_marked_after_a_second_also_where_commits_take_long(monkeypatch: pytest.MonkeyPatch) -> None:

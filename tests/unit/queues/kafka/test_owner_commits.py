@@ -1,6 +1,7 @@
 """What an owner sends comes once, whatever becomes of the commit that it is sent with."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -682,10 +683,11 @@ class UnderWay(Broker):
     def __init__(self) -> None:
         super().__init__()
         self.ends = False
+        self.under_way: tuple[int, ...] = (0,)
         self.waited: list[float] = []
 
     def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        return {one: self.committed for one in partitions if one}, (0,)
+        return {one: self.committed for one in partitions if one not in self.under_way}, self.under_way
 
     def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         self.waited.append(within)
@@ -696,10 +698,8 @@ class UnderWay(Broker):
         return self.committed
 
     def others_may_commit(self) -> bool:
-        free = self.owner.commits._asking.acquire(timeout=0)
-        if free:
-            self.owner.commits._asking.release()
-        return free
+        with self.owner.commits._locks.free([0, 1]) as free:
+            return free == {0, 1}
 
     owner: Owner
 
@@ -713,6 +713,9 @@ def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_i
     assert [seconds > 0 for seconds in broker.waited] == [True, False, False]
     broker.ends = True
     owner.commits.look(0, owner.position)
+    owner.position.unsettled, broker.under_way = True, ()
+    owner.commits.look(0, owner.position)
+    broker.under_way = (0,)
     owner.position.in_doubt, broker.ends = True, False
     for _ in range(2):
         with pytest.raises(PartitionUnavailable, match="is slow: a commit of orders/0"):
@@ -740,6 +743,41 @@ def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_n
     broker.committed = Committed(0, None)
     with pytest.raises(StaleOwner):
         owner.commits.look(0, owner.position)
+
+
+def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -> None:
+    class Granted(UnderWay):
+        def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+            owner.position.record = replace(owner.position.record, reserved=7)  # its own commit has ended meanwhile
+            return Committed(0, replace(owner.position.record, uid=Uid("b"), epoch=Epoch(2)))
+
+    owner = Owner(Granted())
+    with pytest.raises(StaleOwner):
+        owner.commits.look(0, owner.position)
+
+
+def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_word() -> None:
+    owner = Owner(broker := SeveralPartitions())
+    owner.position.progress.handed_out(range(10, 900))  # it runs low, too
+    other = owner.positions[1] = ReadPosition.begun(broker.committed, 0.0)
+    other.progress.handed_out(range(900))
+    hangs, ends = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with owner.commits._locks.held([0]):
+            hangs.set()
+            assert ends.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as another:
+        hanging = another.submit(hang)
+        assert hangs.wait(PATIENCE)
+        owner.commits.reserve(1, other, 5_000)
+        untaken = owner.commits.last_words({0: owner.position, 1: other}, 0.05)
+        ends.set()
+        hanging.result(PATIENCE)
+    assert broker.wanted == [{1}, {1}]
+    assert untaken.keys() == {0} and isinstance(untaken[0], PartitionUnavailable)
+    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}, "the broker is not taken for silent"
 
 
 def test_an_offset_from_before_the_grant_is_not_taken_for_the_place_that_was_reached() -> None:

@@ -1,6 +1,9 @@
 """Partitions that are taken up one by one: one that cannot be keeps the others from that once, and not for good."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
@@ -11,7 +14,7 @@ from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.take_up_order import TakeUpOrder
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 AWAY = QueueUnreachable("it has no leader")
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
@@ -43,6 +46,22 @@ class Restarted(TakeUpOrder):
         if partition in self.away:
             raise AWAY
         return ReadPosition.begun(Committed(0, RECORD), 0.0)
+
+
+def test_what_is_one_partitions_trouble_keeps_no_other_from_being_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = Restarted()
+    problem = PartitionUnavailable("somebody else's transaction is open")
+
+    def begin(partition: int, epoch: Epoch) -> ReadPosition:
+        if partition == 1:
+            raise problem
+        return ReadPosition.begun(Committed(0, RECORD), 0.0)
+
+    monkeypatch.setattr(pod._commits, "begin", begin)
+    monkeypatch.setattr(pod, "_fetching", lambda: SimpleNamespace(begin=lambda offsets: None))
+    found = [TakeUpOrder._begin(pod, number, Epoch(1)) for number in range(3)]
+    assert found[1] is problem and all(isinstance(found[number], ReadPosition) for number in (0, 2))
+    pod.offsets.close()
 
 
 def test_what_cannot_be_taken_up_goes_behind_the_others() -> None:
