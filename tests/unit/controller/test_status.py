@@ -268,6 +268,15 @@ def test_a_group_whose_pods_are_still_to_come_or_go_is_not_settled(asked_for: in
     assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
 
 
+def test_a_group_whose_pods_are_still_to_come_says_what_they_wait_for() -> None:
+    whole = summary(Group(4).start("a", "b").state)
+    told = group_conditions(
+        group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=3, missing="c: not Ready (Unschedulable: no cpu)"
+    )
+    (message,) = (message for kind, _, _, message in told if kind == "Settled")
+    assert message == "2 of the 3 pods that are asked for take part; c: not Ready (Unschedulable: no cpu)"
+
+
 def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None:
     view = group_view(replicas=3, scale={"mode": "Spark", "steps": "EvenShares"})
     sights = [QueueSight(QueueName("orders"), named=True, view=queue(), facts=QueueFacts(partitions=4))]
