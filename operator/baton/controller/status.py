@@ -67,8 +67,10 @@ def group_status(
 
 
 def partitions_are_known(whole: Summary, sights: Iterable[QueueSight]) -> bool:
-    """Whether it is known how many partitions there are: no 0 is told as long as a queue has never answered. Pure."""
-    return whole.numbers.partitions > 0 or not any(one.wanted and one.partitions is None for one in sights)
+    """Whether it is known how many partitions there are: no 0 is told while a queue is missing, or has never answered. Pure."""
+    return whole.numbers.partitions > 0 or not any(
+        one.partitions is None if one.wanted else one.named and one.view is None for one in sights
+    )
 
 
 def written(status: ConsumerGroupStatus) -> Json:

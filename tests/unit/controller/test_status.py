@@ -231,9 +231,14 @@ def test_no_partition_is_told_of_as_long_as_a_queue_has_never_answered() -> None
     assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
 
 
+def test_no_partition_is_told_of_as_long_as_a_queue_is_not_there() -> None:
+    assert told_partitions(0, sight("orders", None, there=False)) == (None, None)
+    assert told_partitions(0, sight("orders", 0), sight("pay", None, there=False)) == (None, None)
+    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), "at least those of who is there"
+
+
 def test_a_group_that_has_no_partition_says_so() -> None:
     assert told_partitions(0, sight("orders", 0)) == (0, 0)
-    assert told_partitions(0, sight("orders", None, there=False)) == (0, 0), "there is no such queue, as Ready says"
 
 
 def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
