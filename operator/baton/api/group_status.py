@@ -121,9 +121,9 @@ class GroupNumbers(Shape):
     standbys: Count = 0
     """The number of members that own no partition and wait for one."""
     partitions: Count = 0
-    """The number of partitions of the group's queues. Absent as long as none of them has answered."""
+    """The number of partitions of the group's queues. Absent as long as none of them is there and has answered."""
     unowned: Count = 0
-    """The number of partitions without an owner at this moment. Absent as long as no queue has answered."""
+    """The number of partitions without an owner at this moment. Absent as long as no queue is there and has answered."""
     moving: Count = 0
     """The number of hand-offs that run or are planned."""
     moves: Count = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from baton.cli.hinting import HintingGroup
 from baton.cli.names import shown
 from baton.cli.output_form import Form, output_option, say_object
 from baton.cli.printing import console, need_redis, refuse, say
@@ -44,7 +45,7 @@ _partition = click.option("--partition", type=click.IntRange(0), help="Only the 
 _all = click.option("--all", "everything", is_flag=True, help="All dead letters that there are when the command begins.")
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=HintingGroup)
 def dead_letters() -> None:
     """List, show, send again or drop the dead letters of a Redis queue: entries that failed too often."""
 

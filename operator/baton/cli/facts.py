@@ -32,8 +32,12 @@ OWN = (
     ("list", "partitionedqueues.baton.dev", "`baton status GROUP` does not work"),
     ("get", "configmaps", "`baton status GROUP` does not work: it reads the ledger"),
     ("list", "events", "`baton explain` cannot say who had a partition before"),
-    ("list", "pods", "`baton plan --explain --group` and `baton explain` cannot say what a plan would do"),
-    ("list", "leases.coordination.k8s.io", "likewise"),
+    (
+        "list",
+        "pods",
+        "`baton plan --explain --group` and `baton explain` cannot say what a plan would do, and `status` not which pods wait",
+    ),
+    ("list", "leases.coordination.k8s.io", "`baton plan --explain --group`, `drain` and `explain` cannot say who takes part"),
     ("patch", "consumergroups.baton.dev", "`baton approve`, `pause`, `resume` and `rebalance` are for others"),
 )
 """Verb, resource, and what is lost without it."""

@@ -1,6 +1,7 @@
 """Whether groups, their queues, pods and ledgers are as they should be. Pure."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from baton.api import ConditionStatus
 from baton.cli.check_result import CheckResult, Verdict, unread
@@ -8,6 +9,8 @@ from baton.cli.cluster_facts import ClusterFacts
 from baton.cli.group_view import UNKNOWN, drained
 from baton.controller.problems import Reason
 from baton.kube.ledger_configmap import SIZE_LIMIT
+from baton.kube.pod_status import SEE_LOG
+from baton.kube.pods import PodView
 from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
 
@@ -92,18 +95,29 @@ def pods(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(
                 Verdict.FAILED, about, f"its label baton.dev/group names {pod.group}, and there is no such group", cure
             )
-    idle = [pod for pod in facts.pods if not pod.ready and not pod.ended and not pod.terminating]
-    for namespace, group in sorted({(pod.namespace, pod.group) for pod in idle}):
-        names = [pod.name for pod in idle if (pod.namespace, pod.group) == (namespace, group)]
-        cure = f"kubectl describe pod -n {namespace} {names[0]}: its probe, its image, its node"
-        are = "is" if len(names) == 1 else "are"
-        yield CheckResult(Verdict.WARNING, f"pods of {namespace}/{group}", f"{first_of(names, MOST_NAMED)} {are} not Ready", cure)
+    yield from _unready(pod for pod in facts.pods if not pod.ready and not pod.ended and not pod.terminating)
     for namespace, group in sorted({(pod.namespace, pod.group) for pod in facts.pods}):
         away = drained(pod for pod in facts.pods if (pod.namespace, pod.group) == (namespace, group))
         if away:
             says = f"no partitions for {first_of(away, MOST_NAMED)}: somebody drains {'it' if len(away) == 1 else 'them'}"
             cure = f"baton drain {group} {away[0]} -n {namespace} --undo, unless that is meant"
             yield CheckResult(Verdict.WARNING, f"pods of {namespace}/{group}", says, cure)
+
+
+def _unready(those: Iterable[PodView]) -> Iterator[CheckResult]:
+    """Pods of a group that wait for the same are one finding."""
+    alike: dict[tuple[str, str, str], list[PodView]] = defaultdict(list)
+    for pod in those:
+        alike[pod.namespace, pod.group, pod.hindrance or ""].append(pod)
+    for (namespace, group, hindrance), pods in sorted(alike.items()):
+        names = sorted(pod.name for pod in pods)
+        says = f"{first_of(names, MOST_NAMED)} {'is' if len(names) == 1 else 'are'} not Ready"
+        cure = f"kubectl describe pod -n {namespace} {names[0]}"
+        if SEE_LOG in hindrance:
+            cure = f"kubectl logs -n {namespace} {names[0]} --all-containers --previous"
+        elif not hindrance:
+            cure += ": its probe, its image, its node"
+        yield CheckResult(Verdict.WARNING, f"pods of {namespace}/{group}", says + (hindrance and f": {hindrance}"), cure)
 
 
 def ledgers(facts: ClusterFacts) -> Iterator[CheckResult]:

@@ -55,6 +55,7 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
     if names := look.drained:
         undo = f"baton drain {group.name} {names[0]} -n {group.namespace} --undo"
         yield GroupProblem("Drained", f": {first_of(names, MOST_QUEUES)}, until `{undo}`", Severity.WARNING)
+    yield from _hindered(look)
     for name, queue in look.queues.items():
         if letters := queue.status.dead_letters:
             what = f"{counted(letters, 'dead letter')} of {name}"
@@ -63,6 +64,15 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
     yield from _queue_problems(look.queues, ready.message if ready else "")
     if rebalancing and "waited for" in rebalancing.message:
         yield GroupProblem("Overdue", f": {rebalancing.message}", Severity.WARNING)
+
+
+def _hindered(look: GroupLook) -> Iterator[GroupProblem]:
+    """Pods that something keeps from being Ready, besides what the conditions say."""
+    told = [one.message for one in look.status.conditions if one.status is not ConditionStatus.TRUE]
+    left = [(why, names) for why, names in look.hindered.items() if not any(why in message for message in told)]
+    for why, names in left[:MOST_QUEUES]:
+        what = "is not Ready" if len(names) == 1 else "are not Ready"
+        yield GroupProblem(f"{first_of(names, MOST_QUEUES)} {what}", f": {why}", Severity.WARNING)
 
 
 def _queue_problems(queues: Mapping[str, QueueLook], told: str) -> Iterator[GroupProblem]:

@@ -32,12 +32,14 @@ def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[Ren
     bottom = [*_slots(look), *_handoffs(look, None if lines is None else MOST_HANDOFFS), *_proposal(look, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
     fixed: list[ConsoleRenderable] = [*top, queues, *bottom]
-    taken = sum(len(console.render_lines(part)) for part in fixed) + 4
+    newcomers = list(_newcomers(look))
+    taken = sum(len(console.render_lines(part)) for part in [*fixed, *newcomers]) + 4
     room = None if lines is None else max(LEAST_MEMBERS, lines - taken)
     yield from top
     if look.queues:
         yield queues
     yield from _members(look.members, room)
+    yield from newcomers
     yield from bottom
 
 
@@ -145,6 +147,13 @@ def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | 
     if standbys:
         names, others = _cut(standbys, 5)
         yield _line("standing by: ", ", ".join(names) + (f" and {len(others):,} more" if others else ""))
+
+
+def _newcomers(look: GroupLook) -> Iterator[Text]:
+    """Those whom the ledger has no key for: they get one with their first plan."""
+    count = look.status.members - len(look.members)
+    if look.state is not None and count > 0:
+        yield _line(f"new, and without a partition so far: {counted(count, 'member')}")
 
 
 def _slots(look: GroupLook) -> Iterator[Text]:

@@ -1,6 +1,6 @@
 """A group as it was read at one moment: the object, its ledger, its queues; and what is told of it. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ UNKNOWN = "Unknown"
 UNSEEN_AFTER = 300.0
 """Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
 
-_OF_ONE = ("owners", "queues", "vacantSlots", "drained", "ledgerProblem", "why", "leader")
+_OF_ONE = ("owners", "queues", "vacantSlots", "drained", "notReady", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
 
 
@@ -72,6 +72,8 @@ class GroupLook:
     """What else could not be read, each with its field."""
     drained: tuple[str, ...] = ()
     """Pods that get no partitions, because somebody drains them; as far as the pods could be read."""
+    hindered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Pods that something keeps from being Ready, by what it is; likewise."""
 
     @property
     def looked_at(self) -> float | None:
@@ -163,6 +165,7 @@ class GroupLook:
             ],
             "handoffs": written.get("handoffs") or [],
             "drained": list(self.drained),
+            "notReady": {name: why for why, names in self.hindered.items() for name in names},
             "ledgerProblem": self.ledger_problem,
             "unread": list(self.unread),
         }
@@ -182,6 +185,7 @@ def look(
     now: float,
 ) -> GroupLook:
     """Read all of it. `ledger`: the ConfigMap's data, empty where there is none. `pods`: those of the group, if known."""
+    pods = list(pods)
     view = group_view(group)
     status, mistake = view.read_status()
     state, ledger_problem = _load(ledger)
@@ -204,12 +208,21 @@ def look(
         ledger_problem=ledger_problem,
         unread=tuple(filter(None, mistakes)),
         drained=drained(pods),
+        hindered=_hindered(pods),
     )
 
 
 def drained(pods: Iterable[PodView]) -> tuple[str, ...]:
     """The names of those of a group that somebody drains."""
     return tuple(sorted(pod.name for pod in pods if pod.draining and not pod.ended and not pod.terminating))
+
+
+def _hindered(pods: Iterable[PodView]) -> dict[str, tuple[str, ...]]:
+    alike: dict[str, list[str]] = defaultdict(list)
+    for pod in pods:
+        if pod.hindrance is not None:
+            alike[pod.hindrance].append(pod.name)
+    return {why: tuple(sorted(names)) for why, names in sorted(alike.items())}
 
 
 def is_idle(entry: MemberEntry | LedgerError) -> bool:

@@ -48,8 +48,10 @@ class GroupLag:
 
     @property
     def pace(self) -> str | None:
-        """`8 s`: how long it takes."""
-        return None if self.seconds is None else f"{self.seconds:.0f} s"
+        """`8 s`: how long it takes. `?`: nothing is done, or it is not known yet."""
+        if self.seconds is None:
+            return "?" if self.lag else None
+        return f"{self.seconds:.0f} s"
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 import baton
+from baton.cli.hinting import HintingGroup
 
 _COMMANDS = {
     "approve": "baton.cli.approve",
@@ -33,7 +34,7 @@ _COMMANDS = {
 }
 
 
-class _Lazy(click.Group):
+class _Lazy(HintingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 

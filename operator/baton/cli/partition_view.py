@@ -102,8 +102,9 @@ class PartitionLook:
     def _owned(self) -> str:
         record, history = self.record, self.history
         if record.owner is None:
-            last = history.before or record.last
-            return "Nobody owns it." + (f" {last} had it last, at epoch {record.epoch}." if last else " Nobody ever had it.")
+            last = record.last or history.before
+            epoch = f", at epoch {record.granted_at}" if record.last and record.granted_at else ""
+            return "Nobody owns it." + (f" {last} had it last{epoch}." if last else " Nobody ever had it.")
         since = "since before its first event that is still kept"
         if history.since is not None:
             since = f"since {to_text(history.since)} ({ago(history.since, self.group.now)} ago)"

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 from urllib.parse import quote
 
 import urllib3
+from urllib3.util.ssl_ import create_urllib3_context
 
 from baton.consumer.server_clock import ServerClock
 from baton.model.lines import Lines
@@ -95,8 +97,10 @@ class ApiConnection:
 
         configuration: Any = client.Configuration()
         load: Any = config.load_kube_config  # not typed by the library
-        load(path, client_configuration=configuration)
-        pool: Any = client.rest.RESTClientObject(configuration).pool_manager
+        with TemporaryDirectory(prefix="baton-") as folder:  # what a process that is killed would leave: the private key, too
+            load(path, client_configuration=configuration, temp_file_path=folder)
+            pool: Any = client.rest.RESTClientObject(configuration).pool_manager
+            _read_now(pool.connection_pool_kw)
         return cls(configuration.host, pool, lambda: configuration.auth_settings().get("BearerToken", {}).get("value"))
 
     def request(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
@@ -175,6 +179,19 @@ class ListWatch:
         """From any thread: whoever waits for an event waits no longer."""
         with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
             self._answer.shutdown()
+
+
+def _read_now(pool: dict[str, Any]) -> None:
+    """A pool's certificates and key, which it would read from their files with each connection."""
+    context = create_urllib3_context(cert_reqs=pool["cert_reqs"])
+    authority, certificate, key = (pool.pop(name, None) for name in ("ca_certs", "cert_file", "key_file"))
+    if authority:
+        context.load_verify_locations(authority)
+    else:
+        context.load_default_certs()
+    if certificate:
+        context.load_cert_chain(certificate, key)
+    pool["ssl_context"] = context
 
 
 def segments(*names: str) -> str:

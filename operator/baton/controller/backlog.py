@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ FRESH = 15.0
 RATED_OVER = 60.0
 """Seconds over which the rate is averaged at most."""
 RATED_FROM = 10.0
-"""Seconds without which there is no rate: two looks say too little."""
+"""Seconds with something to do without which there is no rate: two looks say too little."""
 
 
 class Look(NamedTuple):
@@ -24,12 +25,21 @@ class Look(NamedTuple):
     """Entries that are, since it was made."""
 
 
+class Progress(NamedTuple):
+    """Of a look, what the rate is made of."""
+
+    at: float
+    finished: int
+    lags: bool
+    """There was something to do."""
+
+
 class Known(NamedTuple):
     """What is known of a queue."""
 
     last: Look
     rate: float | None
-    """Entries finished with per second. None: not known yet."""
+    """Entries finished with per second, while there was something to do: who waits is not slow. None: not known yet."""
 
 
 class Backlog:
@@ -37,23 +47,23 @@ class Backlog:
 
     def __init__(self) -> None:
         self._known: Known | None = None
-        self._finished: deque[tuple[float, int]] = deque()
-        """At which time how many, the oldest first."""
+        self._progress: deque[Progress] = deque()
+        """The oldest first."""
 
     def saw(self, look: Look) -> None:
         """A queue that was made again, or lost entries, counts from the beginning."""
-        if look.finished is None or (self._finished and look.finished < self._finished[-1][1]):
-            self._finished.clear()
+        if look.finished is None or (self._progress and look.finished < self._progress[-1].finished):
+            self._progress.clear()
         if look.finished is not None:
-            self._finished.append((look.at, look.finished))
-            while look.at - self._finished[0][0] > RATED_OVER:
-                self._finished.popleft()
+            self._progress.append(Progress(look.at, look.finished, any(look.lag.values())))
+            while look.at - self._progress[0].at > RATED_OVER:
+                self._progress.popleft()
         self._known = Known(look, self._rate())
 
     def lost(self) -> None:
         """It does not answer."""
         self._known = None
-        self._finished.clear()
+        self._progress.clear()
 
     def fresh(self, now: float) -> Known | None:
         """None: nothing that counts."""
@@ -61,10 +71,9 @@ class Backlog:
         return known if known is not None and known.last.lag and now - known.last.at <= FRESH else None
 
     def _rate(self) -> float | None:
-        if not self._finished:
-            return None
-        (began, before), (ended, after) = self._finished[0], self._finished[-1]
-        return (after - before) / (ended - began) if ended - began >= RATED_FROM else None
+        busy = [(a, b) for a, b in pairwise(self._progress) if a.lags and b.lags]
+        seconds = sum(b.at - a.at for a, b in busy)
+        return sum(b.finished - a.finished for a, b in busy) / seconds if seconds >= RATED_FROM else None
 
 
 class Work(NamedTuple):

@@ -25,10 +25,13 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
     return ("Ready", ConditionStatus.FALSE, problem.reason, problem.message)
 
 
-def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None, held_back: str = "") -> Told:
+def settled(
+    ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None, held_back: str = "", missing: str = ""
+) -> Told:
     """What somebody waits for who has changed something: all is well, and nothing is under way.
 
-    `asked_for`: how many pods there are to be, as far as that is known. `held_back`: why they are fewer than spec.replicas."""
+    `asked_for`: how many pods there are to be, as far as that is known. `held_back`: why they are fewer than spec.replicas.
+    `missing`: why fewer take part than are asked for."""
     if ready[1] is not ConditionStatus.TRUE:
         return not_settled(ready)
     if moving := whole.numbers.moving:
@@ -36,7 +39,8 @@ def settled(ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int 
     if wait is not None:
         return _unsettled(wait.reason, without_owner(whole, wait) or wait.sentence)
     if asked_for is not None and whole.numbers.members != asked_for:
-        return _unsettled(Reason.SCALING, f"{whole.numbers.members} of the {asked_for} pods that are asked for take part")
+        what = f"{whole.numbers.members} of the {asked_for} pods that are asked for take part"
+        return _unsettled(Reason.SCALING, f"{what}{missing and f'; {missing}'}")
     if ready[2] is Reason.SCALED_TO_ZERO:
         return ("Settled", ConditionStatus.TRUE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if not whole.settled:

@@ -93,21 +93,50 @@ def membership_problems(
         who = f"{_named(sorted(seen.members))} {stops} no more"
         why = f"{who}, and no other pod has the label baton.dev/group: {group}; start others"
     elif seen.pods == 0:
-        ended = f" but {counted(seen.ended, 'one')} that came to an end" if seen.ended else ""
-        why = (
-            f"no pod in namespace {namespace} has the label baton.dev/group: {group}{ended}; add it to the pods' template (or, "
-            "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"
-        )
+        why = _nobody(group, namespace, seen)
     else:
         what = counted(seen.pods, "pod has", "pods have")
-        by_why = {one: sorted(name for name, left in seen.left_out.items() if left is one) for one in _WHY}
-        lease = driver_lease_name(group)
-        whys = [f"{_named(names)}: {_WHY[one].format(lease=lease)}" for one, names in by_why.items() if names]
+        whys = list(_left_out(group, seen))
         if drains := sorted(name for name, member in seen.members.items() if member.draining):
             whys.append(f"{_named(drains)}: to be drained (annotation {DRAIN_ANNOTATION}); take that back, or start others")
         why = f"{what} the label baton.dev/group: {group}, and none takes part: {'; '.join(whys)}"
     failed = [f"the driver {name} failed: {words}" for name, words in islice(sorted(seen.drivers.items()), MOST_TOLD)]
     return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]))]
+
+
+def _nobody(group: str, namespace: str, seen: GroupMembers) -> str:
+    """No pod is there that could take part."""
+    label = f"the label baton.dev/group: {group}"
+    if seen.drivers or seen.idle_drivers:
+        idle = [f"the driver {name} {how}" for name, how in islice(sorted(seen.idle_drivers.items()), MOST_TOLD)]
+        return "; ".join([*idle, f"no executor with {label} is there (yet)"])
+    gone = [(seen.ended, "that came to an end"), (seen.stopping, "that stops" if seen.stopping == 1 else "that stop")]
+    but = " and ".join(f"{'one' if count == 1 else f'{count:,}'} {how}" for count, how in gone if count)
+    return (
+        f"no pod in namespace {namespace} has {label}{but and f' but {but}'}; add it to the pods' template (or, "
+        "where there are to be none, say so by spec.replicas: 0, or name the workload in spec.scale.targetRef)"
+    )
+
+
+def _left_out(group: str, seen: GroupMembers) -> Iterator[str]:
+    """Why pods take no part, those of one reason together."""
+    by_text: dict[tuple[int, str], list[str]] = defaultdict(list)
+    order = {why: place for place, why in enumerate(_WHY)}
+    for name, why in sorted(seen.left_out.items()):
+        said = f" ({seen.unready[name]})" if name in seen.unready else ""
+        by_text[order[why], _WHY[why].format(lease=driver_lease_name(group)) + said].append(name)
+    told = sorted(by_text.items())
+    yield from (f"{_named(names)}: {text}" for (_, text), names in told[:MOST_TOLD])
+    if rest := sum(len(names) for _, names in told[MOST_TOLD:]):
+        yield f"and {counted(rest, 'more pod')}"
+
+
+def missing(group: str, seen: GroupMembers, asked_for: int | None) -> str:
+    """Why fewer pods take part than are asked for; empty: as many do, or nobody says how many there are to be."""
+    if asked_for is None or len(seen.members) >= asked_for:
+        return ""
+    there = [] if seen.pods >= asked_for else [f"{counted(seen.pods, 'pod is', 'pods are')} there"]
+    return "; ".join([*there, *_left_out(group, seen)])
 
 
 def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:

@@ -8,6 +8,7 @@ import structlog
 
 from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
+from baton.controller.diagnosis import missing
 from baton.controller.group_observation import QueueSight
 from baton.controller.hold_ups import as_of, problem_of
 from baton.controller.ledger_writer import LedgerWriter
@@ -62,7 +63,10 @@ class Reporter:
         if (problem := problem_of(whole)) is not None:
             problems = [*problems, problem]
         bound = self._services.admission_policy
-        told = group_conditions(group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for)
+        lacking = missing(group.name, seen, asked_for)
+        told = group_conditions(
+            group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for, missing=lacking
+        )
         known = partitions_are_known(whole, sights)
         status = group_status(group, whole, seen, told, now, unacknowledged, asked_for, known=known)
         self._writer.want(written(status), group.status)

@@ -67,8 +67,10 @@ def group_status(
 
 
 def partitions_are_known(whole: Summary, sights: Iterable[QueueSight]) -> bool:
-    """Whether it is known how many partitions there are: no 0 is told as long as a queue has never answered. Pure."""
-    return whole.numbers.partitions > 0 or not any(one.wanted and one.partitions is None for one in sights)
+    """Whether it is known how many partitions there are: no 0 is told while a queue is missing, or has never answered. Pure."""
+    return whole.numbers.partitions > 0 or not any(
+        one.partitions is None if one.wanted else one.named and one.view is None for one in sights
+    )
 
 
 def written(status: ConsumerGroupStatus) -> Json:
@@ -86,14 +88,17 @@ def group_conditions(
     *,
     sessions_are_bound: bool,
     asked_for: int | None,
+    missing: str = "",
 ) -> list[Told]:
-    """All of them; Ready comes first. `asked_for`: how many pods there are to be, as far as that is known. Pure."""
+    """All of them; Ready comes first. `asked_for`: how many pods there are to be, as far as that is known; `missing`: why fewer
+    take part. Pure."""
     to_zero = asked_for == 0 and not whole.numbers.members
     wait = waits_for(whole, paused=group.spec is not None and group.spec.paused)
     is_ready = ready(worst(problems), NONE_ASKED_FOR if to_zero else _shared(whole, wait), to_zero=to_zero)
+    held = held_back(group.spec, sights) if group.spec else ""
     told = [
         is_ready,
-        settled(is_ready, whole, wait, asked_for=asked_for, held_back=held_back(group.spec, sights) if group.spec else ""),
+        settled(is_ready, whole, wait, asked_for=asked_for, held_back=held, missing=missing),
         balanced(whole, wait, to_zero=to_zero),
         rebalancing(whole.numbers.moving, wait, _overdue(whole, sights, now)),
         fenced(sight.name for sight in sights if sight.wanted and not sight.enforced),

@@ -6,7 +6,7 @@ only its configuration, authentication and connection pool are used.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from kubernetes.aio import client, config
 from baton.kube.clock import ServerTime
 from baton.kube.deep_json import parsed
 from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
+from baton.kube.kubeconfig_files import loaded
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.model.times import from_http_text
 
@@ -217,13 +218,13 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
     Raises ConfigException, which says what is missing.
     """
     settings = client.Configuration()
-    loader: Any = config
-    if kubeconfig is None:
-        loader.load_incluster_config(client_configuration=settings)
-    else:
-        await loader.load_kube_config(config_file=str(kubeconfig), context=context, client_configuration=settings)
-    async with connected(settings) as api:
-        yield api, settings
+    async with AsyncExitStack() as stack:
+        if kubeconfig is None:
+            load: Any = config.load_incluster_config  # not typed by the library
+            load(client_configuration=settings)
+        else:
+            await stack.enter_async_context(loaded(str(kubeconfig), context, settings))
+        yield await stack.enter_async_context(connected(settings)), settings
 
 
 @asynccontextmanager

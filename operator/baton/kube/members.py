@@ -45,7 +45,11 @@ class GroupMembers:
     """Pods with the label that are not terminating and have not ended, ready or not."""
     ended: int = 0
     """Pods with the label that have come to their end: a Job's, or executors that Spark did not remove yet."""
+    stopping: int = 0
+    """Pods with the label that terminate, and take no part any more."""
     left_out: Mapping[MemberId, LeftOut] = field(default_factory=dict)
+    unready: Mapping[MemberId, str] = field(default_factory=dict)
+    """Why those of them that are not Ready are not."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
     label harms nobody."""
@@ -57,6 +61,8 @@ class GroupMembers:
     """What a driver of Spark says of its query, and of its account; by its name, likewise."""
     drivers: Mapping[MemberId, str] = field(default_factory=dict)
     """Drivers of Spark among the pods whose container has failed, with its last words."""
+    idle_drivers: Mapping[MemberId, str] = field(default_factory=dict)
+    """Drivers of Spark among the pods that have not failed, and how each is."""
     _said: Mapping[str, tuple[PodReleases, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -88,6 +94,7 @@ def membership(
     members: dict[MemberId, ObservedMember] = {}
     away: dict[MemberId, Uid] = {}
     left_out: dict[MemberId, LeftOut] = {}
+    unready: dict[MemberId, str] = {}
     unread: dict[str, str] = {}
     trouble: dict[MemberId, str] = {}
     said: dict[Uid, PodReleases] = {}
@@ -111,6 +118,8 @@ def membership(
             continue
         if not pod.terminating:
             left_out[pod.name] = why
+            if why is LeftOut.NOT_READY:
+                unready[pod.name] = pod.unready
         if pod.nameable and _may_still_work(pod, session, lapsed):
             away[pod.name] = pod.uid
     live = driver if driver is not None and driver.holder is not None and not lapsed(driver) else None
@@ -123,12 +132,15 @@ def membership(
         releases=Releases(said),
         pods=sum(not pod.terminating for pod in labelled),
         ended=sum(pod.ended for pod in pods if pod.spark_role != DRIVER),
+        stopping=sum(pod.terminating and pod.name not in members for pod in labelled),
         left_out=left_out,
+        unready=unready,
         unread=unread,
         trouble=trouble,
         query_failures={speaker: live.query_failure} if live is not None and live.query_failure else {},
         missing_rights={speaker: live.missing_rights} if live is not None and live.missing_rights else {},
         drivers={pod.name: pod.failure for pod in pods if pod.spark_role == DRIVER and pod.failure is not None},
+        idle_drivers={pod.name: _idle(pod) for pod in pods if pod.spark_role == DRIVER and pod.failure is None},
         _said={name: tuple(those) for name, those in by_lease.items()},
     )
 
@@ -169,6 +181,14 @@ def _may_still_work(pod: PodView, session: LeaseView | None, lapsed: Callable[[L
     """Nothing says that it does not: neither has it ended, nor has its session lapsed. That it is not Ready, or has no session,
     says nothing of its process."""
     return pod.running and (session is None or not lapsed(session))
+
+
+def _idle(driver: PodView) -> str:
+    if driver.ended:
+        return "has come to its end"
+    if driver.terminating:
+        return "stops"
+    return "runs" if driver.ready else f"is not Ready ({driver.unready})"
 
 
 def _member(pod: PodView, identity_label: str | None) -> ObservedMember:

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from baton.assignors import BUILT_IN, INSTALLED_NAME
+from baton.kube.pod_status import ENDED, failure, hindrance
 from baton.model.ids import MemberId, QueueName, Uid
 from baton.model.names import (
     ASSIGNORS_ANNOTATION,
@@ -25,7 +26,7 @@ from baton.model.names import (
     SUBSCRIBED_ANNOTATION,
 )
 from baton.model.times import read_seconds
-from baton.model.wording import one_line, quoted
+from baton.model.wording import quoted
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 """Kubernetes puts it on pods itself since 1.35."""
@@ -48,21 +49,6 @@ MOST_LABELS = 256
 MOST_OWNERS = 16
 LONGEST_MARK = 64
 """Characters of an annotation that is only compared with what the operator itself would write."""
-
-_ENDED = ("Succeeded", "Failed")
-"""Phases that a pod does not leave."""
-
-_BY_SIGNAL = 128
-"""Exit codes above this are a signal's."""
-
-_LOGGED = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
-"""How a line of Spark's own log begins: it goes on for a few after the program has said why it ends."""
-
-_MOST_MESSAGE = 4096
-"""Characters of a container's last words that are looked at: as many as Kubernetes keeps."""
-
-LONGEST_FAILURE = 600
-"""Characters of what a container said last that are shown."""
 
 _SHOWN = 3
 """Mistakes of one kind that are told of one pod."""
@@ -103,12 +89,21 @@ class PodView:
     failure: str | None = None
     """The last words of a container of it that failed, on one line; of drivers of Spark only, which speak for a whole group."""
 
+    hindrance: str | None = None
+    """What keeps it from being Ready, on one line; None: it is Ready, stops, has ended, or Kubernetes names nothing, as of
+    one that starts."""
+
     deletion_cost: str | None = None
     """What its loss costs, as its ReplicaSet understands it."""
 
     @property
     def ready(self) -> bool:
         return self.ready_since is not None
+
+    @property
+    def unready(self) -> str:
+        """Why it is not Ready, in words."""
+        return self.hindrance or ("it runs: its probes, or its node" if self.running else "it has not started yet")
 
     def label(self, name: str) -> str | None:
         return dict(self.labels).get(name)
@@ -129,15 +124,16 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         return None
     status = pod.get("status") or {}
     problems: list[str] = []
+    since = _ready_since(status)
     return PodView(
         namespace=metadata["namespace"],
         name=MemberId(metadata["name"]),
         uid=Uid(metadata["uid"]),
         group=group,
-        ready_since=_ready_since(status),
+        ready_since=since,
         terminating="deletionTimestamp" in metadata,
         running=status.get("phase") == "Running",
-        ended=status.get("phase") in _ENDED,
+        ended=status.get("phase") in ENDED,
         labels=_labels(labels, problems),
         subscribed=_subscribed(annotations.get(SUBSCRIBED_ANNOTATION), problems),
         assignors=_assignors(annotations.get(ASSIGNORS_ANNOTATION), problems),
@@ -148,32 +144,19 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         spark_role=labels.get(SPARK_ROLE_LABEL) or None,
         spark_app=labels.get(SPARK_APP_LABEL) or None,
         executor_id=labels.get(SPARK_EXECUTOR_ID_LABEL) or None,
-        failure=_failure(status) if labels.get(SPARK_ROLE_LABEL) == "driver" else None,
+        failure=failure(status) if labels.get(SPARK_ROLE_LABEL) == "driver" else None,
+        hindrance=hindrance(status) if since is None and "deletionTimestamp" not in metadata else None,
         told=(annotations.get(LEDGER_KEY_ANNOTATION) or "")[:LONGEST_MARK] or None,
         deletion_cost=(annotations.get(DELETION_COST) or "")[:LONGEST_MARK] or None,
     )
 
 
 def _ready_since(status: Mapping[str, Any]) -> float | None:
-    if status.get("phase") in _ENDED:
+    if status.get("phase") in ENDED:
         return None
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
             return read_seconds(condition.get("lastTransitionTime"), 0.0)  # of no time, or no year: an old pod
-    return None
-
-
-def _failure(status: Mapping[str, Any]) -> str | None:
-    """Of a container that failed Kubernetes keeps the end of the log, where its terminationMessagePolicy says so."""
-    for container in status.get("containerStatuses") or ():
-        for state in (container.get("state") or {}, container.get("lastState") or {}):
-            ended = state.get("terminated") or {}
-            if code := ended.get("exitCode"):
-                # What a signal ended was not saying why.
-                said = str(ended.get("message") or "")[-_MOST_MESSAGE:] if code <= _BY_SIGNAL else ""
-                lines = [line for line in said.splitlines() if line.strip() and not _LOGGED.match(line)]
-                words = lines[-1] if lines else f"exit code {code} ({ended.get('reason')}), see its log"
-                return one_line(words, LONGEST_FAILURE)
     return None
 
 

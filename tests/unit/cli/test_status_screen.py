@@ -157,6 +157,9 @@ def test_newcomers_that_the_ledger_does_not_know_yet_are_counted() -> None:
     group = Group(4).start("a", "b")
     text = shown(seen({**MANIFEST, "status": {**MANIFEST["status"], "members": 3}}, dump(group.state)))
     assert "3 members (0 standing by)" in text
+    assert "new, and without a partition so far: 1 member" in text.splitlines()
+    assert "new," not in shown(seen({**MANIFEST, "status": {**MANIFEST["status"], "members": 2}}, dump(group.state)))
+    assert "new," not in shown(seen(MANIFEST, {})), "there is no ledger"
 
 
 def condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:

@@ -74,6 +74,15 @@ def test_a_wide_lag_says_who_works_on_it() -> None:
     assert queue == ["orders", "12"]
 
 
+def test_how_long_it_takes_is_not_told_where_no_pace_is_known() -> None:
+    lags = [GroupLag("shop", "burst", lag=2997), GroupLag("shop", "calm", lag=0, seconds=0.0), GroupLag("shop", "away")]
+    assert [line.split() for line in drawn(lag_table(lags))][1:] == [
+        ["shop", "burst", "2,997", "?"],
+        ["shop", "calm", "0", "0", "s"],
+        ["shop", "away", "?"],
+    ]
+
+
 def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
     lag = GroupLag("shop", "orders", queues={"orders": {0: 2, 99: 5}})
     rows = list(partition_rows(lag, rebalancing().state))

@@ -18,7 +18,7 @@ def test_it_is_as_of_the_last_look_and_takes_as_long_as_entries_are_done() -> No
 
 
 def test_of_several_queues_it_is_the_sum() -> None:
-    fast, slow = backlog(Look(0, {0: 0}, 0), Look(10, {0: 80}, 90)), backlog(Look(0, {0: 20}, 5), Look(10, {0: 20}, 15))
+    fast, slow = backlog(Look(0, {0: 9}, 0), Look(10, {0: 80}, 90)), backlog(Look(0, {0: 20}, 5), Look(10, {0: 20}, 15))
     assert work([fast, slow], now=10) == Work(lag=100, seconds=10.0)
 
 
@@ -44,6 +44,14 @@ def test_nothing_to_do_takes_no_time_and_a_fleet_that_does_nothing_takes_for_eve
 def test_the_rate_is_that_of_the_last_minute() -> None:
     busy_then_idle = [Look(at, {0: 10}, min(at, 60)) for at in range(0, 181, 5)]
     assert work([backlog(*busy_then_idle)], now=180) == Work(10, inf)
+
+
+def test_who_had_nothing_to_do_is_not_slow_when_much_comes_at_once() -> None:
+    trickle = [Look(at, {0: 0}, at // 20) for at in range(0, 60, 5)]
+    burst = [Look(60, {0: 2997}, 3), Look(65, {0: 2497}, 503), Look(70, {0: 1997}, 1003)]
+    assert work([backlog(*trickle, burst[0])], now=60) == Work(2997, None)
+    assert work([backlog(*trickle, *burst[:2])], now=65) == Work(2497, None)
+    assert work([backlog(*trickle, *burst)], now=70) == Work(1997, 19.97)
 
 
 def test_a_queue_that_was_made_again_counts_from_the_beginning() -> None:

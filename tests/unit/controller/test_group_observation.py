@@ -11,6 +11,7 @@ from baton.controller.diagnosis import (
     annotation_problems,
     identity_problems,
     membership_problems,
+    missing,
     queue_problems,
     session_problems,
 )
@@ -193,14 +194,59 @@ def test_a_group_without_members_says_what_is_missing() -> None:
     (nobody,) = membership_problems("orders", "shop", GroupMembers())
     assert (nobody.reason, "add it to the pods' template" in nobody.message) == (Reason.NO_MEMBERS, True)
     left_out = {MemberId("b"): LeftOut.NOT_READY, MemberId("a"): LeftOut.NOT_READY, MemberId("c"): LeftOut.NO_SESSION}
-    drivers = {MemberId("orders-driver-x"): "MissingRights: no"}
-    (failed,) = membership_problems("orders", "shop", GroupMembers(drivers=drivers))
-    assert failed.message.startswith("the driver orders-driver-x failed: MissingRights: no; no pod in namespace shop")
     (unready,) = membership_problems("orders", "shop", GroupMembers(pods=3, left_out=left_out))
     assert unready.message == (
         "3 pods have the label baton.dev/group: orders, and none takes part: a, b: not Ready; c: no session: it keeps no Lease, "
         "and spec.membership.session is Required"
     )
+
+
+NOBODY = "no executor with the label baton.dev/group: orders is there (yet)"
+NO_ROOM = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (
+            GroupMembers(drivers={MemberId("orders-driver-x"): "MissingRights: no"}),
+            f"the driver orders-driver-x failed: MissingRights: no; {NOBODY}",
+        ),
+        (
+            GroupMembers(idle_drivers={MemberId("orders-driver-x"): f"is not Ready ({NO_ROOM})"}),
+            f"the driver orders-driver-x is not Ready ({NO_ROOM}); {NOBODY}",
+        ),
+        (
+            GroupMembers(
+                pods=2,
+                left_out={MemberId(name): LeftOut.NOT_READY for name in "ab"},
+                unready={MemberId("a"): NO_ROOM, MemberId("b"): NO_ROOM},
+            ),
+            f"2 pods have the label baton.dev/group: orders, and none takes part: a, b: not Ready ({NO_ROOM})",
+        ),
+    ],
+)
+def test_a_group_whose_pods_are_there_and_wait_says_for_what(seen: GroupMembers, said: str) -> None:
+    (problem,) = membership_problems("orders", "shop", seen)
+    assert (problem.reason, problem.message) == (Reason.NO_MEMBERS, said)
+
+
+def test_pods_that_are_no_members_any_more_are_told_of_where_no_other_is_there() -> None:
+    (problem,) = membership_problems("orders", "shop", GroupMembers(ended=2, stopping=1))
+    assert "has the label baton.dev/group: orders but 2 that came to an end and one that stops; add it" in problem.message
+
+
+def test_why_fewer_pods_take_part_than_are_asked_for_is_told() -> None:
+    taking_part = {MemberId("a"): ObservedMember(Uid("a"))}
+    left_out = {MemberId(name): LeftOut.NOT_READY for name in "bc"} | {MemberId("d"): LeftOut.NO_SESSION}
+    unready = {MemberId("b"): NO_ROOM, MemberId("c"): NO_ROOM}
+    seen = GroupMembers(members=taking_part, pods=4, left_out=left_out, unready=unready)
+    assert missing("orders", seen, 4).startswith(f"b, c: not Ready ({NO_ROOM}); d: no session: ")
+    assert missing("orders", GroupMembers(members=taking_part, pods=1), 4) == "1 pod is there"
+    assert missing("orders", seen, 1) == missing("orders", seen, None) == ""
+    many = {MemberId(f"p-{number:02}"): LeftOut.NOT_READY for number in range(20)}
+    told = missing("orders", GroupMembers(pods=20, left_out=many, unready={name: name for name in many}), 20)
+    assert told.count("not Ready") == 5 and told.endswith("; and 15 more pods")
 
 
 def test_pods_without_a_session_are_named_with_the_cure() -> None:

@@ -231,9 +231,14 @@ def test_no_partition_is_told_of_as_long_as_a_queue_has_never_answered() -> None
     assert told_partitions(4, replace(sight("orders", None), recorded=4)) == (4, 0), "as the ledger has it"
 
 
+def test_no_partition_is_told_of_as_long_as_a_queue_is_not_there() -> None:
+    assert told_partitions(0, sight("orders", None, there=False)) == (None, None)
+    assert told_partitions(0, sight("orders", 0), sight("pay", None, there=False)) == (None, None)
+    assert told_partitions(4, sight("orders", 4), sight("pay", None, there=False)) == (4, 0), "at least those of who is there"
+
+
 def test_a_group_that_has_no_partition_says_so() -> None:
     assert told_partitions(0, sight("orders", 0)) == (0, 0)
-    assert told_partitions(0, sight("orders", None, there=False)) == (0, 0), "there is no such queue, as Ready says"
 
 
 def test_the_words_for_what_partitions_do_stand_where_all_is_well() -> None:
@@ -266,6 +271,15 @@ def test_a_group_with_something_due_that_is_not_begun_is_not_settled() -> None:
 @pytest.mark.parametrize(("asked_for", "told"), [(2, ("True", "Settled")), (3, ("False", "Scaling")), (1, ("False", "Scaling"))])
 def test_a_group_whose_pods_are_still_to_come_or_go_is_not_settled(asked_for: int, told: tuple[str, str]) -> None:
     assert told_of(Group(4).start("a", "b"), asked_for=asked_for)[1]["Settled"] == told
+
+
+def test_a_group_whose_pods_are_still_to_come_says_what_they_wait_for() -> None:
+    whole = summary(Group(4).start("a", "b").state)
+    told = group_conditions(
+        group_view(), whole, [], [], NOW, sessions_are_bound=True, asked_for=3, missing="c: not Ready (Unschedulable: no cpu)"
+    )
+    (message,) = (message for kind, _, _, message in told if kind == "Settled")
+    assert message == "2 of the 3 pods that are asked for take part; c: not Ready (Unschedulable: no cpu)"
 
 
 def test_a_group_at_rest_says_why_it_has_fewer_pods_than_are_asked_for() -> None:

@@ -318,6 +318,32 @@ def test_a_driver_that_failed_is_known_by_its_last_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "how"),
+    [
+        ({}, "runs"),
+        ({"ready_since": None, "running": False, "hindrance": "Unschedulable: no cpu"}, "is not Ready (Unschedulable: no cpu)"),
+        ({"ready_since": None, "running": False}, "is not Ready (it has not started yet)"),
+        ({"terminating": True}, "stops"),
+        ({"ready_since": None, "ended": True}, "has come to its end"),
+    ],
+)
+def test_of_a_driver_that_has_not_failed_it_is_known_how_it_is(changes: dict[str, Any], how: str) -> None:
+    driver = replace(POD, name=MemberId("orders-driver-x"), spark_role="driver", **changes)
+    seen = membership("orders", [driver], [], lambda lease: False)
+    assert (seen.idle_drivers, seen.pods, seen.stopping) == ({"orders-driver-x": how}, 0, 0)
+
+
+def test_why_a_pod_is_not_ready_and_how_many_stop_is_known() -> None:
+    pods = [
+        replace(POD, ready_since=None, hindrance="Unschedulable: no cpu"),
+        replace(POD, name=MemberId("b"), terminating=True, running=False),
+        replace(POD, name=MemberId("c"), terminating=True),
+    ]
+    seen = membership("orders", pods, [], lambda lease: False)
+    assert (seen.unready, seen.stopping, set(seen.members)) == ({"a": "Unschedulable: no cpu"}, 1, {"c"})
+
+
+@pytest.mark.parametrize(
     ("role", "state", "words"),
     [
         ("driver", {"lastState": {"terminated": {"exitCode": 1, "message": "Trace\nRights: no\n\n"}}}, "Rights: no"),

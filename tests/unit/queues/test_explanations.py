@@ -46,3 +46,16 @@ def test_under_baton_dev_nothing_is_said_of_what_only_a_cluster_has(monkeypatch:
     assert "has no queue dev/order. Did you mean dev/orders?" in slip
     for word in ("kubectl", "Secret", "namespace", "operator", "Service", "spec."):
         assert not [text for text in texts if word in text]
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("Error 111 connecting to redis.shop:6380."), TimeoutError(), OSError("no route")]
+)
+def test_of_a_server_that_does_not_answer_it_is_told_where_its_address_stands(error: Exception) -> None:
+    url = read("redis://redis.shop:6380", stands_in="the Secret shop/redis under the key url")
+    with pytest.raises(QueueUnreachable) as told, explained(url, "shop/orders"):
+        raise error
+    cure = "start it, or correct its address in the Secret shop/redis under the key url."
+    assert str(told.value).endswith(f"Work on shop/orders goes on when it is back: {cure}")
+    hint = " If it does not speak TLS, begin its URL with redis://."
+    assert said("rediss://redis.shop:6380", error).endswith(f"start it, or correct its address in the URL.{hint}")

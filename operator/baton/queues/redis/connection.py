@@ -166,7 +166,7 @@ def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 -
             )
         case ConnectionError() | TimeoutError() | OSError():
             hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
-            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back.{hint}"
+            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
         case OutOfMemoryError():
             return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
         case ResponseError() if text.startswith("WRONGTYPE"):
@@ -192,6 +192,12 @@ def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException 
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error
+
+
+def _start(url: RedisUrl) -> str:
+    """Which server it is, Sentinels and the nodes of a Cluster say; else the URL."""
+    named = url.sentinels is not None or url.cluster is not None
+    return "start it" if named else f"start it, or correct its address in {url.stands_in}"
 
 
 def _unknown_host(url: RedisUrl, queue: str) -> str:
@@ -236,7 +242,7 @@ def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
             )
     return (
         f"None of the Sentinels at {url.sentinels} answers ({url.hidden(error)}). New connections for {queue} "
-        "are made when one does."
+        f"are made when one does: start them, or correct their addresses in {url.stands_in}."
     )
 
 

@@ -1,0 +1,33 @@
+"""Who calls a command wrongly is told what was meant."""
+
+import pytest
+from click.testing import CliRunner
+
+from baton.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("statsu", "No such command 'statsu'. Did you mean status?"),
+        ("rebalence orders", "No such command 'rebalence'. Did you mean rebalance?"),
+        ("qqqq", "No such command 'qqqq'."),
+        ("-n shop status", "No such option '-n' here: options stand behind the command: baton status -n …"),
+        ("--context kind lag orders", "No such option '--context' here: options stand behind the command: baton lag --context …"),
+        ("-A", "No such option '-A' here: options stand behind the command: baton COMMAND -A …"),
+        ("dead-letters -n shop list orders", "options stand behind the command: baton dead-letters list -n …"),
+        ("dead-letters lst orders", "No such command 'lst'. Did you mean list?"),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(typed: str, hint: str) -> None:
+    done = CliRunner().invoke(main, typed.split(), prog_name="baton")
+    assert (done.exit_code, done.stderr.splitlines()[-1].endswith(hint)) == (2, True), done.stderr
+
+
+def test_help_and_version_stand_before_a_command() -> None:
+    for option in ("--help", "-h", "--version"):
+        assert CliRunner().invoke(main, [option]).exit_code == 0
+
+
+def test_what_was_typed_is_not_printed_raw() -> None:
+    assert "\x1b" not in CliRunner().invoke(main, ["\x1b[31mred"]).stderr

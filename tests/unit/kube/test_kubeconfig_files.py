@@ -1,0 +1,116 @@
+"""A kubeconfig with certificates and a key in itself: nothing of them is left in a file, whatever becomes of the process."""
+
+import ssl
+import tempfile
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from kubernetes.aio.config import ConfigException
+
+from baton.consumer.api_server import ApiConnection
+from baton.controller.watch import _credentials
+from baton.kube.api import connect
+from tests.self_signed import self_signed
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Knows who asks by a certificate."""
+
+    def do_GET(self) -> None:
+        answer = b'{"items": []}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Iterator[Path]:
+    pem = self_signed(tmp_path, "127.0.0.1")
+    server = HTTPServer(("127.0.0.1", 0), ApiServer)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pem))
+    context.load_cert_chain(pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    data = b64encode(pem.read_bytes()).decode()
+    file = tmp_path / "kubeconfig"
+    cluster = {"server": f"https://127.0.0.1:{server.server_port}", "certificate-authority-data": data}
+    user = {"client-certificate-data": data, "client-key-data": data}
+    config = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    file.write_text(yaml.safe_dump(config))
+    yield file
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def left(temporary: Path) -> list[str]:
+    return [one.name for one in temporary.iterdir()]
+
+
+def in_memory() -> int:
+    """Copies that the process has open."""
+    found = 0
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the folder itself
+            found += "memfd:kubeconfig" in str(one.readlink())
+    return found
+
+
+def without_key(kubeconfig: Path) -> None:
+    config = yaml.safe_load(kubeconfig.read_text())
+    user = config["users"][0]["user"]
+    del user["client-key-data"]
+    user["client-key"] = "absent.pem"
+    kubeconfig.write_text(yaml.safe_dump(config))
+
+
+async def test_the_operator_and_the_command_leave_no_file(kubeconfig: Path, temporary: Path) -> None:
+    for _ in range(2):
+        async with connect(kubeconfig) as (api, settings):
+            assert left(temporary) == []
+            assert await api.get("/api/v1/pods") == {"items": []}
+            again = (await _credentials(settings)).as_ssl_context()
+            assert again.cert_store_stats()["x509"] == 1, "kopf connects likewise, when it has to again"
+            assert left(temporary) == []
+    assert in_memory() == 0
+
+
+async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
+    without_key(kubeconfig)
+    with pytest.raises(ConfigException):
+        async with connect(kubeconfig):
+            raise AssertionError("it has no key")
+    assert (left(temporary), in_memory()) == ([], 0)
+
+
+def test_a_consumer_outside_of_a_cluster_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
+    for _ in range(2):
+        api = ApiConnection.from_kubeconfig(str(kubeconfig))
+        assert left(temporary) == []
+        assert api.request("GET", "/api/v1/pods") == {"items": []}
