@@ -25,7 +25,7 @@ class Look(NamedTuple):
     """Entries that are, since it was made."""
 
 
-class Progress(NamedTuple):
+class DoneSoFar(NamedTuple):
     """Of a look, what the rate is made of."""
 
     at: float
@@ -47,7 +47,7 @@ class Backlog:
 
     def __init__(self) -> None:
         self._known: Known | None = None
-        self._progress: deque[Progress] = deque()
+        self._progress: deque[DoneSoFar] = deque()
         """The oldest first."""
 
     def saw(self, look: Look) -> None:
@@ -55,7 +55,7 @@ class Backlog:
         if look.finished is None or (self._progress and look.finished < self._progress[-1].finished):
             self._progress.clear()
         if look.finished is not None:
-            self._progress.append(Progress(look.at, look.finished, any(look.lag.values())))
+            self._progress.append(DoneSoFar(look.at, look.finished, any(look.lag.values())))
             while look.at - self._progress[0].at > RATED_OVER:
                 self._progress.popleft()
         self._known = Known(look, self._rate())
