@@ -109,7 +109,7 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     if isinstance(error, TimeoutError | RequestTimedOutError):
         return (
             f"does not answer within {within:g} s: see whether its brokers run, and on these ports, whether one has come to a "
-            "stop or has too much to do, and whether their disks have room"
+            "stop or has too much to do, and whether their disks have room; or correct the address"
         )
     seen = quoted(str(error) or type(error).__name__, 200)
     if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
@@ -117,4 +117,7 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
             f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
             "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
         )
-    return f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room"
+    return (
+        f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room; or "
+        "correct the address"
+    )
