@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from cluster.ports import free_ports
+from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_a_broker_is_there_until_it_is_told_to_end() -> None:
     port = str(next(free_ports("127.0.0.1")))
     command = [sys.executable, "-m", "tests.kafka_broker", "--port", port, "--topic", "pay", "--partitions", "3"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with ChildProcess(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             said = process.stdout.readline()
