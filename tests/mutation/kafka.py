@@ -182,7 +182,7 @@ KAFKA = (
     Mutation("commits", "take one partition's trouble for all's", _KAFKA + "owner_commits.py", _COMMITS, "PartitionUnavailable(str(why)) if own else why", "why"),
     Mutation("commits", "wait for somebody's transaction again and again", _KAFKA + "owner_commits.py", _COMMITS, "0.0 if position.unsettled else ENDS_WITHIN", "ENDS_WITHIN"),
     Mutation("commits", "take what was there before a grant for a loss", _KAFKA + "reading_process.py", _COMMITS, "            if is_before(record, position.epoch):\n                return False\n", ""),
-    Mutation("commits", "go on at a place from before the grant", _KAFKA + "owner_commits.py", _COMMITS, "        if not proven:\n            raise self._before_the_grant(partition)\n        position.found", "        position.found"),
+    Mutation("commits", "go on at a place from before the grant", _KAFKA + "owner_commits.py", _COMMITS, "        self._refuse(partition, position, proven=proven)\n        position.found", "        self.refuse_lost(partition, position)\n        position.found"),
     Mutation("commits", "let what was finished before a long handler wait for the end of that", "consumer/queue_requests.py", "unit/consumer/test_partition_troubles.py", "                reader.ack(holding.partition.number, holding.epoch, [])", "                pass"),
     Mutation("commits", "let all wait for one partition's trouble", "consumer/queue_requests.py", "unit/consumer/test_partition_troubles.py", "except PartitionUnavailable as problem:", "except ZeroDivisionError as problem:"),
     Mutation("commits", "take a consumer that waits for its queue for one that hangs", "consumer/loop.py", "unit/consumer/test_partition_troubles.py", "if asking_since is not None and", "if False and"),

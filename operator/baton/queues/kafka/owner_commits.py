@@ -88,9 +88,7 @@ class OwnerCommits:
             position.unsettled = False
         else:
             proven = self._process.see(position, self._stable(partition, position).record, asked_at, before)
-        self.refuse_lost(partition, position)
-        if not proven:
-            raise self._before_the_grant(partition)
+        self._refuse(partition, position, proven=proven)
 
     def look_at_all(self) -> None:
         """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
@@ -252,6 +250,12 @@ class OwnerCommits:
         position.unsettled = False
         return seen
 
+    def _refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
+        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where what was seen says nothing."""
+        self.refuse_lost(partition, position)
+        if not proven:
+            raise self._before_the_grant(partition)
+
     def _before_the_grant(self, partition: int) -> PartitionUnavailable:
         return PartitionUnavailable(
             f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
@@ -300,9 +304,7 @@ class OwnerCommits:
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
         proven = self._process.see(position, seen.record, time.monotonic())
-        self.refuse_lost(partition, position)
-        if not proven:
-            raise self._before_the_grant(partition)
+        self._refuse(partition, position, proven=proven)
         position.found(seen.offset)
         position.in_doubt = False
         position.handed_over = position.record.reader == BY_GIVER
