@@ -32,7 +32,7 @@ async def loaded(file: str, context: str | None, settings: client.Configuration)
             await load(config_file=file, context=context, client_configuration=settings, temp_file_path=folder)
             for name in _FILES:
                 path = getattr(settings, name)
-                if sys.platform == "linux" and path and Path(path).is_relative_to(folder):
+                if sys.platform == "linux" and path in _written().values():
                     setattr(settings, name, _in_memory(Path(path), until_then))
         yield
 
@@ -47,10 +47,14 @@ def _in_memory(file: Path, until_then: ExitStack) -> str:
     return f"/proc/self/fd/{copy}"
 
 
-def _forget(folder: str) -> None:
-    """The library takes a file for written that it has written before. It puts the CA of an OIDC provider elsewhere."""
+def _written() -> dict[str, str]:
+    """The path by the content of what the library has written. It writes no content twice, whoever in the process asks for it."""
     known: dict[str, str] = getattr(kube_config, "_temp_files", {})
-    for content, path in list(known.items()):
-        if not Path(path).is_relative_to(folder):
-            Path(path).unlink(missing_ok=True)
-        del known[content]
+    return known
+
+
+def _forget(folder: str) -> None:
+    """What the library wrote there. Files that it wrote for others are theirs."""
+    for content, path in list(_written().items()):
+        if Path(path).is_relative_to(folder):
+            del _written()[content]

@@ -178,6 +178,10 @@ def test_a_claim_of_an_example_is_bound_and_its_pods_may_write_there(node: Clust
 
 def test_an_example_runs_in_its_image_that_was_built_and_loaded(node: Cluster) -> None:
     name = node.load_built_image(built_images.CONSUMER)
-    run = ("run", "loaded", f"--image={name}", "--image-pull-policy=Never", "--restart=Never", "--quiet", "--attach", "--rm")
-    said = node.kubectl(*run, "--pod-running-timeout=300s", "--", "-c", "import baton.queues.redis; print('imported')")
-    assert "imported" in said
+    program = "import baton.queues.redis; print('imported')"
+    try:
+        node.kubectl("run", "loaded", f"--image={name}", "--image-pull-policy=Never", "--restart=Never", "--", "-c", program)
+        node.kubectl("wait", "pod/loaded", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s")
+        assert node.logs("loaded", namespace="default") == "imported\n"
+    finally:
+        node.kubectl("delete", "pod", "loaded", "--ignore-not-found", "--wait=false")

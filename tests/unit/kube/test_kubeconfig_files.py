@@ -8,14 +8,16 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 import yaml
-from kubernetes.aio.config import ConfigException
+from kubernetes.aio import client
+from kubernetes.aio.config import ConfigException, kube_config
 
 from baton.consumer.api_server import ApiConnection
 from baton.controller.watch import _credentials
-from baton.kube.api import connect
+from baton.kube.api import Api, connect
 from tests.self_signed import self_signed
 
 
@@ -66,6 +68,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(kube_config, "_temp_files", {})
     return folder
 
 
@@ -99,6 +102,20 @@ async def test_the_operator_and_the_command_leave_no_file(kubeconfig: Path, temp
             assert again.cert_store_stats()["x509"] == 1, "kopf connects likewise, when it has to again"
             assert left(temporary) == []
     assert in_memory() == 0
+
+
+async def test_what_others_of_the_process_had_written_is_theirs(kubeconfig: Path, temporary: Path) -> None:
+    theirs: Any = client.Configuration()
+    load: Any = kube_config.load_kube_config
+    await load(config_file=str(kubeconfig), client_configuration=theirs)
+    written = left(temporary)
+    assert written
+    async with connect(kubeconfig) as (api, settings):
+        assert settings.key_file != theirs.key_file, "it may end before we do"
+        assert await api.get("/api/v1/pods") == {"items": []}
+    async with client.ApiClient(configuration=theirs) as connection:
+        assert await Api(connection).get("/api/v1/pods") == {"items": []}
+    assert (left(temporary), in_memory()) == (written, 0)
 
 
 async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
