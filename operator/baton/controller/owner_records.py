@@ -22,6 +22,8 @@ class OwnerRecords:
         """Pauses and grants that have not been answered, by partition: a grant may be begun beside a pause."""
         self._touched: set[int] = set()
         """Those that were, since a look began."""
+        self._doubted: dict[int, Owner] = {}
+        """Those of the last look that were from before what is known."""
 
     @contextmanager
     def changing(self, number: int) -> Iterator[None]:
@@ -58,7 +60,8 @@ class OwnerRecords:
     def found(self, records: Mapping[int, Owner], *, afresh: bool, next_owners: Mapping[int, Collection[Owner]]) -> bool:
         """What was read; True if it is a surprise. Of partitions that were touched meanwhile what is known since then counts,
         unless (`afresh`) nothing that was known counts any more. `next_owners`: who is or was to have those that are paused.
-        Their owners may have handed them over, which is no surprise, and is told when they are asked about."""
+        Their owners may have handed them over, which is no surprise, and is told when they are asked about. A record from before
+        what is known counts from the second look that finds it: a server of Kafka that is none any more answers from its past."""
         found = dict(records)
         handed_over = [one for one, owners in next_owners.items() if found.get(one) in owners and not afresh]
         stays = {} if afresh else {one: owner for one, owner in self._untold.items() if one in self._touched}
@@ -68,7 +71,15 @@ class OwnerRecords:
                 found.pop(number, None)
                 if number in self.known:
                     found[number] = self.known[number]
+        doubted = {} if afresh else {one: owner for one, owner in found.items() if self._is_before(one, owner)}
+        found |= {one: self.known[one] for one, owner in doubted.items() if self._doubted.get(one) != owner}
+        self._doubted = doubted
         surprised = afresh or found != self.known
         self.known = found
         self.surprises += surprised
         return surprised
+
+    def _is_before(self, number: int, owner: Owner) -> bool:
+        """It is from before the record that is known. Epoch 0 is none: somebody took the record away."""
+        known = self.known.get(number)
+        return known is not None and 0 < owner.epoch < known.epoch

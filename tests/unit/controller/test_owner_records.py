@@ -4,7 +4,8 @@ from baton.controller.owner_records import OwnerRecords
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
 
-A1, A2, B9 = Owner(Uid("a"), Epoch(1)), Owner(Uid("a"), Epoch(2)), Owner(Uid("b"), Epoch(9))
+A1, A2 = Owner(Uid("a"), Epoch(1)), Owner(Uid("a"), Epoch(2))
+B9, B10 = Owner(Uid("b"), Epoch(9)), Owner(Uid("b"), Epoch(10))
 
 
 def looked(*owners: Owner) -> OwnerRecords:
@@ -55,7 +56,26 @@ def test_a_grant_that_was_begun_beside_a_pause_is_under_way_when_the_pause_has_e
     assert not records.found({0: A1._replace(paused=True)}, afresh=False, next_owners={}), "read before the grant"
     assert records.known == {0: B9}
     records.look()
-    assert records.found({0: A2}, afresh=False, next_owners={}), "nothing is under way any more"
+    assert records.found({0: B10}, afresh=False, next_owners={}), "nothing is under way any more"
+
+
+def test_a_record_from_before_what_is_known_counts_when_it_is_found_twice() -> None:
+    records = looked(B9, B9)
+    for found in ({0: A1, 1: B9}, {0: A2, 1: B9}, {0: B9, 1: B9}, {0: A2, 1: B9}):
+        records.look()
+        assert not records.found(found, afresh=False, next_owners={})
+    records.look()
+    assert records.found({0: A2, 1: B9}, afresh=False, next_owners={})
+    assert records.known == {0: A2, 1: B9}
+
+
+def test_a_record_that_is_none_any_more_counts_at_once() -> None:
+    records = looked(B9)
+    records.look()
+    assert records.found({0: Owner(None, Epoch(0))}, afresh=False, next_owners={})
+    records = looked(B9)
+    records.look()
+    assert records.found({}, afresh=False, next_owners={})
 
 
 def test_a_pause_of_ones_own_is_no_surprise_and_another_is_one() -> None:
@@ -92,7 +112,7 @@ def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_w
     assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
     assert records.known[0] == A1, "the answer to the grant says so"
     records.look()
-    assert records.found({0: B9, 1: A1}, afresh=False, next_owners={0: {b2}}), "that one was not next"
+    assert records.found({0: A2, 1: A1}, afresh=False, next_owners={0: {b2}}), "that one was not next"
     records.look()
     assert records.found({0: b2, 1: A1}, afresh=False, next_owners={}), "nor is this one any more"
 
