@@ -1,7 +1,4 @@
-"""An owner's commits, and its looks at the owner records: what it finds there is whose a partition is.
-
-Every commit names the token of its record, and is refused by the broker where another is in force.
-"""
+"""An owner's commits. Every commit names the token of its record, and is refused by the broker where another is in force."""
 
 import time
 from collections.abc import Callable, Mapping, Set
@@ -9,18 +6,17 @@ from functools import partial
 from secrets import token_hex
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
-from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import ASKED_WITHIN
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
+from baton.queues.kafka.owner_looks import OwnerLooks
 from baton.queues.kafka.partition_locks import PartitionLocks
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, is_before, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_up_records import TRIES, TakeUpRecords, granted_on
-from baton.queues.kafka.transaction import ENDS_WITHIN, granted_within
+from baton.queues.kafka.transaction import granted_within
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 _SILENT_FOR = 1.0
@@ -53,6 +49,7 @@ class OwnerCommits:
         """When the broker was last found silent (monotonic)."""
         self._locks = PartitionLocks()
         self._handoffs = handoffs
+        self.looks = OwnerLooks(offsets, queue, self._process, positions)
         self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._locks, self._handoffs)
 
     def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
@@ -64,37 +61,9 @@ class OwnerCommits:
             seen = self.take_up_records.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             if is_before(seen.record, epoch):
-                raise self._before_the_grant(partition)
+                raise self.looks.before_the_grant(partition)
             raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
-
-    def refuse_lost(self, partition: int, position: ReadPosition) -> None:
-        """Raises StaleOwner where it is known to be somebody else's."""
-        if position.lost is not None:
-            raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
-
-    def be_sure(self, partition: int, position: ReadPosition) -> None:
-        """Look where that was not done for a while: a commit is a look, too."""
-        if time.monotonic() - position.sure_at > SURE_FOR:
-            self.look(partition, position)
-
-    def look(self, partition: int, position: ReadPosition) -> None:
-        """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
-        committed, meanwhile."""
-        asked_at, before = time.monotonic(), position.record
-        unproven, pending = self._look_at({**self._positions, partition: position}, asked_at)
-        proven = partition not in unproven
-        if partition not in pending:
-            position.unsettled = False
-        else:
-            proven = self._process.see(position, self._stable(partition, position).record, asked_at, before)
-        self._refuse(partition, position, proven=proven)
-
-    def look_at_all(self) -> None:
-        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
-        that takes longer than such a look is good for."""
-        if held := {**self._positions}:  # another thread may let go of some meanwhile
-            self._look_at(held, time.monotonic(), SURE_FOR)
 
     def commit(
         self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, until: float | None = None
@@ -115,7 +84,7 @@ class OwnerCommits:
             problems = self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
             if position.record.reserved < upto:
                 _raise_first(problems)
-        self.refuse_lost(partition, position)
+        self.looks.refuse_lost(partition, position)
 
     def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
@@ -225,43 +194,6 @@ class OwnerCommits:
                 problems[number] = problem
         return problems
 
-    def _look_at(
-        self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN
-    ) -> tuple[Set[int], tuple[int, ...]]:
-        """The answer: of which what was seen says nothing, and of which a commit is under way."""
-        before = {number: one.record for number, one in held.items()}
-        found, pending = self._offsets.now(tuple(held), within)
-        unproven = {
-            number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
-        }
-        return unproven, pending
-
-    def _stable(self, partition: int, position: ReadPosition) -> Committed:
-        """What is committed, after a commit that is under way: once that did not end, it is not waited for any more."""
-        try:
-            seen = self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
-        except PartitionUnavailable:
-            if position.in_doubt:  # it is this process' own
-                raise PartitionUnavailable(
-                    f"{self._offsets.place} is slow: a commit of {self._queue}/{partition} has not ended yet: see to its brokers"
-                ) from None
-            position.unsettled = True
-            raise
-        position.unsettled = False
-        return seen
-
-    def _refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
-        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where what was seen says nothing."""
-        self.refuse_lost(partition, position)
-        if not proven:
-            raise self._before_the_grant(partition)
-
-    def _before_the_grant(self, partition: int) -> PartitionUnavailable:
-        return PartitionUnavailable(
-            f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
-            "the broker that keeps the group's place is behind: wait until it has caught up, or the operator has granted it again"
-        )
-
     def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
         if not self._offsets.found_elsewhere(partition, self._uid, epoch):
@@ -304,7 +236,7 @@ class OwnerCommits:
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
         proven = self._process.see(position, seen.record, time.monotonic())
-        self._refuse(partition, position, proven=proven)
+        self.looks.refuse(partition, position, proven=proven)
         position.found(seen.offset)
         position.in_doubt = False
         position.handed_over = position.record.reader == BY_GIVER

@@ -68,7 +68,7 @@ class KafkaReader:
         """Entries, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
-        self._background = BackgroundCommits(self._commits.commit_several, self._commits.look_at_all)
+        self._background = BackgroundCommits(self._commits.commit_several, self._commits.looks.look_at_all)
         self._take_up_order = TakeUpOrder(self._commits, self._fetching)
         self._take_up_thread = TakeUpThread(self._take_up_order.take_up, self._end, self._wake)
         self._woken: Callable[[], None] | None = None
@@ -82,7 +82,7 @@ class KafkaReader:
         if not new:
             return []
         position = self._of(partition, epoch)
-        self._commits.be_sure(partition, position)
+        self._commits.looks.be_sure(partition, position)
         self._set_hopeless_aside(partition, position)
         most = position.most(self._in_hand)
         if most == 0:
@@ -125,7 +125,7 @@ class KafkaReader:
         if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
             self._commits.commit(partition, position)
             return
-        self._commits.be_sure(partition, position)
+        self._commits.looks.be_sure(partition, position)
         if position.behind:
             self._background.due(partition, at_once=bool(position.outputs))
 
@@ -134,7 +134,7 @@ class KafkaReader:
         dead letter."""
         position = self._of(partition, epoch)
         if not position.record.most:
-            self._commits.look(partition, position)
+            self._commits.looks.look(partition, position)
             return True
         self._commits.commit(partition, position, lambda: position.failed(int(offset)))
         hopeless = position.too_often(int(offset))
@@ -146,7 +146,7 @@ class KafkaReader:
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
-        self._commits.look(partition, position)
+        self._commits.looks.look(partition, position)
         message = position.read.get(offset)
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
@@ -167,7 +167,7 @@ class KafkaReader:
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
-        self._commits.look(partition, self._of(partition, epoch))
+        self._commits.looks.look(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
         """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic). Of a partition that was
@@ -219,7 +219,7 @@ class KafkaReader:
             self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
-        self._commits.refuse_lost(partition, position)
+        self._commits.looks.refuse_lost(partition, position)
         return position
 
     def _hold(self, partition: int, position: ReadPosition) -> None:
