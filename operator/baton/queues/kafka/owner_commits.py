@@ -66,13 +66,17 @@ class OwnerCommits:
         return ReadPosition.begun(seen, now)
 
     def commit(
-        self, partition: int, position: ReadPosition, record: Callable[[], Record] | None = None, until: float | None = None
+        self,
+        partition: int,
+        position: ReadPosition,
+        record: Callable[[ReadPosition], Record] = ReadPosition.next_record,
+        until: float | None = None,
     ) -> None:
         """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one. `until`: when
         that has to be over (monotonic)."""
         with self._locks.held([partition]):
             while position.needs_several:
-                self._commit(partition, position, None, until)
+                self._commit(partition, position, ReadPosition.next_record, until)
             self._commit(partition, position, record, until)
 
     def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
@@ -150,29 +154,28 @@ class OwnerCommits:
         for number, position in due.items():
             if number not in together or position.needs_token or isinstance(refused.get(number), StaleToken):
                 try:
-                    self.commit(number, position, partial(record, position), until)
+                    self.commit(number, position, record, until)
                 except StaleOwner:
                     continue  # whoever reads it next is told
                 except QueueUnreachable as problem:
                     problems[number] = problem
         return problems
 
-    def _commit(self, partition: int, position: ReadPosition, record: Callable[[], Record] | None, until: float | None) -> None:
+    def _commit(
+        self, partition: int, position: ReadPosition, record: Callable[[ReadPosition], Record], until: float | None
+    ) -> None:
         """As much of it as one transaction may have."""
         for _ in range(TRIES):
             try:
                 if position.needs_token:
                     seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
                     self._found_again(partition, position, seen)
-                asked_at, wanted, before = time.monotonic(), _wanted(position, record), position.in_doubt
-                position.in_doubt = True
-                self._offsets.commit(partition, wanted, _left(until))
+                refused = self._commit_together({partition: position}, record, _left(until))
+                if partition not in refused:
+                    return
+                raise refused[partition]
             except StaleToken:
                 self._follow(partition, position)
-                continue
-            position.in_doubt = before
-            self._process.has_committed(position, wanted.offset, wanted.record, asked_at)
-            return
         raise granted_on(self._offsets, self._queue, partition)
 
     def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
@@ -207,7 +210,7 @@ class OwnerCommits:
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """Which were refused, and why."""
         asked_at = time.monotonic()
-        wanted = {number: _wanted(position, partial(record, position)) for number, position in positions.items()}
+        wanted = {number: _wanted(position, record) for number, position in positions.items()}
         before = {number: position.in_doubt for number, position in positions.items()}
         for position in positions.values():
             position.in_doubt = True
@@ -242,8 +245,8 @@ class OwnerCommits:
         position.handed_over = position.record.reader == BY_GIVER
 
 
-def _wanted(position: ReadPosition, record: Callable[[], Record] | None = None) -> Commit:
-    wanted = (record or position.next_record)()  # before the offset: one that says that all is finished goes with the last
+def _wanted(position: ReadPosition, record: Callable[[ReadPosition], Record]) -> Commit:
+    wanted = record(position)  # before the offset: one that says that all is finished goes with the last
     offset = position.offset
     return Commit(offset, wanted, position.outputs.due(offset))
 

@@ -136,7 +136,7 @@ class KafkaReader:
         if not position.record.most:
             self._commits.looks.look(partition, position)
             return True
-        self._commits.commit(partition, position, lambda: position.failed(int(offset)))
+        self._commits.commit(partition, position, lambda failing: failing.failed(int(offset)))
         hopeless = position.too_often(int(offset))
         if hopeless:
             self.set_aside(partition, epoch, offset, why)

@@ -475,10 +475,10 @@ def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     owner.position.progress.finish(range(5))
 
-    def finished_meanwhile() -> Record:
-        owner.position.progress.finish(range(5, 10))
-        owner.position.then, owner.position.left = BatonOwner(Uid("b"), Epoch(2)), True
-        return owner.position.next_record()
+    def finished_meanwhile(position: ReadPosition) -> Record:
+        position.progress.finish(range(5, 10))
+        position.then, position.left = BatonOwner(Uid("b"), Epoch(2)), True
+        return position.next_record()
 
     owner.commits.commit(0, owner.position, finished_meanwhile)
     assert (broker.committed.offset, broker.records[-1].uid) == (10, "b")
@@ -597,7 +597,9 @@ def test_what_another_partition_is_refused_keeps_nobody_from_reading() -> None:
 
 def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
     owner = Owner(broker := SeveralPartitions())
-    broker.refuses, broker.loses = {0: StaleToken()}, ["owner"]
+    assert broker.committed.record is not None
+    broker.committed = Committed(0, replace(broker.committed.record, uid=Uid("b"), epoch=Epoch(2), token=Token(2, 0)))
+    broker.refuses = {0: StaleToken()}
     with pytest.raises(StaleOwner):
         owner.commits.reserve(0, owner.position, 5_000)
 
