@@ -12,7 +12,7 @@ from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.positions_in_log import lag
-from baton.queues.kafka.record import Committed, Record, names
+from baton.queues.kafka.record import Committed, Record, Token, names
 from baton.queues.kafka.topic import LogEnd, describe, offsets
 from baton.queues.kafka.transaction import PartitionTransactions, committed
 from baton.queues.output import Output
@@ -76,6 +76,10 @@ class GroupOffsets:
         """What is committed of it, and not about to change. Raises PartitionUnavailable where a commit that is under way does not
         end in so many seconds, or longer where the broker is slow; 0: at once."""
         return self._loop.run(self._found().stable(partition, within), ASKED_WITHIN)
+
+    def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+        """What is committed after this token was refused. True: whoever took another has not written that down in its time."""
+        return self._loop.run(self._found().after_refusal(partition, refused), ASKED_WITHIN)
 
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         """Raises StaleToken where another token than the record's is in force."""

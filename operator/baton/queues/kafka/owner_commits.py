@@ -16,7 +16,6 @@ from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.reading_process import NOBODY, ReadingProcess, is_before, owner_of
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
 from baton.queues.kafka.take_up_records import TRIES, TakeUpRecords, granted_on
-from baton.queues.kafka.transaction import granted_within
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 _SILENT_FOR = 1.0
@@ -224,16 +223,12 @@ class OwnerCommits:
     def _follow(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
         was refused, whoever has taken another is between two requests, or has ended there."""
-        asked_at = time.monotonic()
-        seen, tried = self._offsets.stable(partition), position.record.token
-        if seen.record is not None and seen.record.token == tried:
-            time.sleep(granted_within(time.monotonic() - asked_at))
-            seen = self._offsets.stable(partition)
-            if seen.record is not None and seen.record.token == tried and names(seen.record, self._uid, position.epoch):
-                try:
-                    seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position))
-                except StaleToken:
-                    return  # it was only slow
+        seen, unchanged = self._offsets.after_refusal(partition, position.record.token)
+        if unchanged and names(seen.record, self._uid, position.epoch):
+            try:
+                seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position))
+            except StaleToken:
+                return  # it was only slow
         self._found_again(partition, position, seen)
 
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:

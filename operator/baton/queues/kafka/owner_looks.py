@@ -57,8 +57,8 @@ class OwnerLooks:
             self._look_at(held, time.monotonic(), SURE_FOR)
 
     def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
-        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was seen
-        is from before the grant."""
+        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was
+        seen is from before the grant."""
         self.refuse_lost(partition, position)
         if not proven:
             raise self.before_the_grant(partition)

@@ -5,7 +5,6 @@ that was begun before a grant, or before a later query, is refused by the broker
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from baton.queues.kafka.each import each
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import LogEnd
 from baton.queues.kafka.topic_log import TopicLog
-from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions, granted_within
+from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions
 from baton.queues.protocol import PartitionUnavailable
 
 _TRIES = 5
@@ -79,14 +78,8 @@ class QueryRecords:
     async def _after_refusal(self, number: int, refused: Record) -> Committed:
         """Whoever has another token writes it down; where the record keeps the refused one, that process has ended, and the query
         takes a token for the record as it is."""
-        asked_at = time.monotonic()
-        seen = await self._transactions.stable(number)
-        if seen.record is not None and seen.record.token == refused.token:
-            await asyncio.sleep(granted_within(time.monotonic() - asked_at))
-            seen = await self._transactions.stable(number)
-            if seen.record is not None and seen.record.token == refused.token:
-                return await self._renewed(number, lambda now: now.record)
-        return seen
+        seen, unchanged = await self._transactions.after_refusal(number, refused.token)
+        return await self._renewed(number, lambda now: now.record) if unchanged else seen
 
     async def _renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
         for _ in range(_TRIES):

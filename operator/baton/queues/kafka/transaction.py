@@ -145,6 +145,17 @@ class PartitionTransactions:
             raise self._unsettled()
         return found
 
+    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+        """What is committed once whoever took another token than the refused one has had the time to write it down. True: nobody
+        has; he has ended between two requests, or is very slow, and a new token may be taken."""
+        asked_at = time.monotonic()
+        seen = await self.stable(partition)
+        if seen.record is None or seen.record.token != refused:
+            return seen, False
+        await asyncio.sleep(granted_within(time.monotonic() - asked_at))
+        seen = await self.stable(partition)
+        return seen, seen.record is not None and seen.record.token == refused
+
     async def now(self, partitions: tuple[int, ...]) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed, but for those of which a commit is under way; and these."""
         found, pending = await committed(self.client, self.topic, partitions)

@@ -58,6 +58,10 @@ class Broker(GroupOffsets):
     def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         return self.committed
 
+    def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+        seen = self.stable(partition)
+        return seen, seen.record is not None and seen.record.token == refused
+
     def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
         if wanted.record.token != self.in_force:
             raise StaleToken
