@@ -1,37 +1,39 @@
 """The command `baton` (also `kubectl baton`).
 
-A subcommand's module is imported only when it is called, so that `baton plan` starts fast.
+A subcommand's module is imported only when it is called, so that `baton plan` starts fast, and help and a shell's completion do.
 """
 
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 import baton
 from baton.cli.hinting import HintingGroup
 
 _COMMANDS = {
-    "approve": "baton.cli.approve",
-    "bundle": "baton.cli.bundle",
-    "check-order": "baton.cli.check_order",
-    "completion": "baton.cli.completion",
-    "console": "baton.console.command",
-    "dead-letters": "baton.cli.dead_letters",
-    "dev": "baton.cli.dev",
-    "doctor": "baton.cli.doctor",
-    "drain": "baton.cli.drain",
-    "explain": "baton.cli.explain",
-    "lag": "baton.cli.lag",
-    "offsets": "baton.cli.offsets",
-    "operator": "baton.cli.operator",
-    "pause": "baton.cli.pause",
-    "plan": "baton.cli.plan",
-    "rebalance": "baton.cli.rebalance",
-    "resume": "baton.cli.pause",
-    "simulate": "baton.cli.simulate",
-    "status": "baton.cli.status",
-    "top": "baton.cli.top",
+    "approve": ("baton.cli.approve", "Show what is proposed to a ConsumerGroup, and approve it"),
+    "bundle": ("baton.cli.bundle", "Collect what a report of a bug needs into one archive"),
+    "check-order": ("baton.cli.check_order", "Check records of what was processed"),
+    "completion": ("baton.cli.completion", "Print what a shell needs to complete this command"),
+    "console": ("baton.console.command", "Show ConsumerGroups in a browser"),
+    "dead-letters": ("baton.cli.dead_letters", "List, send again or drop entries that failed too often"),
+    "dev": ("baton.cli.dev", "Hand partitions off between processes of this machine"),
+    "doctor": ("baton.cli.doctor", "Check installation, rights, queues, groups and pods"),
+    "drain": ("baton.cli.drain", "Have a pod give its partitions to the others"),
+    "explain": ("baton.cli.explain", "Explain one partition: its owners, its moves, its lag"),
+    "lag": ("baton.cli.lag", "Show how much a ConsumerGroup has to do"),
+    "offsets": ("baton.cli.offsets", "Show where a ConsumerGroup is in each partition, or set it"),
+    "operator": ("baton.cli.operator", "Run the operator until it is told to stop"),
+    "pause": ("baton.cli.pause", "Begin no more hand-offs in a ConsumerGroup"),
+    "plan": ("baton.cli.plan", "Answer assignment requests, one in a line of JSON"),
+    "rebalance": ("baton.cli.rebalance", "Ask for a rebalance of a ConsumerGroup"),
+    "resume": ("baton.cli.pause", "Let hand-offs begin again in a ConsumerGroup"),
+    "simulate": ("baton.cli.simulate", "Simulate pods that join and leave, in virtual time"),
+    "status": ("baton.cli.status", "Show a ConsumerGroup: its state, who owns what, what moves"),
+    "top": ("baton.cli.top", "Show all ConsumerGroups live"),
 }
+"""Where each is, and what it does in a few words."""
 
 
 class _Lazy(HintingGroup):
@@ -41,9 +43,19 @@ class _Lazy(HintingGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(import_module(_COMMANDS[cmd_name]), cmd_name.replace("-", "_"))
+        module, _ = _COMMANDS[cmd_name]
+        command = getattr(import_module(module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=_COMMANDS[name][1]) for name in named] + options
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

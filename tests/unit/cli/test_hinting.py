@@ -1,6 +1,10 @@
 """Who calls a command wrongly is told what was meant."""
 
+import subprocess
+import sys
+
 import pytest
+from click import Context
 from click.testing import CliRunner
 
 from baton.cli.main import main
@@ -31,3 +35,26 @@ def test_help_and_version_stand_before_a_command() -> None:
 
 def test_what_was_typed_is_not_printed_raw() -> None:
     assert "\x1b" not in CliRunner().invoke(main, ["\x1b[31mred"]).stderr
+
+
+def test_help_and_completion_load_no_command() -> None:
+    program = """if True:
+        import sys
+        from click import Context
+        from baton.cli.main import main
+        print(len(main.shell_complete(Context(main), "st")))
+        main(["--help"], standalone_mode=False)
+        print(*[one for one in sys.modules if one.startswith(("baton.cli.st", "baton.console", "kubernetes"))])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    completed, *help_text, loaded = done.stdout.splitlines()
+    assert (completed, loaded) == ("1", "")
+    assert "  status        Show a ConsumerGroup: its state, who owns what, what moves" in help_text
+
+
+def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
+    context = Context(main)
+    for name in main.list_commands(context):
+        assert main.get_command(context, name) is not None
+    assert "..." not in "".join(CliRunner().invoke(main, ["--help"]).output.split("COMMAND [ARGS]..."))
+    assert len(CliRunner().invoke(main, ["--help"]).output.splitlines()) == 9 + len(main.list_commands(context))
