@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,16 @@ _COLUMNS = (
 @click.command()
 @click.option("--quick", is_flag=True, help="A few members and systems, to see that it works: the figures say nothing.")
 @click.option("--only", multiple=True, help="Systems, by name. Default: all.")
+@click.option("--partitions", type=click.IntRange(1), help="How many there are. Default: 64.")
+@click.option("--rate", type=click.IntRange(1), help="Messages in a second. Default: 2,000.")
 @click.option("--chart", type=click.Path(path_type=Path), help="Draw the pauses into this SVG.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A directory for logs and records.")
-def main(quick: bool, only: Sequence[str], chart: Path | None, keep: Path | None) -> None:
+def main(
+    quick: bool, only: Sequence[str], partitions: int | None, rate: int | None, chart: Path | None, keep: Path | None
+) -> None:
     """Print a table, then one line of JSON."""
+    extent = QUICK if quick else Extent()
+    extent = replace(extent, partitions=partitions or extent.partitions, rate=rate or extent.rate)
     chosen = [one for one in SYSTEMS if (one.quick or not quick) and (not only or one.name in only)]
     with ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
@@ -59,7 +66,7 @@ def main(quick: bool, only: Sequence[str], chart: Path | None, keep: Path | None
         broker = stack.enter_context(KafkaBroker(BROKER_SETTINGS))
         cluster = stack.enter_context(Kubernetes(node=False))
         print(f"{'':26}{'':18}{''.join(f'{title:>10}' for _, title in _COLUMNS)}", flush=True)
-        rows, totals = asyncio.run(_measured(chosen, cluster.kubeconfig, redis, broker, folder, QUICK if quick else Extent()))
+        rows, totals = asyncio.run(_measured(chosen, cluster.kubeconfig, redis, broker, folder, extent))
     if chart is not None:
         chart.write_text(draw(rows))
     print(json.dumps({"rows": rows, "systems": totals}))
