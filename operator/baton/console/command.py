@@ -15,6 +15,7 @@ from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import ADDRESS, GROUP, HOST, HTTP_URL
 from baton.cli.printing import say
+from baton.model.listening import EVERYWHERE, listening
 
 if TYPE_CHECKING:
     from baton.console.viewers import Viewers
@@ -85,7 +86,7 @@ class _Served:
     @property
     def host(self) -> str:
         """As a URL has it: of this machine, where it is served on all of its addresses."""
-        if self.address in ("::", "0.0.0.0"):
+        if self.address in EVERYWHERE:
             return LOOPBACK
         return f"[{self.address}]" if ":" in self.address else self.address
 
@@ -107,7 +108,7 @@ async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewer
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, served.address, served.port).start()
+            await web.SockSite(runner, listening(served.address, served.port)).start()
         except OSError as error:
             await runner.cleanup()
             raise NoAnswerError(f"cannot serve on port {served.port} of {served.address}: {error.strerror}") from None

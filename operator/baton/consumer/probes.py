@@ -5,13 +5,14 @@ too many: a kubelet asks at once and is answered.
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from threading import Thread
 from types import TracebackType
 from typing import Self
+
+from baton.model.listening import listening
 
 Checks = Mapping[str, Callable[[], str]]
 """By path; each says what is wrong, or nothing. It may take seconds."""
@@ -38,10 +39,8 @@ class ProbeServer:
 
     def __enter__(self) -> Self:
         """Raises RuntimeError: the port cannot be had."""
-        both = socket.has_dualstack_ipv6()
         try:
-            family = socket.AF_INET6 if both else socket.AF_INET
-            self._socket = socket.create_server(("", self._port), family=family, dualstack_ipv6=both, backlog=MOST_REQUESTS)
+            self._socket = listening("", self._port, MOST_REQUESTS)
         except OSError as error:
             raise RuntimeError(f"BATON_HEALTH_PORT {self._port} cannot be served: {error.strerror}; name a free one") from None
         self._loop = asyncio.new_event_loop()

@@ -5,7 +5,6 @@ and there are only so many: a new one, which may be a probe's, takes the place o
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,8 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from baton.model.listening import listening
 
 ASKED_WITHIN = 5.0
 """Seconds for a whole request."""
@@ -74,7 +75,7 @@ class HealthServer:
         self._metrics_thread = ThreadPoolExecutor(1, "metrics")
         """The page of metrics takes its time. One is made at a time, and probes are answered meanwhile."""
         try:
-            self._socket = socket.create_server((address, port))
+            self._socket = listening(address, port)
         except OSError as error:
             raise PortTaken(f"cannot serve on port {port} of {address or 'all addresses'}: {error}") from None
         self._loop = asyncio.new_event_loop()

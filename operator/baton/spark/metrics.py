@@ -1,5 +1,6 @@
 """A fleet's metrics for Prometheus. Needs prometheus-client: `pip install 'baton-consumer[metrics]'`."""
 
+import socket
 from collections.abc import Iterator
 
 from baton.model.extras import extra
@@ -80,7 +81,8 @@ class MetricsServer:
         """`port` 0: a free one. Raises OSError where the port is taken."""
         registry = CollectorRegistry()
         registry.register(FleetMetrics(group, fleet))
-        self._server, self._thread = start_http_server(port, registry=registry)
+        address = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # of IPv4 and IPv6, where there are both
+        self._server, self._thread = start_http_server(port, addr=address, registry=registry)
 
     @property
     def port(self) -> int:

@@ -1,7 +1,7 @@
 """What the Kubeflow Spark operator does with a SparkApplication: it runs spark-submit with these arguments.
 
 Its controller is not to be had as a Go module, so this follows `internal/controller/sparkapplication/submission.go` of its
-version 2.5 for the fields that the example uses, and refuses others.
+version 2.5 for the fields that the example uses, and refuses others. It has an account of its name, with the rights of its chart.
 """
 
 import json
@@ -28,9 +28,18 @@ _FIELDS = {
 }
 _POD_FIELDS = {"cores", "coreRequest", "memory", "serviceAccount", "template", "instances"}
 
+NAMESPACE, ACCOUNT = "spark-operator", "spark-operator-controller"
+_READ, _WRITE = ["get", "list", "watch"], ["create", "update", "patch"]
+_RULES = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": [*_READ, "create", "update", "delete"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": [*_READ, *_WRITE]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": [*_READ, *_WRITE, "delete"]},
+]
+"""`spark-operator.controller.policyRules` of its chart, as far as spark-submit is concerned."""
+
 
 def define(cluster: Cluster) -> None:
-    """The kind SparkApplication, with any fields."""
+    """The kind SparkApplication, with any fields, and the controller's account."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": "v1beta2", "served": True, "storage": True, "schema": schema}
     names = {"kind": "SparkApplication", "plural": "sparkapplications", "singular": "sparkapplication"}
@@ -41,12 +50,31 @@ def define(cluster: Cluster) -> None:
     kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
     cluster.apply({**kind, "metadata": metadata, "spec": spec})
     cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+    account = {"name": ACCOUNT, "namespace": NAMESPACE}
+    rbac, group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    role = {"apiGroup": group, "kind": "ClusterRole", "name": ACCOUNT}
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+        {"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": ACCOUNT}, "rules": _RULES},
+        {
+            "apiVersion": rbac,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": ACCOUNT},
+            "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        },
+    )
 
 
 def submit(cluster: Cluster, application: dict[str, Any], folder: Path) -> None:
     """Run spark-submit for an application that the API server has, as the controller does in its own pod."""
     home = next((VENV / "lib").glob("python3*/site-packages/pyspark"))
-    environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(cluster.kubeconfig)}
+    kubeconfig = yaml.safe_load(cluster.kubeconfig.read_text())
+    for user in kubeconfig["users"]:
+        user["user"] = {"token": cluster.kubectl("create", "token", ACCOUNT, "-n", NAMESPACE).strip()}
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    environment = {**os.environ, "SPARK_HOME": str(home), "KUBECONFIG": str(folder / "kubeconfig")}
     command = [str(home / "bin" / "spark-submit"), "--master", f"k8s://{cluster.server}", *arguments(application, folder)]
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
     if done.returncode != 0:

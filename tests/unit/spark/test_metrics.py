@@ -1,5 +1,6 @@
 """What a fleet's driver serves to Prometheus."""
 
+import socket
 from collections.abc import Iterator
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -10,6 +11,7 @@ from baton.model.ids import QueueName
 from baton.spark.metrics import MetricsServer
 from baton.spark.source_metrics import FleetView
 from baton.spark.statistics import Statistics
+from tests.waiting import PATIENCE
 
 
 class Counted:
@@ -55,6 +57,11 @@ def test_counts_and_what_the_driver_sees_are_served_with_the_group(fleet: Counte
         'baton_fleet_step_seconds_total{group="orders",step="ahead"} 0.5',
     ):
         assert line in lines
+
+
+def test_it_serves_addresses_of_both_kinds(server: MetricsServer) -> None:
+    for address in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
+        socket.create_connection((address, server.port), PATIENCE).close()
 
 
 def test_each_scrape_asks_again(fleet: Counted, server: MetricsServer) -> None:

@@ -10,6 +10,7 @@ import yaml
 from baton.consumer import Session
 from baton.consumer.api import KubernetesLease
 from baton.kube.api import core_path
+from baton.kube.errors import ApiError
 from baton.model.ids import MemberId
 from baton.model.names import driver_lease_name, session_lease_name
 from baton.spark.session import DriverSession
@@ -112,6 +113,37 @@ async def test_a_spark_driver_and_its_executors(
     await settled(guarded, "orders", 2)
     session.close()
     assert operator.stop() == 0
+
+
+async def test_the_controller_of_a_spark_operator_makes_the_driver(guarded: World, control_plane: Machine, act: ActAs) -> None:
+    """Its own chart gives it pods, and the example the group."""
+    rights = EXAMPLES / "spark-operator" / "rbac.yaml"
+    (subject,) = next(one for one in yaml.safe_load_all(rights.read_text()) if one["kind"] == "RoleBinding")["subjects"]
+    account = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    control_plane.kubectl("create", "role", "pods", "-n", guarded.namespace, "--verb=create", "--resource=pods")
+    control_plane.kubectl("create", "rolebinding", "pods", "-n", guarded.namespace, "--role=pods", f"--user={account}")
+    application = yaml.safe_load((EXAMPLES / "spark-operator" / "application.yaml").read_text())
+    driver = application["spec"]["driver"]["template"]
+    driver["metadata"]["name"] = "orders-driver"
+    driver["spec"]["containers"][0]["image"] = "none"
+    controller = await act(user=account)
+
+    async def tried() -> str:
+        try:
+            await controller.create(core_path(guarded.namespace, "pods"), driver)
+        except ApiError as error:
+            return error.message
+        return "made"
+
+    async def refused() -> bool:
+        return f"{account} needs the verb join on consumergroups.baton.dev orders" in await tried()
+
+    async def made() -> bool:
+        return await tried() == "made"
+
+    await eventually(refused, "it may make pods, but none of the group", shown=tried)
+    control_plane.kubectl("apply", "-n", guarded.namespace, "-f", str(rights))
+    await eventually(made, "it may make those, too", shown=tried)
 
 
 def executor(number: int, driver: str, uid: str) -> dict[str, Any]:
