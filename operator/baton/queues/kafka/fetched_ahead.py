@@ -4,7 +4,7 @@ A partition of which there is enough for a while rests: it is not fetched until 
 then is fetched again. So few messages are no reason where all partitions together have few; what fills a pod's memory always is.
 """
 
-from collections.abc import Collection
+from dataclasses import dataclass
 from typing import NamedTuple
 
 _MESSAGES = 2_000
@@ -25,20 +25,28 @@ class FetchedAhead(NamedTuple):
     """Bytes of keys and values."""
 
 
-def rests(one: FetchedAhead, of_all: Collection[FetchedAhead]) -> bool:
-    """There is enough of it. `of_all`: what there is of each partition, with this one's."""
-    messages, size = _sums(of_all)
-    if size >= _BYTES_OF_ALL and one.size >= _BYTES_OF_ALL / len(of_all):
+@dataclass(slots=True)
+class AllAhead:
+    """The same of all partitions together. It is kept as they change: a pod may have thousands of them."""
+
+    partitions: int = 0
+    messages: int = 0
+    size: int = 0
+
+    @property
+    def some_may_rest(self) -> bool:
+        """Unless this is so, none does."""
+        return self.messages >= _MESSAGES_OF_ALL or self.size >= _BYTES
+
+
+def rests(one: FetchedAhead, of_all: AllAhead) -> bool:
+    """There is enough of it. `of_all`: with this one's."""
+    if of_all.size >= _BYTES_OF_ALL and one.size >= _BYTES_OF_ALL / of_all.partitions:
         return True
-    return one.size >= _BYTES or (one.messages >= _MESSAGES and messages >= _MESSAGES_OF_ALL)
+    return one.size >= _BYTES or (one.messages >= _MESSAGES and of_all.messages >= _MESSAGES_OF_ALL)
 
 
-def goes_on(one: FetchedAhead, of_all: Collection[FetchedAhead]) -> bool:
+def goes_on(one: FetchedAhead, of_all: AllAhead) -> bool:
     """It has rested, and there is little of it."""
-    _, size = _sums(of_all)
     few = one.messages < _MESSAGES / 2 and one.size < _BYTES / 2
-    return few and (size < _BYTES_OF_ALL / 2 or one.size < _BYTES_OF_ALL / 2 / len(of_all))
-
-
-def _sums(of_all: Collection[FetchedAhead]) -> FetchedAhead:
-    return FetchedAhead(sum(one.messages for one in of_all), sum(one.size for one in of_all))
+    return few and (of_all.size < _BYTES_OF_ALL / 2 or one.size < _BYTES_OF_ALL / 2 / of_all.partitions)

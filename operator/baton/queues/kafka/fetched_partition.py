@@ -8,7 +8,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from baton.queues.kafka.fetched_ahead import FetchedAhead
+from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead
 
 _TELL_EVERY = 30.0
 """Seconds."""
@@ -17,7 +17,10 @@ _TELL_EVERY = 30.0
 class FetchedPartition:
     """From an offset on. Its fetcher sees to it that one thread at a time is here."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, of_all: AllAhead) -> None:
+        """`of_all`: of its fetcher's partitions, this one among them until `leave`."""
+        self._of_all = of_all
+        of_all.partitions += 1
         self.messages: deque[Message] = deque()
         self.next = offset
         """The lowest offset that may come next: what librdkafka fetches again is passed over."""
@@ -54,7 +57,7 @@ class FetchedPartition:
         self.next = offsets[-1] + 1
         self.failure, self.end = None, None
         self.messages.extend(run)
-        self.size += sum(map(_size, run))
+        self._grow(len(run), sum(map(_size, run)))
         return True
 
     def ended(self, end: int) -> None:
@@ -68,8 +71,18 @@ class FetchedPartition:
         while taken and ((size > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
             size -= _size(taken[-1])
             self.messages.appendleft(taken.pop())
-        self.size -= size
+        self._grow(-len(taken), -size)
         return taken
+
+    def leave(self) -> None:
+        """Nothing is fetched for it any more."""
+        self._of_all.partitions -= 1
+        self._grow(-len(self.messages), -self.size)
+
+    def _grow(self, messages: int, size: int) -> None:
+        self.size += size
+        self._of_all.messages += messages
+        self._of_all.size += size
 
 
 _size = len

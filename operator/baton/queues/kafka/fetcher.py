@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
-from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
+from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests
 from baton.queues.kafka.fetched_partition import FetchedPartition
 from baton.queues.kafka.fetching_client import fetching_client
 from baton.queues.protocol import QueueUnreachable
@@ -41,8 +41,10 @@ class Fetcher:
         self._consumer = fetching_client(address, group, error_cb=self._troubled)
         self._news = threading.Condition()
         self._fetched: dict[int, FetchedPartition] = {}
+        self._ahead = AllAhead()
+        """Of these."""
         self._assigned: dict[int, FetchedPartition] = {}
-        """Of these, what librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
+        """What librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
         again must not come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
@@ -72,13 +74,15 @@ class Fetcher:
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
         with self._news:
-            self._fetched |= {number: FetchedPartition(offset) for number, offset in offsets.items()}
+            for number, offset in offsets.items():
+                self._forget(number)
+                self._fetched[number] = FetchedPartition(offset, self._ahead)
             self._changed |= offsets.keys()
             self._news.notify_all()
 
     def end(self, partition: int) -> None:
         with self._news:
-            if self._fetched.pop(partition, None) is not None:
+            if self._forget(partition):
                 self._changed.add(partition)
 
     def next(self, partition: int) -> int | None:
@@ -109,7 +113,7 @@ class Fetcher:
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
-            if fetched.resting and goes_on(fetched.ahead, self._ahead()):
+            if fetched.resting and goes_on(fetched.ahead, self._ahead):
                 fetched.resting = False
                 self._changed.add(partition)
             return taken
@@ -235,8 +239,9 @@ class Fetcher:
     def _enough(self) -> bool:
         """Nothing is taken from librdkafka, which keeps what it has. Whoever reads may take some in a moment; where he does not,
         those of which there is enough rest, for the others."""
-        of_all = self._ahead()
-        full = [number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, of_all)]
+        full: list[int] = []
+        if self._ahead.some_may_rest:
+            full += (number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, self._ahead))
         now = time.monotonic()
         if not full:
             self._enough_since = now
@@ -248,8 +253,12 @@ class Fetcher:
         self._changed.update(full)
         return False
 
-    def _ahead(self) -> list[FetchedAhead]:
-        return [fetched.ahead for fetched in self._fetched.values()]
+    def _forget(self, partition: int) -> bool:
+        """False: it was not fetched."""
+        if (fetched := self._fetched.pop(partition, None)) is None:
+            return False
+        fetched.leave()
+        return True
 
     def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:
         """Without an error, of one partition."""

@@ -2,12 +2,16 @@
 
 import pytest
 
-from baton.queues.kafka.fetched_ahead import FetchedAhead, goes_on, rests
+from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead, goes_on, rests
 
 NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
 MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)
 SHARE = FetchedAhead(8, 8_000_000)
 """Of eight partitions."""
+
+
+def of_all(*those: FetchedAhead) -> AllAhead:
+    return AllAhead(len(those), sum(one.messages for one in those), sum(one.size for one in those))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +30,9 @@ SHARE = FetchedAhead(8, 8_000_000)
     ],
 )
 def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
-    assert rests(one, [one, *others]) is expected
+    together = of_all(one, *others)
+    assert rests(one, together) is expected
+    assert together.some_may_rest or not expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +49,7 @@ def test_a_partition_of_which_there_is_enough_rests(one: FetchedAhead, others: l
     ],
 )
 def test_one_that_has_rested_goes_on_when_there_is_little(one: FetchedAhead, others: list[FetchedAhead], expected: bool) -> None:
-    assert goes_on(one, [one, *others]) is expected
+    assert goes_on(one, of_all(one, *others)) is expected
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, 10, 100])
@@ -54,5 +60,5 @@ def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
     while len(resting) < partitions:
         for number in set(range(partitions)) - resting:
             ahead[number] = FetchedAhead(ahead[number].messages + 1, ahead[number].size + 1_000_000)
-        resting |= {number for number in set(range(partitions)) - resting if rests(ahead[number], ahead)}
+        resting |= {number for number in set(range(partitions)) - resting if rests(ahead[number], of_all(*ahead))}
     assert sum(one.size for one in ahead) <= 64_000_000 + partitions * 1_000_000

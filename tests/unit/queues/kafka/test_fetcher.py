@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.fetched_ahead import AllAhead
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.protocol import QueueUnreachable
 from tests.waiting import until
@@ -115,6 +116,31 @@ def test_where_partitions_together_have_much_those_that_have_their_share_rest_un
     assert resting() == [0, 1]
     fetcher.take(0, 1, 10**9, 1_000)
     assert resting() == [1]
+
+
+def test_what_there_is_of_all_is_known_whatever_becomes_of_each(fetcher: Fetcher) -> None:
+    fetcher._consumer = Silent()  # type: ignore[assignment] # as the thread uses it
+    fetcher._take_in([*of(0, *range(10)), *of(1, *range(5))])
+    taken(fetcher, 1)
+    fetcher.take(0, 3, 1_000_000, 1_000)
+    assert fetcher._ahead == AllAhead(2, 7, 7)
+    fetcher.begin({0: 4})
+    assert fetcher._ahead == AllAhead(2, 0, 0)
+    until(lambda: fetcher._assigned.get(0) is fetcher._fetched[0])
+    fetcher._take_in(of(0, 4, 5, 4, 6))
+    assert fetcher._ahead == AllAhead(2, 3, 3)
+    fetcher.end(0)
+    fetcher.end(0)
+    assert fetcher._ahead == AllAhead(1, 0, 0)
+
+
+def test_partitions_of_which_there_is_little_are_not_looked_at_one_by_one(
+    fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("baton.queues.kafka.fetcher.rests", lambda *those: asked.append(those))
+    fetcher._take_in(of(0, *range(100)))
+    assert (fetcher._enough(), asked) == (False, [])
 
 
 class Endless(Silent):
