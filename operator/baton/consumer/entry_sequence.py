@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from baton.consumer.delivery import Delivery
     from baton.consumer.held_partition import HeldPartition
 
-_OFFSET = attrgetter("offset")
+_OFFSET, _NTH = attrgetter("offset"), attrgetter("nth")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
@@ -89,24 +89,23 @@ class EntrySequence:
                 break
         return entries
 
-    def settle(self, entry: HeldEntry, outcome: Outcome, now: float) -> bool:
-        """What became of an entry that was handed out. False: it is not in hand; a second word on it is passed over."""
-        raw = _taken(self.out, entry) or _taken(self.kept, entry)
-        if raw is None:
+    def settle(self, entries: Iterable[HeldEntry], outcome: Outcome, now: float) -> bool:
+        """What became of entries that were handed out. False: none of them is in hand; a second word on one is passed over."""
+        found = [(entry, raw) for entry in entries if (raw := _taken(self.out, entry) or _taken(self.kept, entry)) is not None]
+        if not found:
             return False
         match outcome:
             case Ack():
-                self._finished([entry.offset])
+                self._finished([entry.offset for entry, _ in found])
             case DeadLetter(why):
-                self.holding.aside.append((entry.offset, why))
-                self.tries.pop(entry.offset, None)
+                for entry, _ in found:
+                    self.holding.aside.append((entry.offset, why))
+                    self.tries.pop(entry.offset, None)
             case Kept():
-                self.kept[entry.offset] = raw
-            case Nack(why, delay, alone) if not self.holding.letting_go:
+                self.kept.update((entry.offset, raw) for entry, raw in found)
+            case Nack() if not self.holding.letting_go:
                 self.hold_up()
-                tries = self.tries[entry.offset] = self.tries.get(entry.offset, 0) + 1
-                self.failed[entry.offset] = Failure(why, now + (backoff(tries) if delay is None else delay))
-                self._put_back([raw.again(tries, why, alone=raw.alone or alone)])
+                self._put_back(sorted((self._again(raw, outcome, now) for _, raw in found), key=_NTH))
             case _:
                 self.drop()  # its next owner gets it, marked redelivered, and what is behind it
         return True
@@ -168,11 +167,18 @@ class EntrySequence:
         for offset in self.tries.keys() & offsets if self.tries else ():
             del self.tries[offset]
 
+    def _again(self, raw: HeldEntry, outcome: Nack, now: float) -> HeldEntry:
+        """For another try."""
+        tries = self.tries[raw.offset] = self.tries.get(raw.offset, 0) + 1
+        delay = backoff(tries) if outcome.delay is None else outcome.delay
+        self.failed[raw.offset] = Failure(outcome.why, now + delay)
+        return raw.again(tries, outcome.why, alone=raw.alone or outcome.alone)
+
     def _put_back(self, entries: list[HeldEntry]) -> None:
         if self.dropped:
             return
         if entries and self.waiting and entries[-1].nth > self.waiting[0].nth:
-            self.waiting = deque(sorted([*entries, *self.waiting], key=lambda entry: entry.nth))
+            self.waiting = deque(sorted([*entries, *self.waiting], key=_NTH))
         else:
             self.waiting.extendleft(reversed(entries))
 

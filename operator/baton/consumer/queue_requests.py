@@ -185,6 +185,15 @@ class QueueRequests:
         alone = [one.outage.why for one in held if one.outage is not None and one.outage.since <= told]
         return " ".join(dict.fromkeys([*(lasting[queue] for queue in sorted(lasting.keys() & concerned)), *alone]))
 
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Around what queues may take long to answer."""
+        before, self.asking_since = self.asking_since, time.monotonic()
+        try:
+            yield
+        finally:
+            self.asking_since = before
+
     def _again(self, sequence: EntrySequence, reader: Reader, entry: HeldEntry, why: str) -> None:
         """Have the queue count that the entry is tried once more; if it was tried too often, it is a dead letter now."""
         holding = sequence.holding
@@ -203,7 +212,7 @@ class QueueRequests:
         """A question to the queue of a holding. `alone`: of a dead letter, a failure, or what is sent in a transaction, which it
         may not take though it answers: then only this partition waits."""
         queue = holding.partition.queue
-        self.asking_since = time.monotonic()
+        before, self.asking_since = self.asking_since, time.monotonic()  # as `asked`, which takes longer
         try:
             yield
             holding.sure_at = reader.sure_at(holding.partition.number)
@@ -228,7 +237,7 @@ class QueueRequests:
             if not self.away(queue):
                 holding.outage = _outage(holding.outage, problem)
         finally:
-            self.asking_since = None
+            self.asking_since = before
 
     def _answered(self, queue: QueueName) -> None:
         if (outage := self._outages.pop(queue, None)) is not None:

@@ -51,10 +51,12 @@ class Settlement:
 
     def look_around(self) -> None:
         """Follow the ledger, and look after what is not at rest."""
-        dropped = self._holdings.follow_ledger(self._last_word)
+        with self._requests.asked():
+            dropped = self._holdings.follow_ledger(self._last_word)
         leaving = self._grace.leaving
         done = [one for one in self._holdings if (leaving or not one.at_rest) and self._look_after(one)]
-        untaken = self._holdings.let_go(done, self._grace.for_answers)
+        with self._requests.asked():
+            untaken = self._holdings.let_go(done, self._grace.for_answers)
         self._requests.untaken(untaken, self._holdings.reader)
         self._notify(dropped)
 
@@ -63,12 +65,9 @@ class Settlement:
         now = time.monotonic()
         concerned: set[HeldPartition] = set()
         for entries, outcome in outcomes:
-            for sequence, run in groupby(entries, key=attrgetter("sequence")):
-                if outcome is ACK:
-                    settled = sequence.acknowledge(list(run))
-                else:  # each of them, also behind one that is in hand
-                    settled = sum(sequence.settle(entry, outcome, now) for entry in list(run)) > 0
-                if settled:
+            for sequence, those in groupby(entries, key=attrgetter("sequence")):
+                run = list(those)
+                if sequence.acknowledge(run) if outcome is ACK else sequence.settle(run, outcome, now):
                     concerned.add(sequence.holding)
                 elif receipt is not None and sequence.holding.over:
                     receipt.lost()
@@ -87,7 +86,7 @@ class Settlement:
         if not known and not holding.over:
             log.error("%s/%d entry %s: nothing is sent: %s", *holding.partition, entries[0].offset, _NOT_FIRST)
         for entry in entries:
-            entry.sequence.settle(entry, ACK if known else Nack(_NOT_FIRST), now)
+            entry.sequence.settle([entry], ACK if known else Nack(_NOT_FIRST), now)
         if known and outputs:
             holding.together.append(FinishedTogether([entry.offset for entry in entries], outputs))
 
@@ -148,6 +147,8 @@ class Settlement:
         reader = self._holdings.reader(holding)
         if not self._requests.settle(holding, reader):
             return False
+        if holding.letting_go and not (holding.read_before or holding.in_hand):
+            self._requests.read(holding, reader, self._requests.slice())  # else it would wait for somebody who has time for it
         holding.tidy()
         if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
             self._requests.stay_sure(holding, reader)  # a long handler should not work on what is somebody else's

@@ -1,10 +1,13 @@
 """How long a partition that is called back may be finished with, as the ledger says."""
 
+import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from baton.consumer import deadlines
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection
 from baton.consumer.deadlines import LedgerDeadlines
@@ -49,6 +52,23 @@ def test_what_does_not_read_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / LEDGER_GROUP_KEY).write_text(text)
     assert LedgerDeadlines(tmp_path).left(Partition(ORDERS, 2), TWO) is None
     assert LedgerDeadlines(tmp_path / "nowhere").left(Partition(ORDERS, 2), TWO) is None
+
+
+def test_the_ledger_is_read_once_for_all_partitions_until_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def loads(text: str) -> object:
+        read.append(text)
+        return json.loads(text)
+
+    monkeypatch.setattr(deadlines, "json", SimpleNamespace(loads=loads))
+    (tmp_path / LEDGER_GROUP_KEY).write_text(dump(state(1000.0, 3.0))[LEDGER_GROUP_KEY])
+    ledger = LedgerDeadlines(tmp_path, lambda: 998.0)
+    assert {ledger.left(Partition(ORDERS, number), TWO) for number in (2, 3)} == {2.0}
+    assert len(read) == 1
+    (tmp_path / LEDGER_GROUP_KEY).write_text(dump(state(1000.5, 3.0))[LEDGER_GROUP_KEY])
+    assert {ledger.left(Partition(ORDERS, number), TWO) for number in (2, 3)} == {2.5}
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize("hours", [-5, 0, 5])

@@ -64,7 +64,7 @@ def test_entries_come_in_order_and_nothing_is_begun_beside_them() -> None:
 def test_what_was_not_begun_goes_back_to_its_place() -> None:
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
-    one.settle(entries[0], ACK, 0.0)
+    one.settle([entries[0]], ACK, 0.0)
     one.give_back(entries)
     assert told(one.hand_out(9)) == ["b", "c", "d"]
     assert one.holding.handled == ["0-0"]
@@ -73,7 +73,7 @@ def test_what_was_not_begun_goes_back_to_its_place() -> None:
 def test_what_failed_is_first_again_when_its_time_has_come() -> None:
     one = sequence("a", "b")
     (first,) = one.hand_out(1)
-    one.settle(first, Nack("no", delay=5.0), 100.0)
+    one.settle([first], Nack("no", delay=5.0), 100.0)
     assert not one.ready(104.9, shared=True)
     assert one.ready(105.0)
     assert one.hand_out(9) == [], "the queue counts it first"
@@ -85,8 +85,27 @@ def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> 
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for index in (1, 2, 0):
-        one.settle(entries[index], Nack("no"), 0.0)
+        one.settle([entries[index]], Nack("no"), 0.0)
     assert told(list(one.waiting)) == ["a", "b", "c", "d"]
+
+
+def test_a_batch_that_failed_is_put_back_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    back: list[list[str]] = []
+    put_back = EntrySequence._put_back
+
+    def counted(self: EntrySequence, entries: list[HeldEntry]) -> None:
+        back.append(told(entries))
+        put_back(self, entries)
+
+    monkeypatch.setattr(EntrySequence, "_put_back", counted)
+    one = sequence("a", "b", "c", "d", "e")
+    entries = one.hand_out(4)
+    assert one.settle([entries[3], *entries[:2]], Nack("no", delay=1.0), 10.0)
+    assert back == [["a", "b", "d"]]
+    assert told(list(one.waiting)) == ["a", "b", "d", "e"]
+    assert [entry.attempt for entry in one.waiting] == [1, 1, 1, 0] and one.due == 11.0
 
 
 def test_each_try_waits_longer() -> None:
@@ -94,7 +113,7 @@ def test_each_try_waits_longer() -> None:
     one = sequence("a")
     for expected in (0.1, 0.2, 0.4):
         (entry,) = one.hand_out(1)
-        one.settle(entry, Nack("no"), 0.0)
+        one.settle([entry], Nack("no"), 0.0)
         assert one.due == pytest.approx(expected)
         one.failed.clear()
 
@@ -102,10 +121,10 @@ def test_each_try_waits_longer() -> None:
 def test_only_the_first_word_on_an_entry_counts() -> None:
     one = sequence("a", "b")
     first, second = one.hand_out(2)
-    assert one.settle(first, ACK, 0.0)
-    assert not one.settle(first, Nack("late"), 0.0)
-    assert one.settle(second, DeadLetter("no"), 0.0)
-    assert not one.settle(second, ACK, 0.0)
+    assert one.settle([first], ACK, 0.0)
+    assert not one.settle([first], Nack("late"), 0.0)
+    assert one.settle([second], DeadLetter("no"), 0.0)
+    assert not one.settle([second], ACK, 0.0)
     assert (one.holding.handled, one.holding.aside) == (["0-0"], [("1-0", "no")])
     assert one.due == inf
 
@@ -113,9 +132,9 @@ def test_only_the_first_word_on_an_entry_counts() -> None:
 def test_what_is_kept_holds_nothing_up_and_may_be_acknowledged_later() -> None:
     one = sequence("a", "b")
     (first,) = one.hand_out(1)
-    one.settle(first, KEPT, 0.0)
+    one.settle([first], KEPT, 0.0)
     assert one.ready(0.0)
-    assert one.settle(first, ACK, 0.0)
+    assert one.settle([first], ACK, 0.0)
     assert one.holding.handled == ["0-0"]
 
 
@@ -123,7 +142,7 @@ def test_a_failure_while_it_is_called_back_leaves_the_rest_to_the_next_owner() -
     one = sequence("a", "b", "c")
     (first,) = one.hand_out(1)
     one.holding.let_go()
-    one.settle(first, Nack("no"), 0.0)
+    one.settle([first], Nack("no"), 0.0)
     assert one.idle
     assert one.holding.handled == []
 
@@ -139,7 +158,7 @@ def test_keys_have_sequences_of_their_own_that_are_forgotten_when_nothing_is_in_
     assert {key: told(list(each.waiting)) for key, each in one.sequences.items()} == {b"a": ["a1", "a2"], b"b": ["b1"]}
     for each in list(one.ready(0.0)):
         for entry in each.hand_out(9):
-            each.settle(entry, ACK, 0.0)
+            each.settle([entry], ACK, 0.0)
     one.tidy()
     assert one.sequences == {}
     assert one.handled == ["0-0", "2-0", "1-0"]
@@ -160,21 +179,21 @@ def test_words_of_an_entry_reach_the_loop() -> None:
 def test_a_delivery_that_comes_back_takes_nothing_out_of_later_hands() -> None:
     one = sequence("a")
     (first,) = one.hand_out(1)
-    one.settle(first, Nack("no"), 0.0)
+    one.settle([first], Nack("no"), 0.0)
     one.failed.clear()
     (again,) = one.hand_out(1)
     one.give_back([first])
     assert not one.waiting
-    assert not one.settle(first, ACK, 0.0)
+    assert not one.settle([first], ACK, 0.0)
     assert one.comes_again(first)
-    assert one.settle(again, ACK, 0.0)
+    assert one.settle([again], ACK, 0.0)
 
 
 def test_what_comes_back_to_a_sequence_that_was_dropped_or_is_read_for_it_is_not_begun() -> None:
     one = sequence("a", "b", "c")
     entries = one.hand_out(3)
     one.holding.let_go()
-    one.settle(entries[0], Nack("no"), 0.0)
+    one.settle([entries[0]], Nack("no"), 0.0)
     one.give_back(entries)
     one.holding.tidy()
     one.holding.take_in(Entries([Entry(ORDERS, 0, "9-0", b"k", b"d", 0, Epoch(1), False)]), 9)
@@ -185,7 +204,7 @@ def test_an_entry_of_a_failed_batch_is_a_batch_of_its_own() -> None:
     one = sequence("a", "b", "c", "d")
     entries = one.hand_out(3)
     for entry in entries[:2]:
-        one.settle(entry, Nack("no", alone=True), 0.0)
-    one.settle(entries[2], ACK, 0.0)
+        one.settle([entry], Nack("no", alone=True), 0.0)
+    one.settle([entries[2]], ACK, 0.0)
     one.failed.clear()
     assert [told(one.hand_out(9)) for _ in range(3)] == [["a"], ["b"], ["d"]]

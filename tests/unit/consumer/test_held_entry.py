@@ -66,6 +66,6 @@ def test_what_has_no_key_no_value_and_a_header_of_a_name_alone_has_a_size() -> N
 def test_what_a_handler_has_set_stays_and_its_next_try_is_as_it_was_read(held: HeldEntry) -> None:
     held.headers, held.value = {"kind": b"y"}, "text"
     assert (held.headers, held.value, held.timestamp) == ({"kind": b"y"}, "text", 7)
-    held.sequence.settle(held, Nack("no"), 0.0)
+    held.sequence.settle([held], Nack("no"), 0.0)
     (again,) = held.sequence.waiting
     assert (again.headers, again.value, again.attempt) == ({"kind": b"x"}, b"v", 1)

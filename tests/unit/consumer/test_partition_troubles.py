@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pytest
 
 from baton.consumer import loop
+from baton.consumer.held_entry import HeldEntry
 from baton.consumer.held_partition import HeldPartition
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, Uid
@@ -127,5 +128,63 @@ def test_a_consumer_whose_queue_lets_it_wait_does_not_hang_until_no_request_take
         assert "has not answered" in consumer._loop.hangs()
     finally:
         queue.answers.set()
+        consumer.stop()
+        running.join(PATIENCE)
+
+
+class SlowToHear(InMemoryQueue):
+    """That partitions are let go of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hears, self.has_heard = threading.Event(), threading.Event()
+
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+        self.hears.set()
+        assert self.has_heard.wait(PATIENCE)
+        return {}
+
+
+@pytest.mark.parametrize("revoking", [{0: 1}, {}], ids=["called back", "lost"])
+def test_nor_does_one_whose_queue_is_slow_to_hear_that_partitions_are_let_go_of(
+    monkeypatch: pytest.MonkeyPatch, revoking: dict[int, int]
+) -> None:
+    monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
+    queue, ledger = SlowToHear(), InMemoryLedger({0: 1})
+    queue.unread = {0: [("0", b"k")]}
+    consumer = consumer_of(queue, ledger)
+    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
+    running.start()
+    try:
+        until(lambda: queue.acknowledged == ["0"])
+        ledger.says({}, revoking)
+        assert queue.hears.wait(PATIENCE)
+        assert consumer._loop.hangs() == ""
+        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
+        assert "has not answered" in consumer._loop.hangs()
+    finally:
+        queue.has_heard.set()
+        consumer.stop()
+        running.join(PATIENCE)
+
+
+def test_what_was_never_read_is_let_go_of_while_the_one_worker_is_busy_for_long() -> None:
+    queue, ledger = InMemoryQueue(1), InMemoryLedger({0: 1, 1: 1})
+    begun, ends = threading.Event(), threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        begun.set()
+        assert ends.wait(PATIENCE)
+
+    consumer = consumer_of(queue, ledger)
+    running = threading.Thread(target=consumer.run, args=(handle,), daemon=True)
+    running.start()
+    try:
+        assert begun.wait(PATIENCE)
+        queue.unread[2] = [("2", b"k")]
+        ledger.says({0: 1, 1: 1}, {2: 1})
+        until(lambda: ({2: 1}, False) in queue.told)
+    finally:
+        ends.set()
         consumer.stop()
         running.join(PATIENCE)

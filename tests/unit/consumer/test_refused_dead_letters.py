@@ -46,7 +46,7 @@ def failed(queue: Refusing, requests: QueueRequests, outcome: DeadLetter | Nack)
     assert requests.read(holding, queue, 1)
     (sequence,) = holding.ready(0.0)
     (entry,) = sequence.hand_out(1)
-    sequence.settle(entry, outcome, 0.0)
+    sequence.settle([entry], outcome, 0.0)
     if isinstance(outcome, Nack):
         assert not requests.may_begin(sequence, queue)
     else:
