@@ -22,16 +22,15 @@ _running: list[_Running] = []
 @contextmanager
 def ending(stop: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
     """SIGTERM asks to `stop`. The first SIGINT (Ctrl-C) asks to `leave`, the second raises KeyboardInterrupt at once. Elsewhere
-    than in the main thread they are the program's own business."""
+    than in the main thread they are the program's own business; so is one that has a handler which is not Python's, for Python
+    could not put it back."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     one = _Running(stop, leave)
     _running.append(one)
-    before: dict[int, Any] = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate),
-        signal.SIGINT: signal.signal(signal.SIGINT, _interrupt),
-    }
+    ours: dict[int, Any] = {signal.SIGTERM: _terminate, signal.SIGINT: _interrupt}
+    before = {number: signal.signal(number, one) for number, one in ours.items() if signal.getsignal(number) is not None}
     try:
         yield
     finally:

@@ -40,7 +40,8 @@ class TargetSize:
             self.close()
             self._size, self.problem, self._read_for = None, None, None
         self._target, self._pods = target, pods
-        if target is not None and self._task is None and self._read_for != (target, pods):
+        at_work = self._task is not None and not self._task.done()  # one that failed is followed by another
+        if target is not None and not at_work and self._read_for != (target, pods):
             self._read_for = (target, pods)
             self._task = self._tasks.start("target-size", self._read(target), namespace=self._key[0], group=self._key[1])
 
@@ -61,7 +62,6 @@ class TargetSize:
         except (ScaleError, ApiError, UnavailableError) as error:
             size, problem = None, refused_scale(error, f"the size of {target} cannot be read")
         if target == self._target:
-            self._task = None
             self._size, self.problem = size, problem
             if (size, problem) != before or self._read_for != (target, self._pods):
                 self._changed()

@@ -51,7 +51,7 @@ def test_others_are_read_while_one_can_tell_its_queue_nothing() -> None:
     assert not consumer._loop._turns.requests.away(ORDERS)
     queue.held = False
     until(partial(queue.has, "0/0"))
-    consumer.stop()
+    consumer._loop.leave()
     running.join(PATIENCE)
 
 
@@ -128,7 +128,7 @@ def test_a_consumer_whose_queue_lets_it_wait_does_not_hang_until_no_request_take
         assert "has not answered" in consumer._loop.hangs()
     finally:
         queue.answers.set()
-        consumer.stop()
+        consumer._loop.leave()
         running.join(PATIENCE)
 
 
@@ -164,7 +164,7 @@ def test_nor_does_one_whose_queue_is_slow_to_hear_that_partitions_are_let_go_of(
         assert "has not answered" in consumer._loop.hangs()
     finally:
         queue.has_heard.set()
-        consumer.stop()
+        consumer._loop.leave()
         running.join(PATIENCE)
 
 
@@ -186,5 +186,5 @@ def test_what_was_never_read_is_let_go_of_while_the_one_worker_is_busy_for_long(
         until(lambda: ({2: 1}, False) in queue.told)
     finally:
         ends.set()
-        consumer.stop()
+        consumer._loop.leave()
         running.join(PATIENCE)

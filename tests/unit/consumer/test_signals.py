@@ -26,3 +26,13 @@ def test_what_stood_before_stands_afterwards() -> None:
     with ending(lambda: None, lambda: None), ending(lambda: None, lambda: None):
         pass
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_a_handler_that_python_could_not_put_back_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a program in another language has set it, in which Python is embedded: Python knows of it as None."""
+    before, getsignal = signal.getsignal(signal.SIGTERM), signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else getsignal(number))
+    with ending(lambda: None, lambda: None):
+        assert getsignal(signal.SIGTERM) == before
+        assert getsignal(signal.SIGINT) != signal.default_int_handler
+    assert getsignal(signal.SIGTERM) == before

@@ -18,16 +18,18 @@ _GOES_OUT_WITHIN = 0.05
 
 
 class EventLoopThread:
-    """From the first `run` to `close`."""
+    """From the first `run` to `close`. Any thread may call."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._starting = threading.Lock()
 
     def run(self, coroutine: Coroutine[Any, Any, T], within: float) -> T:
         """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._starting:
+            if self._thread.ident is None:
+                self._thread.start()
         if self._loop.is_closed():
             coroutine.close()
             raise QueueUnreachable("the connection is closed")
