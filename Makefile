@@ -131,7 +131,7 @@ release-check: setup ## What has to hold before a version is tagged: one version
 images: ## Build the images of operator and Spark fleet with docker, podman or buildah (ENGINE=docker)
 	@test -n "$(ENGINE)" || { echo "images: install docker, podman or buildah" >&2; exit 1; }
 	$(ENGINE) build -f manifests/operator/Dockerfile -t baton-operator:$(VERSION) .
-	$(ENGINE) build -f manifests/examples/spark/Dockerfile -t baton-spark:$(VERSION) .
+	$(ENGINE) build -f manifests/examples/spark/Dockerfile -t orders-spark:1 .
 
 .PHONY: bench-assignors
 bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON

@@ -44,8 +44,23 @@
 {{- end }}
 {{- end -}}
 
+{{/* Who has the verb `join`, in words. */}}
+{{- define "baton.rbac.joiners" -}}
+{{- if and .Values.rbac.create (eq (include "baton.rbac.aggregate" .) "true") -}}
+(the cluster\'s roles edit and admin have it)
+{{- else if and .Values.rbac.create .Values.watchNamespaces -}}
+(the Role {{ include "baton.fullname" . }}-edit of this namespace has it)
+{{- else -}}
+(no role of the chart has it)
+{{- end -}}
+{{- end -}}
+
 {{/* What people may do who look at a namespace, and who edit it. */}}
 {{- define "baton.rbac.view" -}}
+# The cluster's role view has it from Kubernetes 1.35 on: the console and `baton bundle` read events.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [get, list, watch]
 - apiGroups: [baton.dev]
   resources: [partitionedqueues, partitionedqueues/status, consumergroups, consumergroups/status, consumergroups/scale]
   verbs: [get, list, watch]

@@ -87,7 +87,9 @@ def own_words(refusal: ApiError) -> str:
             for kafka, said in (
                 ({"bootstrapServers": "kafka"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
                 ({"bootstrapServers": "k:9092;l:9092"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
+                ({"bootstrapServers": "[fd00::1:9092"}, ["spec.source.kafka.bootstrapServers: write host:port"]),
                 ({"topic": "or ders"}, ["spec.source.kafka.topic"]),
+                ({"deadLetterTopic": "t"}, ["spec.source.kafka.deadLetterTopic is the topic itself", "name another topic"]),
                 ({"startFrom": "Yesterday"}, ["spec.source.kafka.startFrom", "Earliest", "Latest"]),
                 ({"sasl": {"user": "u"}}, ["spec.source.kafka.sasl.passwordSecretRef"]),
                 (
@@ -115,6 +117,11 @@ async def test_a_queue_that_cannot_be_meant_so_is_refused(empty: World, spec: di
     told = own_words(refusal.value)
     assert all(part in told for part in said), told
     assert "<nil>" not in told
+
+
+async def test_brokers_may_have_addresses_of_either_kind(empty: World) -> None:
+    source = {"type": "Kafka", "kafka": {"bootstrapServers": "[fd00::1]:9092, 10.0.0.1:9092,kafka:9092", "topic": "t"}}
+    await empty._create_own("partitionedqueues", "PartitionedQueue", "orders", {"source": source})
 
 
 @pytest.mark.parametrize(

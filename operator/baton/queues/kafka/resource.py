@@ -80,7 +80,7 @@ class Tls(Shape):
     """A Secret that holds the certificate's key as PEM, without a password."""
 
 
-_SERVER = "[a-zA-Z0-9._-]+:[0-9]{1,5}"
+_SERVER = "([[][0-9a-fA-F:]+[]]|[a-zA-Z0-9._-]+):[0-9]{1,5}"
 
 
 class KafkaSource(SourceFields):
@@ -110,6 +110,13 @@ class KafkaSource(SourceFields):
                 reason="FieldValueForbidden",
             ),
             rule(
+                "!has(self.deadLetterTopic) || self.deadLetterTopic != self.topic",
+                "spec.source.kafka.deadLetterTopic is the topic itself, so a dead letter would come back as a new message: name "
+                "another topic",
+                field=".deadLetterTopic",
+                reason="FieldValueInvalid",
+            ),
+            rule(
                 "!has(self.sasl) || self.sasl.mechanism != 'PLAIN' || has(self.tls)",
                 "spec.source.kafka.sasl.mechanism PLAIN sends the password as it is: set spec.source.kafka.tls, or "
                 "take SCRAM-SHA-512",
@@ -134,7 +141,7 @@ class KafkaSource(SourceFields):
             ),
         ),
     ]
-    """Brokers to start from: host:port, separated by commas."""
+    """Brokers to start from: host:port, separated by commas. An address of IPv6 stands in brackets."""
     topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
     """The topic."""
     group_id: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None

@@ -81,7 +81,7 @@ async def test_a_member_is_taken_out_by_whom_its_group_lets_join_and_may_be_chan
     await robot.merge(f"{pods}/a", {"metadata": {"annotations": {"baton.dev/ledger": "x"}, "labels": {"app": "y"}}})
     gone = {"metadata": {"labels": {GROUP_LABEL: None}}}
     message = await refused(robot.merge(f"{pods}/a", gone))
-    assert "makes this pod a member of that ConsumerGroup, and to take it away" in message
+    assert "makes pods members of that ConsumerGroup, and to take it away" in message
     assert "consumergroups.baton.dev orders" in await refused(robot.merge(f"{pods}/a", {"metadata": labelled("returns")}))
     await robot.create(pods, pod("b", "returns"))
     await robot.merge(f"{pods}/b", gone)
@@ -173,6 +173,19 @@ async def test_a_template_is_no_way_round(guarded: World, act: ActAs, api_group:
     await deployer.create(path, made("b", None))
     await guarded.api.create(path, made("c", "orders"))
     await deployer.merge(f"{path}/c", {"metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}})
+
+
+async def test_nor_is_it_a_way_to_empty_a_group(guarded: World, act: ActAs) -> None:
+    await account(guarded, "deployer", DEPLOYER, joins("returns"))
+    deployer, path = await act(account="deployer"), group_path("apps/v1", guarded.namespace, "deployments")
+    await guarded.api.create(path, workload("a", "orders"))
+    await guarded.api.create(path, workload("b", "returns"))
+    for group in (None, "returns"):
+        labels = {"spec": {"template": {"metadata": {"labels": {GROUP_LABEL: group}}}}}
+        message = await refused(deployer.merge(f"{path}/a", labels))
+        assert "the label of the pods' template, baton.dev/group: orders makes pods members" in message
+        assert "to take it away" in message and "consumergroups.baton.dev orders" in message
+        await deployer.merge(f"{path}/b", labels)
 
 
 async def test_kubernetes_own_controllers_make_the_pods_of_workloads(guarded: World, act: ActAs) -> None:
