@@ -22,7 +22,7 @@ its owner works on it, and **Paused** during a hand-off. A group is **Ready**, i
 ([what that means](rebalancing.md)).
 
 The operator writes everything in the last column to the ledger first and does it afterwards, so a reader of the ledger can go
-on. The engine makes no other transition, but one step may make several. [Five hundred random
+on. The engine makes no other transition, but one step may make several. [Two hundred and fifty random
 fleets](../development/simulation.md) show that, and more that each happens. Only the deletion of a PartitionedQueue
 removes its partitions at once, in any state, because no queue is left to act on.
 

@@ -1,4 +1,4 @@
-"""Five hundred random fleets, and in `make test-long` two thousand, each from one seed, with everything that can go wrong.
+"""Random fleets, 250 and in `make test-long` two thousand, each from one seed, with everything that can go wrong.
 
 What is checked is in `seeds/checks.py`, from the consumers' side; how the world works is in docs/development/simulation.md.
 """
@@ -10,7 +10,7 @@ import pytest
 from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
 from tests.simulation.seeds.workers import Found, play_all
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "500"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "250"))
 MANY = 2000
 PARTITION = {(turn.before, turn.after) for turn in PARTITION_TRANSITIONS}
 GROUP = {(turn.before, turn.after) for turn in GROUP_TRANSITIONS}

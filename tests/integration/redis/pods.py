@@ -30,6 +30,10 @@ Grants = Mapping[int, int]
 _LAST = Epoch(1_000_000)
 
 
+SHORT = 5.5
+"""A grace period, in seconds, of which half a second is left before a pod that is asked to stop lets go."""
+
+
 class Pod:
     """A pod with a consumer in a thread. What it has handled is in `log`."""
 

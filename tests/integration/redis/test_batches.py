@@ -11,7 +11,7 @@ from baton.consumer import Batch, Consumer
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, acknowledged, lag, operating
+from tests.integration.redis.pods import SHORT, Operator, acknowledged, lag, operating
 from tests.waiting import PATIENCE, until
 
 
@@ -42,7 +42,7 @@ async def test_batches_have_all_entries_in_order(operator: Operator, queue: Queu
     batches: list[Batch] = []
     for partition in (0, 1):
         queue.send(*map(str, range(250)), partition=partition)
-    pod = operator.pod("a", program=collecting(batches, ack=True, max_entries=100))
+    pod = operator.pod("a", grace=SHORT, program=collecting(batches, ack=True, max_entries=100))
     await operator.grant(pod, (0, 1), (1, 1))
     until(lambda: len(values(batches)) == 500)
     for partition in (0, 1):

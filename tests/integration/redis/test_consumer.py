@@ -13,7 +13,7 @@ from baton.model.ids import Epoch
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import Operator, acknowledged, lag, operating
+from tests.integration.redis.pods import SHORT, Operator, acknowledged, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
@@ -25,7 +25,7 @@ async def operator(queue: Queue, tmp_path: Path) -> AsyncIterator[Operator]:
 
 
 async def test_entries_are_handed_over_in_order_and_acknowledged(operator: Operator, queue: Queue) -> None:
-    pod = operator.pod("a")
+    pod = operator.pod("a", grace=SHORT)
     await operator.grant(pod, (0, 1), (1, 1))
     queue.send(*(str(number) for number in range(300)), partition=0)
     queue.send(*(str(number) for number in range(300)), partition=1)
@@ -330,7 +330,7 @@ async def test_a_redis_that_was_away_is_read_again_when_it_is_back(tmp_path: Pat
 
 async def test_an_entry_that_always_fails_is_set_aside_and_the_rest_goes_on_in_order(operator: Operator, queue: Queue) -> None:
     await queue.limited(redeliveries=2)
-    pod = operator.pod("a")
+    pod = operator.pod("a", grace=SHORT)
     tries: list[bool] = []
 
     def fail(entry: Entry) -> None:

@@ -12,7 +12,7 @@ import pytest
 from baton.queues.entry import Entry
 from baton.queues.redis.connection import CONNECTION_OPTIONS
 from tests.integration.redis.conftest import Queue, make_queue
-from tests.integration.redis.pods import Operator, lag, operating
+from tests.integration.redis.pods import SHORT, Operator, lag, operating
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, until
 
@@ -41,7 +41,7 @@ async def test_a_coroutine_function_handles_every_entry_before_it_is_acknowledge
         await asyncio.sleep(0)
         handled.append(entry.value)
 
-    pod = operator.pod("a", handler=handle)
+    pod = operator.pod("a", grace=SHORT, handler=handle)
     await operator.grant(pod, (0, 1), (1, 1))
     for partition in (0, 1):
         queue.send(*(f"{partition}-{number}" for number in range(500)), partition=partition)

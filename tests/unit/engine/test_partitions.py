@@ -91,13 +91,13 @@ def test_of_a_queue_that_is_gone_one_epoch_is_kept_and_it_comes_back_above_that(
 
 def test_a_group_whose_queues_change_their_names_forever_keeps_little() -> None:
     group = Group(4).start("a", "b")
-    for month in range(50):
-        group.queues = {QueueName(f"orders-{month}"): ObservedQueue(1_000)}
+    for month in range(12):
+        group.queues = {QueueName(f"orders-{month}"): ObservedQueue(200)}
         group.settle(60.0 + 20 * month)
         group.settle(70.0 + 20 * month)
-    assert len(group.state.records) == 1_000
+    assert len(group.state.records) == 200
     assert len(group.state.epoch_tombstones) == 0
-    assert len(group.state.queue_tombstones) == 50
+    assert len(group.state.queue_tombstones) == 12
 
 
 def test_queues_that_shrink_leave_a_ledger_that_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
