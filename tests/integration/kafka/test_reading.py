@@ -1,7 +1,7 @@
 """What an owner reads of a topic, and what becomes of it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -84,14 +84,14 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, 
     queue.send("1")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 1)
-    commit = reader._offsets.commit
+    commit = reader._offsets.commit_several
 
-    def lossy(partition: int, wanted: Commit, within: float | None = None) -> None:
-        commit(partition, wanted, within)
-        raise QueueUnreachable("its answer is lost")
+    def lossy(wanted: Mapping[int, Commit], within: float | None = None) -> Mapping[int, QueueUnreachable]:
+        assert not commit(wanted, within)
+        return dict.fromkeys(wanted, QueueUnreachable("its answer is lost"))
 
     with monkeypatch.context() as lost:
-        lost.setattr(reader._offsets, "commit", lossy)
+        lost.setattr(reader._offsets, "commit_several", lossy)
         with pytest.raises(QueueUnreachable, match="its answer is lost"):
             await asyncio.to_thread(reader.retry, 0, Epoch(1), "0", "it fails")
     await asyncio.to_thread(reader.verify, 0, Epoch(1))
