@@ -33,11 +33,18 @@ _CLOSE_WITHIN = 1.0
 class BackgroundCommits:
     """In a thread of its own, from the first `due` to `close`."""
 
-    def __init__(self, commit: Callable[[Set[int]], Mapping[int, QueueUnreachable]], look: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Set[int]], Mapping[int, QueueUnreachable]],
+        look: Callable[[], None],
+        is_about_to_go: Callable[[int], bool] = lambda partition: False,
+    ) -> None:
         """`commit` commits what is finished of these partitions, where there is something; the answer: of which that was not
-        taken, and why. `look` asks whose all partitions are, as a commit does by the way. Both raise QueueUnreachable."""
+        taken, and why. `look` asks whose all partitions are, as a commit does by the way. Both raise QueueUnreachable. One that
+        `is_about_to_go` is committed when it is let go of, or the next time."""
         self._commit = commit
         self._look = look
+        self._is_about_to_go = is_about_to_go
         self._news = threading.Condition()
         self._due: set[int] = set()
         self._hurried = False
@@ -95,12 +102,13 @@ class BackgroundCommits:
                 self._due, self._hurried, self._to_mark = set(), False, False
             begun = time.monotonic()
             refused = {one for one in due if self._refused.problem(one) is not None}  # whoever tries these may wait for long
-            if untaken := self._untaken(due - refused):
+            later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
+            if untaken := self._untaken(due - later):
                 self._refused.add(untaken, _PAUSE if hurried else EVERY)
-            every = EVERY if untaken or refused else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
+            every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
             self._rest(begun, begun + every)
             with self._news:
-                self._due |= refused
+                self._due |= later
             self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())
 
     def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:

@@ -11,11 +11,15 @@ its mark first, if it knows that no earlier process of its pod has begun: this p
 """
 
 import threading
+import time
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Owner
+
+_MOMENT = 1.0
+"""Seconds. An owner that is not in a handler for long lets go within a third of it."""
 
 
 class HandedOver(NamedTuple):
@@ -36,7 +40,8 @@ class DirectHandoffs:
         """The lowest epoch at which this process has seen each partition,"""
         self._begun: dict[Partition, Epoch] = {}
         """and the one under which it has begun to read it."""
-        self._next: dict[Partition, tuple[Epoch, Owner]] = {}
+        self._next: dict[Partition, tuple[Epoch, Owner, float]] = {}
+        """Who is to have each, after whoever has it under this epoch, and when that was heard (monotonic)."""
         self._handed_over: dict[Partition, HandedOver] = {}
 
     def saw(self, partition: Partition, epoch: Epoch) -> None:
@@ -61,13 +66,19 @@ class DirectHandoffs:
             if then is None:
                 self._next.pop(partition, None)
             else:
-                self._next[partition] = epoch, then
+                self._next[partition] = epoch, then, time.monotonic()
 
     def next_owner(self, partition: Partition, epoch: Epoch) -> Owner | None:
         """Who is to have it after the owner at this epoch."""
         with self._lock:
-            under, then = self._next.get(partition, (None, None))
+            under, then, _ = self._next.get(partition, (None, None, 0.0))
             return then if under == epoch else None
+
+    def is_about_to_go(self, partition: Partition, epoch: Epoch) -> bool:
+        """Its owner at this epoch has just heard who is next, and will let go in a moment."""
+        with self._lock:
+            under, _, heard_at = self._next.get(partition, (None, None, 0.0))
+            return under == epoch and time.monotonic() - heard_at < _MOMENT
 
     def handed_over(self, partition: Partition, seen: HandedOver) -> None:
         """It is this pod's now, by its owner's word."""

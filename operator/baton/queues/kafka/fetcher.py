@@ -19,7 +19,7 @@ from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
-_POLL = 0.02
+_POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
 _CONNECTED_WITHIN = 0.5
 """Seconds for the answer of a broker of which nothing was fetched yet."""

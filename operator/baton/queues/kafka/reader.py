@@ -68,7 +68,9 @@ class KafkaReader:
         """Entries, of all partitions."""
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
-        self._background = BackgroundCommits(self._commits.commit_several, self._commits.looks.look_at_all)
+        self._background = BackgroundCommits(
+            self._commits.commit_several, self._commits.looks.look_at_all, self._commits.is_about_to_go
+        )
         self._take_up_order = TakeUpOrder(self._commits, self._fetching)
         self._take_up_thread = TakeUpThread(self._take_up_order.take_up, self._end, self._wake)
         self._woken: Callable[[], None] | None = None

@@ -25,7 +25,9 @@ class Broker:
         """Of all,"""
         self.refused: dict[int, QueueUnreachable] = {}
         """or of these."""
-        self.commits = BackgroundCommits(self.commit, self.look)
+        self.leaving: set[int] = set()
+        """Are about to be let go of."""
+        self.commits = BackgroundCommits(self.commit, self.look, self.leaving.__contains__)
 
     def look(self) -> None:
         raise QueueUnreachable("nobody asks it of this broker")
@@ -58,6 +60,22 @@ def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -
         broker.commits.due(partition)
     broker.open.set()
     until(lambda: broker.asked == [{1}, {1, 2, 3}])
+
+
+def test_what_is_about_to_be_let_go_of_is_not_committed_just_before_and_not_forgotten(broker: Broker) -> None:
+    broker.leaving.add(1)
+    for partition in (1, 2):
+        broker.commits._due.add(partition)
+    broker.commits.due(2)
+    until(lambda: broker.asked == [{2}])
+    broker.leaving.clear()
+    until(lambda: broker.asked == [{2}, {1}])
+
+
+def test_what_is_sent_with_a_commit_does_not_wait_for_that(broker: Broker) -> None:
+    broker.leaving.add(1)
+    broker.commits.due(1, at_once=True)
+    until(lambda: broker.asked == [{1}])
 
 
 @pytest.mark.parametrize(

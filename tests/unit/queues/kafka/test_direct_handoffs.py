@@ -1,10 +1,12 @@
 """What a process knows of partitions that owners hand over."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.kafka import direct_handoffs
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.protocol import Owner
@@ -54,6 +56,21 @@ def test_a_look_after_it_was_begun_says_nothing_of_where_it_is(begins: Callable[
     begins(handoffs)
     handoffs.handed_over(FIRST, HANDED_OVER)
     assert handoffs.take(FIRST, TWO) is None
+
+
+def test_who_has_heard_who_is_next_is_about_to_let_go_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, handoffs = [100.0], seen(ONE)
+    monkeypatch.setattr(direct_handoffs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert not handoffs.is_about_to_go(FIRST, ONE)
+    handoffs.set_next_owner(FIRST, ONE, Owner(Uid("b"), TWO))
+    assert handoffs.is_about_to_go(FIRST, ONE)
+    assert not handoffs.is_about_to_go(FIRST, TWO), "another has it by then"
+    now[0] += 1.5
+    assert not handoffs.is_about_to_go(FIRST, ONE), "it is in a long handler"
+    assert handoffs.next_owner(FIRST, ONE) == Owner(Uid("b"), TWO)
+    handoffs.set_next_owner(FIRST, ONE, Owner(Uid("b"), TWO))
+    handoffs.set_next_owner(FIRST, ONE, None)
+    assert not handoffs.is_about_to_go(FIRST, ONE)
 
 
 def test_what_an_earlier_process_may_have_begun_with_is_not_taken() -> None:
