@@ -212,6 +212,8 @@ KAFKA = (
     Mutation("direct hand-offs", "tell again and again of one that the engine does not know", _KAFKA + "pauses.py", _PAUSES, " and self._told.get(partition) != record.epoch", ""),
     Mutation("direct hand-offs", "take who was granted it since for one who has let go", _KAFKA + "pauses.py", _PAUSES, "        return Owner(record.uid, record.epoch) if self", "        return 0 if self"),
     Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
+    Mutation("direct hand-offs", "read what comes of a preparation", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "            self._end_preparation(self._prepared[0])", "            self._prepared = None"),
+    Mutation("direct hand-offs", "fetch for ever for what does not come", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "(self._changed or time.monotonic() >= self._prepared[1])", "self._changed"),
     Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
     Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "take_up_order.py", "unit/queues/kafka/test_take_up_order.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
-_CONNECTED_WITHIN = 0.5
-"""Seconds for the answer of a broker of which nothing was fetched yet."""
+_READY_FOR = 5.0
+"""Seconds for which connections are kept for a partition that was to be fetched in a moment."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
@@ -49,7 +49,10 @@ class Fetcher:
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
         self._ready_for: int | None = None
-        """A partition that is to be fetched in a moment."""
+        """A partition that is to be fetched in a moment,"""
+        self._prepared: tuple[int, float] | None = None
+        """and one for which librdkafka connects, and until when (monotonic): it is assigned at the end of its log, and nothing
+        that comes of that is looked at."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -154,11 +157,15 @@ class Fetcher:
     def _turn(self) -> None:
         with self._news:
             ready_for, self._ready_for = self._ready_for, None
-            if ready_for is None and not self._changed and (not self._fetched or self._enough()):
+            idle = ready_for is None and not self._changed and (not self._fetched or self._enough())
+            if idle:
                 self._news.wait(_POLL)
-                return
-        if ready_for is not None and not self._changed:
-            self._consumer.get_watermark_offsets(TopicPartition(self._topic, ready_for), _CONNECTED_WITHIN)
+        if self._prepared is not None and (self._changed or time.monotonic() >= self._prepared[1]):
+            self._end_preparation(self._prepared[0])
+        if idle:
+            return
+        if ready_for is not None and not self._fetched:
+            self._prepare(ready_for)
             return
         if self._changed:  # between two polls, so that no poll has messages of before and after it
             self._assign()
@@ -170,6 +177,15 @@ class Fetcher:
         except Exception:
             self._fetch_again()
             raise
+
+    def _prepare(self, partition: int) -> None:
+        self._consumer.incremental_assign([TopicPartition(self._topic, partition, OFFSET_END)])
+        self._prepared = partition, time.monotonic() + _READY_FOR
+
+    def _end_preparation(self, partition: int) -> None:
+        self._prepared = None
+        with suppress(KafkaException):
+            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _wake(self) -> None:
         """Whoever waits for something of which there is some."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetched_ahead import AllAhead
@@ -182,6 +182,50 @@ def test_partitions_that_are_taken_up_together_are_assigned_together(fetcher: Fe
     fetcher.begin({2: 0, 3: 0, 4: 0})
     until(lambda: len(fetcher._assigned) == 5)
     assert calls == [[2, 3, 4]]
+
+
+class Told(Silent):
+    """Knows what it was told to fetch, and no more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.told += [f"{one.partition} from {one.offset}" for one in partitions]
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self.told += [f"no {one.partition}" for one in partitions]
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
+    """Fetches nothing yet."""
+    client = Told()
+    monkeypatch.setattr("baton.queues.kafka.fetcher.fetching_client", lambda *_, **__: client)
+    made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
+    yield made, client
+    made.close()
+
+
+def test_connections_are_made_for_what_is_to_be_fetched_in_a_moment_and_nobody_waits_for_that(idle: tuple[Fetcher, Told]) -> None:
+    fetcher, client = idle
+    fetcher.get_ready(3)
+    until(lambda: client.told == [f"3 from {OFFSET_END}"])
+    fetcher.begin({3: 7, 4: 2})
+    until(lambda: len(client.told) == 4)
+    assert client.told[1] == "no 3"
+    assert set(client.told[2:]) == {"3 from 7", "4 from 2"}
+    fetcher.get_ready(5)
+    fetcher.begin({6: 1})
+    until(lambda: client.told[4:] == ["6 from 1"], "there are connections")
+
+
+def test_connections_are_not_kept_for_what_does_not_come(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    fetcher, client = idle
+    monkeypatch.setattr("baton.queues.kafka.fetcher._READY_FOR", 0.0)
+    fetcher.get_ready(3)
+    until(lambda: client.told == [f"3 from {OFFSET_END}", "no 3"])
 
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
