@@ -7,13 +7,13 @@ from functools import partial
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.pod_fetchers import PodFetchers
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.kafka.ready_fetcher import ReadyFetcher
 
 
-def shared(address: KafkaAddress, group: str) -> tuple[DirectHandoffs, ReadyFetcher]:
+def shared(address: KafkaAddress, group: str) -> tuple[DirectHandoffs, PodFetchers]:
     """By its announcements and its readers, as `KafkaConsumerSide` makes them. A reader alone hears of no hand-off."""
-    return DirectHandoffs(), ReadyFetcher(partial(Fetcher, address, group))
+    return DirectHandoffs(), PodFetchers(partial(Fetcher, address, group))
 
 
 def wait_for_entries(reader: KafkaReader, partitions: Iterable[int], seconds: float) -> None:

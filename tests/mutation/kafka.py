@@ -18,7 +18,7 @@ _DIRECT = "unit/queues/kafka/test_direct_handoffs.py"
 _COMMITS = "unit/queues/kafka/test_owner_commits.py"
 _BACKGROUND = "unit/queues/kafka/test_background_commits.py"
 _PAUSES = "unit/queues/kafka/test_pauses.py"
-_READY = "unit/queues/kafka/test_ready_fetcher.py"
+_FETCHERS = "unit/queues/kafka/test_pod_fetchers.py"
 _BLOCKS = "unit/consumer/test_transaction.py"
 _TOGETHER = "unit/queues/kafka/test_asked_together.py"
 _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
@@ -211,11 +211,12 @@ KAFKA = (
     Mutation("direct hand-offs", "forget one that was not next any more", "controller/queue_work.py", "unit/controller/test_queue_work.py", "        if not as_wanted:\n            self._due.discard(partition)\n        elif", "        if not as_wanted:\n            self._due.discard(partition)\n            del self._outcomes[partition]\n        elif"),
     Mutation("direct hand-offs", "tell again and again of one that the engine does not know", _KAFKA + "pauses.py", _PAUSES, " and self._told.get(partition) != record.epoch", ""),
     Mutation("direct hand-offs", "take who was granted it since for one who has let go", _KAFKA + "pauses.py", _PAUSES, "        return Owner(record.uid, record.epoch) if self", "        return 0 if self"),
-    Mutation("direct hand-offs", "connect only when the partition is there", _KAFKA + "announcements.py", _HEARD, "                self._fetcher.get_ready(topic, one.partition)", "                pass"),
-    Mutation("direct hand-offs", "read what comes of a preparation", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "            self._end_preparation(self._prepared[0])", "            self._prepared = None"),
-    Mutation("direct hand-offs", "fetch for ever for what does not come", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "(self._changed or time.monotonic() >= self._prepared[1])", "self._changed"),
-    Mutation("direct hand-offs", "connect once more for each partition", _KAFKA + "ready_fetcher.py", _READY, "            self._needed = False\n            self._ready", "            self._ready"),
-    Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "ready_fetcher.py", _READY, "        ready.close()\n        return", "        return"),
+    Mutation("direct hand-offs", "fetch only when the partition is there", _KAFKA + "announcements.py", _HEARD, "            self._fetchers.expect(topic, partition.number, seen.offset)", "            pass"),
+    Mutation("direct hand-offs", "hand out what was for another", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "        fetched.skip_to(offset)\n", ""),
+    Mutation("direct hand-offs", "begin behind the place", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "if not fetched.begins_at <= offset <= fetched.next + _NEAR or", "if not offset <= fetched.next + _NEAR or"),
+    Mutation("direct hand-offs", "fetch for ever for what does not come", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "if now >= until]", "if False]"),
+    Mutation("direct hand-offs", "fetch nothing more before it is there once something is read", _KAFKA + "pod_fetchers.py", _FETCHERS, "            fetcher = self._reading.get(topic, self._ready)", "            fetcher = self._ready"),
+    Mutation("direct hand-offs", "leave connections for another topic open", _KAFKA + "pod_fetchers.py", _FETCHERS, "            ready.close()\n        return taken", "            pass\n        return taken"),
     Mutation("taking up", "begin with what could not be begun the last time", _KAFKA + "take_up_order.py", "unit/queues/kafka/test_take_up_order.py", "                self._begun_at[partition] = time.monotonic()", "                pass"),
     Mutation("transactions", "wait for ever for a commit that came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "            seen = await self._without_late(partition, token)", "            raise"),
     Mutation("transactions", "commit what came too late", _KAFKA + "transaction.py", "unit/queues/kafka/test_late_commits.py", "        await self._end(partition, token, commit=False)", "        await self._end(partition, token, commit=True)"),

@@ -11,8 +11,8 @@ from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.messages import CommittedOffsets
-from baton.queues.kafka.ready_fetcher import ReadyFetcher
-from baton.queues.kafka.record import BY_GIVER, Record
+from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.kafka.transaction import committed
 from baton.queues.protocol import Heard, Owner
 
@@ -38,12 +38,11 @@ class KafkaAnnouncements:
         group: str,
         uid: Uid,
         handoffs: DirectHandoffs,
-        fetcher: ReadyFetcher,
+        fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetcher`: the first one
-        that they will have."""
+        """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetchers`: theirs."""
         self._handoffs = handoffs
-        self._fetcher = fetcher
+        self._fetchers = fetchers
         self._uid = uid
         self._mark = mark(uid)
         self._loop = EventLoopThread("baton-kafka-announcements")
@@ -59,7 +58,9 @@ class KafkaAnnouncements:
         self._due: set[Partition] = set()
         """To be looked at: their records are just being written."""
         self._awaited: set[Partition] = set()
-        """That others let go of for this pod,"""
+        """That others let go of for this pod;"""
+        self._expected: set[Partition] = set()
+        """of these, what is fetched already:"""
         self._awaited_since = 0.0
         """since the last of them was heard of (monotonic),"""
         self._awaited_until = float("-inf")
@@ -115,6 +116,7 @@ class KafkaAnnouncements:
                 if one.record is None:
                     continue
                 self._handoffs.saw(wanted[key], one.record.epoch)
+                self._expect(wanted[key], topic, one)
                 if one.record.uid == self._uid and one.record.reader == BY_GIVER:
                     self._handoffs.handed_over(wanted[key], HandedOver(topic, one, asked_at))
                 found[wanted[key]] = self._as_heard(wanted[key], one.record)
@@ -126,7 +128,7 @@ class KafkaAnnouncements:
 
     def close(self) -> None:
         self._loop.close(self._announced.close, self._records.close)
-        self._fetcher.close()
+        self._fetchers.close()
 
     def _look_once(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
@@ -137,6 +139,12 @@ class KafkaAnnouncements:
             self._due.clear()
             self._awaited.clear()
             raise
+
+    def _expect(self, partition: Partition, topic: str, seen: Committed) -> None:
+        """Have it fetched from where its owner is, if it is to be this pod's."""
+        if partition in self._awaited and partition not in self._expected and seen.offset >= 0:
+            self._expected.add(partition)
+            self._fetchers.expect(topic, partition.number, seen.offset)
 
     def _as_heard(self, partition: Partition, record: Record) -> Heard:
         epoch, until = self._paused.get(partition, (0, 0.0))
@@ -165,6 +173,7 @@ class KafkaAnnouncements:
             partition = Partition(queue, one.partition)
             if one.number > after:
                 self._awaited.discard(partition)
+                self._expected.discard(partition)
                 self._paused_at.pop(partition, None)
             if one.number <= after or not {ANYBODY, self._mark} & {one.owner, one.receiver}:
                 continue
@@ -174,7 +183,6 @@ class KafkaAnnouncements:
             now = time.monotonic()
             if one.receiver == self._mark:
                 self._awaited.add(partition)
-                self._fetcher.get_ready(topic, one.partition)
                 self._awaited_since = now
                 self._awaited_until = max(self._awaited_until, now + one.within / 1000 + _GRANTED_WITHIN)
             if one.owner in (ANYBODY, self._mark):

@@ -11,8 +11,8 @@ with extra("kafka"):
     from baton.queues.kafka.direct_handoffs import DirectHandoffs
     from baton.queues.kafka.fetcher import Fetcher
     from baton.queues.kafka.fetching_client import check_settings
+    from baton.queues.kafka.pod_fetchers import PodFetchers
     from baton.queues.kafka.reader import KafkaReader
-    from baton.queues.kafka.ready_fetcher import ReadyFetcher
 
 
 class KafkaConsumerSide:
@@ -24,11 +24,11 @@ class KafkaConsumerSide:
         self._group = self._address.group or group.replace("/", ".", 1)
         self._uid = uid
         self._handoffs = DirectHandoffs()
-        self._fetcher = ReadyFetcher(partial(Fetcher, self._address, self._group))
+        self._fetchers = PodFetchers(partial(Fetcher, self._address, self._group))
         check_settings(self._address, self._group)
 
     def reader(self, queue: QueueName) -> KafkaReader:
-        return KafkaReader(self._address, self._group, queue, self._uid, self._handoffs, self._fetcher)
+        return KafkaReader(self._address, self._group, queue, self._uid, self._handoffs, self._fetchers)
 
     def announcements(self) -> KafkaAnnouncements:
-        return KafkaAnnouncements(self._address, self._group, self._uid, self._handoffs, self._fetcher)
+        return KafkaAnnouncements(self._address, self._group, self._uid, self._handoffs, self._fetchers)

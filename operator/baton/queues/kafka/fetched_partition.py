@@ -21,6 +21,7 @@ class FetchedPartition:
         """`of_all`: of its fetcher's partitions, this one among them until `leave`."""
         self._of_all = of_all
         of_all.partitions += 1
+        self.begins_at = offset
         self.messages: deque[Message] = deque()
         self.next = offset
         """The lowest offset that may come next: what librdkafka fetches again is passed over."""
@@ -73,6 +74,17 @@ class FetchedPartition:
             self.messages.appendleft(taken.pop())
         self._grow(-len(taken), -size)
         return taken
+
+    def skip_to(self, offset: int) -> None:
+        """What is before it was for another."""
+        size = before = 0
+        while self.messages and (self.messages[0].offset() or 0) < offset:
+            size += _size(self.messages.popleft())
+            before += 1
+        self._grow(-before, -size)
+        self.begins_at = offset
+        if self.next <= offset:
+            self.next, self.end = offset, self.end if self.end == offset else None
 
     def leave(self) -> None:
         """Nothing is fetched for it any more."""

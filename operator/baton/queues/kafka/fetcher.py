@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
@@ -21,8 +21,10 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
-_READY_FOR = 5.0
-"""Seconds for which connections are kept for a partition that was to be fetched in a moment."""
+_EXPECTED_FOR = 2.0
+"""Seconds for which a partition is fetched that is to be read in a moment."""
+_NEAR = 1_000
+"""Messages: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
@@ -48,11 +50,8 @@ class Fetcher:
         again must not come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
-        self._ready_for: int | None = None
-        """A partition that is to be fetched in a moment,"""
-        self._prepared: tuple[int, float] | None = None
-        """and one for which librdkafka connects, and until when (monotonic): it is assigned at the end of its log, and nothing
-        that comes of that is looked at."""
+        self._expected: dict[int, float] = {}
+        """Those that nobody reads yet, and until when they are fetched (monotonic)."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -68,19 +67,23 @@ class Fetcher:
     def topic(self) -> str:
         return self._topic
 
-    def get_ready(self, partition: int) -> None:
-        """It is to be fetched in a moment: the connections that this takes are made meanwhile."""
+    def expect(self, partition: int, offset: int) -> None:
+        """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
-            self._ready_for = partition
-            self._news.notify_all()
+            if partition not in self._fetched:
+                self._expected[partition] = time.monotonic() + _EXPECTED_FOR
+                self._fetched[partition] = FetchedPartition(offset, self._ahead)
+                self._changed.add(partition)
+                self._news.notify_all()
 
     def begin(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
         with self._news:
             for number, offset in offsets.items():
-                self._forget(number)
-                self._fetched[number] = FetchedPartition(offset, self._ahead)
-            self._changed |= offsets.keys()
+                if not self._begin_expected(number, offset):
+                    self._forget(number)
+                    self._fetched[number] = FetchedPartition(offset, self._ahead)
+                    self._changed.add(number)
             self._news.notify_all()
 
     def end(self, partition: int) -> None:
@@ -156,17 +159,11 @@ class Fetcher:
 
     def _turn(self) -> None:
         with self._news:
-            ready_for, self._ready_for = self._ready_for, None
-            idle = ready_for is None and not self._changed and (not self._fetched or self._enough())
-            if idle:
+            if self._expected:
+                self._give_up_expected()
+            if not self._changed and (not self._fetched or self._enough()):
                 self._news.wait(_POLL)
-        if self._prepared is not None and (self._changed or time.monotonic() >= self._prepared[1]):
-            self._end_preparation(self._prepared[0])
-        if idle:
-            return
-        if ready_for is not None and not self._fetched:
-            self._prepare(ready_for)
-            return
+                return
         if self._changed:  # between two polls, so that no poll has messages of before and after it
             self._assign()
         first = self._consumer.poll(_POLL)
@@ -178,14 +175,21 @@ class Fetcher:
             self._fetch_again()
             raise
 
-    def _prepare(self, partition: int) -> None:
-        self._consumer.incremental_assign([TopicPartition(self._topic, partition, OFFSET_END)])
-        self._prepared = partition, time.monotonic() + _READY_FOR
+    def _begin_expected(self, partition: int, offset: int) -> bool:
+        """Go on with what was fetched of it. False: that was not expected, or is of no use."""
+        fetched = self._fetched.get(partition)
+        if fetched is None or self._expected.pop(partition, None) is None:
+            return False
+        if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None or fetched.resting:
+            return False
+        fetched.skip_to(offset)
+        return True
 
-    def _end_preparation(self, partition: int) -> None:
-        self._prepared = None
-        with suppress(KafkaException):
-            self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+    def _give_up_expected(self) -> None:
+        now = time.monotonic()
+        for partition in [number for number, until in self._expected.items() if now >= until]:
+            self._forget(partition)
+            self._changed.add(partition)
 
     def _wake(self) -> None:
         """Whoever waits for something of which there is some."""
@@ -274,6 +278,7 @@ class Fetcher:
         if (fetched := self._fetched.pop(partition, None)) is None:
             return False
         fetched.leave()
+        self._expected.pop(partition, None)
         return True
 
     def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:

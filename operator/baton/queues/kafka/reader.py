@@ -22,8 +22,8 @@ from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.message_entries import MessageEntries
 from baton.queues.kafka.owner_commits import OwnerCommits
+from baton.queues.kafka.pod_fetchers import PodFetchers
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.ready_fetcher import ReadyFetcher
 from baton.queues.kafka.take_up_order import TakeUpOrder
 from baton.queues.kafka.take_up_thread import TakeUpThread
 from baton.queues.output import FinishedTogether
@@ -52,11 +52,10 @@ class KafkaReader:
         queue: QueueName,
         uid: Uid,
         handoffs: DirectHandoffs,
-        fetcher: ReadyFetcher,
+        fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `handoffs`: what the pod's announcements tell of hand-offs. `fetcher`: the pod's first
-        one."""
-        self._ready_fetcher = fetcher
+        """`group`: the group id in Kafka. `handoffs`: what the pod's announcements tell of hand-offs. `fetchers`: the pod's."""
+        self._fetchers = fetchers
         self._address = address
         self._group = group
         self._queue = queue
@@ -262,7 +261,7 @@ class KafkaReader:
         former, topic = self._fetcher, self._offsets.topic
         if former is not None and former.topic == topic:
             return former
-        made = self._fetcher = self._ready_fetcher.take(topic)
+        made = self._fetcher = self._fetchers.take(topic)
         if former is not None:
             former.close()
         return made

@@ -11,7 +11,8 @@ from baton.queues.kafka.announcement import Announcement, Said, mark
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.ready_fetcher import ReadyFetcher
+from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
 
 ADDRESS, GROUP = KafkaAddress(("127.0.0.1:1",)), "shop.orders"
@@ -19,23 +20,23 @@ FORGED, GRANTED = Partition(QueueName("forged"), 0), Partition(QueueName("orders
 HEARD = Heard(Uid("a"), Epoch(2))
 
 
-class NotConnecting(ReadyFetcher):
-    """Knows what it is to connect for."""
+class NotFetching(PodFetchers):
+    """Knows what it is to fetch."""
 
     def __init__(self) -> None:
         super().__init__(partial(Fetcher, ADDRESS, GROUP))
-        self.ready_for: list[tuple[str, int]] = []
+        self.expected: list[tuple[str, int, int]] = []
 
-    def get_ready(self, topic: str, partition: int) -> None:
-        self.ready_for.append((topic, partition))
+    def expect(self, topic: str, partition: int, offset: int) -> None:
+        self.expected.append((topic, partition, offset))
 
 
 class Announced(KafkaAnnouncements):
     """Without a broker: says once that partitions have changed, and cannot look at all of them."""
 
     def __init__(self, *news: set[Partition]) -> None:
-        self.handoffs, self.fetcher = DirectHandoffs(), NotConnecting()
-        super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetcher)
+        self.handoffs, self.fetchers = DirectHandoffs(), NotFetching()
+        super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetchers)
         self.news = list(news)
 
     def _news(self) -> set[Partition]:
@@ -104,12 +105,21 @@ def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
     pod.close()
 
 
-def test_what_is_to_come_is_connected_and_looked_out_for_until_it_is_for_another() -> None:
-    pod = Listening()
+def test_what_is_to_come_is_looked_out_for_and_fetched_once_until_it_is_for_another() -> None:
+    pod, seen = Listening(), Committed(7, None)
+    pod._expect(GRANTED, "orders-topic", seen)
     pod.hears(B, A)
-    assert (pod._awaited, pod.fetcher.ready_for) == ({GRANTED}, [("orders-topic", 1)])
+    for _ in range(2):
+        pod._expect(GRANTED, "orders-topic", seen)
+    assert (pod._awaited, pod.fetchers.expected) == ({GRANTED}, [("orders-topic", 1, 7)])
     pod.hears(B, Uid("c"), number=2)
-    assert pod._awaited == set()
+    pod._expect(GRANTED, "orders-topic", seen)
+    assert (pod._awaited, len(pod.fetchers.expected)) == (set(), 1)
+    pod.hears(B, A, number=3)
+    pod._expect(GRANTED, "orders-topic", Committed(-1, None))
+    assert len(pod.fetchers.expected) == 1, "nothing was committed yet"
+    pod._expect(GRANTED, "orders-topic", Committed(9, None))
+    assert pod.fetchers.expected[1:] == [("orders-topic", 1, 9)]
     pod.close()
 
 

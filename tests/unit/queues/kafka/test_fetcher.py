@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import OFFSET_END, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetched_ahead import AllAhead
@@ -208,24 +208,64 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
     made.close()
 
 
-def test_connections_are_made_for_what_is_to_be_fetched_in_a_moment_and_nobody_waits_for_that(idle: tuple[Fetcher, Told]) -> None:
+def test_what_is_expected_is_fetched_before_it_is_read_and_not_once_more(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
-    fetcher.get_ready(3)
-    until(lambda: client.told == [f"3 from {OFFSET_END}"])
-    fetcher.begin({3: 7, 4: 2})
-    until(lambda: len(client.told) == 4)
-    assert client.told[1] == "no 3"
-    assert set(client.told[2:]) == {"3 from 7", "4 from 2"}
-    fetcher.get_ready(5)
-    fetcher.begin({6: 1})
-    until(lambda: client.told[4:] == ["6 from 1"], "there are connections")
+    fetcher.expect(3, 7)
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in([*of(3, *range(7, 20)), end(3, 20)])
+    fetcher.expect(3, 7)
+    fetcher.begin({3: 12, 4: 2})
+    until(lambda: 4 in fetcher._assigned)
+    assert client.told == ["3 from 7", "4 from 2"]
+    assert (taken(fetcher, 3), fetcher.end_of_log(3)) == (list(range(12, 20)), 20)
+    fetcher._take_in(of(3, 20, 21))
+    assert taken(fetcher, 3) == [20, 21]
+    assert fetcher._ahead == AllAhead(2, 0, 0)
 
 
-def test_connections_are_not_kept_for_what_does_not_come(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_for_another_and_has_not_come_yet_is_passed_over(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
-    monkeypatch.setattr("baton.queues.kafka.fetcher._READY_FOR", 0.0)
-    fetcher.get_ready(3)
-    until(lambda: client.told == [f"3 from {OFFSET_END}", "no 3"])
+    fetcher.expect(3, 7)
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in([*of(3, 7, 8), end(3, 9)])
+    fetcher.begin({3: 12})
+    assert fetcher.end_of_log(3) is None, "there is more by now"
+    fetcher._take_in(of(3, *range(9, 15)))
+    assert (taken(fetcher, 3), client.told) == ([12, 13, 14], ["3 from 7"])
+
+
+@pytest.mark.parametrize("begins_at", [6, 2_000])
+def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], begins_at: int) -> None:
+    fetcher, client = idle
+    fetcher.expect(3, 7)
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in(of(3, 7, 8))
+    fetcher.begin({3: begins_at})
+    until(lambda: client.told == ["3 from 7", "no 3", f"3 from {begins_at}"])
+    assert taken(fetcher, 3) == []
+
+
+def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
+    fetcher, client = idle
+    fetcher.expect(3, 7)
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in([Message(topic="orders", partition=3, offset=7, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))])
+    fetcher.begin({3: 7})
+    until(lambda: client.told == ["3 from 7", "no 3", "3 from 7"])
+
+
+def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    fetcher, _ = idle
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 0.0)
+    fetcher.expect(3, 7)
+    fetcher.begin({4: 2})
+    until(lambda: fetcher._fetched.keys() == {4})
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 60.0)
+    fetcher.expect(4, 9)
+    assert fetcher._expected == {}, "it is read already"
+    fetcher.expect(5, 1)
+    fetcher.end(5)
+    assert (fetcher._expected, fetcher._ahead.partitions) == ({}, 1)
 
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
