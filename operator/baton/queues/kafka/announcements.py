@@ -138,6 +138,7 @@ class KafkaAnnouncements:
         except Exception:
             self._due.clear()
             self._awaited.clear()
+            self._expected.clear()
             raise
 
     def _expect(self, partition: Partition, topic: str, seen: Committed) -> None:

@@ -105,6 +105,8 @@ class BackgroundCommits:
             later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
             if untaken := self._untaken(due - later):
                 self._refused.add(untaken, _PAUSE if hurried else EVERY)
+            if later and later >= due:
+                self._ask()  # a commit would have been a look, too
             every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
             self._rest(begun, begun + every)
             with self._news:

@@ -15,6 +15,8 @@ _BYTES = 32_000_000
 """or bytes of a partition;"""
 _BYTES_OF_ALL = 64_000_000
 """or its share of so many, where all partitions together have them."""
+_MESSAGES_EXPECTED, _BYTES_EXPECTED = 2_000, 1_000_000
+"""Of a partition that nobody reads yet."""
 
 
 class FetchedAhead(NamedTuple):
@@ -44,6 +46,11 @@ def rests(one: FetchedAhead, of_all: AllAhead) -> bool:
     if of_all.size >= _BYTES_OF_ALL and one.size >= _BYTES_OF_ALL / of_all.partitions:
         return True
     return one.size >= _BYTES or (one.messages >= _MESSAGES and of_all.messages >= _MESSAGES_OF_ALL)
+
+
+def rests_until_read(one: FetchedAhead) -> bool:
+    """There is enough of it, though it is to be read in a moment only."""
+    return one.messages >= _MESSAGES_EXPECTED or one.size >= _BYTES_EXPECTED
 
 
 def goes_on(one: FetchedAhead, of_all: AllAhead) -> bool:

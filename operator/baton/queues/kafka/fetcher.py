@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
-from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests
+from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests, rests_until_read
 from baton.queues.kafka.fetched_partition import FetchedPartition
 from baton.queues.kafka.fetching_client import fetching_client
 from baton.queues.protocol import QueueUnreachable
@@ -70,7 +70,7 @@ class Fetcher:
     def expect(self, partition: int, offset: int) -> None:
         """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
-            if partition not in self._fetched:
+            if partition not in self._fetched and not self._closed:
                 self._expected[partition] = time.monotonic() + _EXPECTED_FOR
                 self._fetched[partition] = FetchedPartition(offset, self._ahead)
                 self._changed.add(partition)
@@ -119,9 +119,7 @@ class Fetcher:
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])
-            if fetched.resting and goes_on(fetched.ahead, self._ahead):
-                fetched.resting = False
-                self._changed.add(partition)
+            self._go_on(partition, fetched)
             return taken
 
     def has(self, partition: int) -> bool:
@@ -136,9 +134,15 @@ class Fetcher:
             self._awaited, self._woken = partitions, woken
         self._wake()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         with self._news:
             self._closed = True
+            for partition in list(self._fetched):
+                self._forget(partition)
             self._news.notify_all()
         self._thread.join(2.0)
 
@@ -160,7 +164,7 @@ class Fetcher:
     def _turn(self) -> None:
         with self._news:
             if self._expected:
-                self._give_up_expected()
+                self._bound_expected()
             if not self._changed and (not self._fetched or self._enough()):
                 self._news.wait(_POLL)
                 return
@@ -180,15 +184,28 @@ class Fetcher:
         fetched = self._fetched.get(partition)
         if fetched is None or self._expected.pop(partition, None) is None:
             return False
-        if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None or fetched.resting:
+        if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None:
             return False
         fetched.skip_to(offset)
+        self._go_on(partition, fetched)
         return True
 
-    def _give_up_expected(self) -> None:
+    def _bound_expected(self) -> None:
+        """They are fetched for a moment, and no more than a little."""
         now = time.monotonic()
-        for partition in [number for number, until in self._expected.items() if now >= until]:
-            self._forget(partition)
+        for partition, until in list(self._expected.items()):
+            fetched = self._fetched[partition]
+            if now >= until:
+                self._forget(partition)
+                self._changed.add(partition)
+            elif not fetched.resting and rests_until_read(fetched.ahead):
+                fetched.resting = True
+                self._changed.add(partition)
+
+    def _go_on(self, partition: int, fetched: FetchedPartition) -> None:
+        """If it has rested for long enough."""
+        if fetched.resting and goes_on(fetched.ahead, self._ahead):
+            fetched.resting = False
             self._changed.add(partition)
 
     def _wake(self) -> None:
@@ -261,7 +278,7 @@ class Fetcher:
         those of which there is enough rest, for the others."""
         full: list[int] = []
         if self._ahead.some_may_rest:
-            full += (number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, self._ahead))
+            full += (number for number, one in self._fetched.items() if not one.resting and self._rests(number, one))
         now = time.monotonic()
         if not full:
             self._enough_since = now
@@ -272,6 +289,9 @@ class Fetcher:
             self._fetched[number].resting = True
         self._changed.update(full)
         return False
+
+    def _rests(self, partition: int, fetched: FetchedPartition) -> bool:
+        return partition not in self._expected and rests(fetched.ahead, self._ahead)
 
     def _forget(self, partition: int) -> bool:
         """False: it was not fetched."""

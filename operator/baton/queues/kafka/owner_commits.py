@@ -113,9 +113,12 @@ class OwnerCommits:
 
     def is_about_to_go(self, partition: int) -> bool:
         """Its last word is due in a moment, and goes over all that is finished: a commit before it would make the next owner wait
-        for both, and for the broker, which takes none of a partition while it ends another."""
+        for both, and for the broker, which takes none of a partition while it ends another. One that is to get the mark of this
+        process gets it before."""
         position = self._positions.get(partition)
-        return position is not None and self._handoffs.is_about_to_go(Partition(self._queue, partition), position.epoch)
+        if position is None or position.handed_over:
+            return False
+        return self._handoffs.is_about_to_go(Partition(self._queue, partition), position.epoch)
 
     def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,

@@ -23,6 +23,7 @@ class PodFetchers:
         """The pod is to get this partition in a moment, and to read from this offset or a later one. Does nothing for a topic of
         which it reads none, where it reads others."""
         with self._lock:
+            self._reading = {name: one for name, one in self._reading.items() if not one.closed}
             if topic not in self._reading and not self._reading and self._ready is None and not self._closed:
                 self._ready = self._make(topic)
             fetcher = self._reading.get(topic, self._ready)

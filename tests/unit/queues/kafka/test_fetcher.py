@@ -245,6 +245,40 @@ def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], beg
     assert taken(fetcher, 3) == []
 
 
+def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(idle: tuple[Fetcher, Told]) -> None:
+    fetcher, client = idle
+    fetcher.begin({4: 2})
+    fetcher.expect(3, 7)
+    until(lambda: fetcher._assigned.keys() == {3, 4})
+    fetcher._take_in(of(3, *range(7, 50_007)))
+    until(lambda: client.told[2:] == ["no 3"])
+    assert (fetcher._enough(), fetcher._fetched[4].resting) == (False, False)
+    fetcher.begin({3: 8})
+    assert fetcher._fetched[3].resting, "there is enough for a while"
+    assert fetcher.take(3, 60_000, 10**9, 10**9)[0].offset() == 8
+    until(lambda: client.told[3:] == ["3 from 50007"])
+
+
+def test_one_that_rested_and_of_which_nothing_is_left_goes_on_at_once(idle: tuple[Fetcher, Told]) -> None:
+    fetcher, client = idle
+    fetcher.expect(3, 7)
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in(of(3, *range(7, 2_007)))
+    until(lambda: client.told == ["3 from 7", "no 3"])
+    fetcher.begin({3: 2_007})
+    until(lambda: client.told[2:] == ["3 from 2007"])
+
+
+def test_one_that_is_closed_keeps_nothing(idle: tuple[Fetcher, Told]) -> None:
+    fetcher, _ = idle
+    fetcher.begin({3: 7})
+    until(lambda: 3 in fetcher._assigned)
+    fetcher._take_in(of(3, 7))
+    fetcher.close()
+    fetcher.expect(4, 1)
+    assert (fetcher._fetched, fetcher._ahead, fetcher.closed) == ({}, AllAhead(0, 0, 0), True)
+
+
 def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
     fetcher, client = idle
     fetcher.expect(3, 7)

@@ -12,13 +12,17 @@ class Connecting(Fetcher):
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self.expected: list[tuple[int, int]] = []
-        self.closed = False
+        self.is_closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self.is_closed
 
     def expect(self, partition: int, offset: int) -> None:
         self.expected.append((partition, offset))
 
     def close(self) -> None:
-        self.closed = True
+        self.is_closed = True
 
 
 class Pod:
@@ -63,6 +67,13 @@ def test_each_topic_that_is_read_has_its_own(pod: Pod) -> None:
     pod.fetchers.expect("refunds", 5, 6)
     assert [one.expected for one in pod.made] == [[(1, 2)], [(3, 4)]]
     assert pod.made == [orders, payments]
+
+
+def test_a_pod_that_has_nothing_left_begins_once_more_with_what_is_expected(pod: Pod) -> None:
+    pod.fetchers.take("orders").close()
+    pod.fetchers.expect("orders", 1, 2)
+    assert [one.expected for one in pod.made] == [[], [(1, 2)]]
+    assert pod.fetchers.take("orders") is pod.made[1]
 
 
 def test_what_nobody_has_taken_is_closed_and_none_is_made_any_more(pod: Pod) -> None:
