@@ -213,7 +213,6 @@ KAFKA = (
     Mutation("direct hand-offs", "take who was granted it since for one who has let go", _KAFKA + "pauses.py", _PAUSES, "        return Owner(record.uid, record.epoch) if self", "        return 0 if self"),
     Mutation("direct hand-offs", "fetch only when the partition is there", _KAFKA + "announcements.py", _HEARD, "            self._fetchers.expect(topic, partition.number, seen.offset)", "            pass"),
     Mutation("direct hand-offs", "fetch much of what nobody reads yet", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "            elif not fetched.resting and rests_until_read(fetched.ahead):", "            elif False:"),
-    Mutation("direct hand-offs", "stop for what nobody reads yet", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "        return partition not in self._expected and rests(", "        return rests("),
     Mutation("direct hand-offs", "rest for ever with what was expected", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "        fetched.skip_to(offset)\n        self._go_on(partition, fetched)", "        fetched.skip_to(offset)"),
     Mutation("direct hand-offs", "expect things of what is closed", _KAFKA + "pod_fetchers.py", _FETCHERS, " if not one.closed}", "}"),
     Mutation("direct hand-offs", "hand out what was for another", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", "        fetched.skip_to(offset)\n        self._go_on", "        self._go_on"),

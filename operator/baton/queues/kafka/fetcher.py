@@ -191,7 +191,7 @@ class Fetcher:
         return True
 
     def _bound_expected(self) -> None:
-        """They are fetched for a moment, and no more than a little."""
+        """They are fetched for a moment, and no more than a little: nobody waits because there is enough of them."""
         now = time.monotonic()
         for partition, until in list(self._expected.items()):
             fetched = self._fetched[partition]
@@ -278,7 +278,7 @@ class Fetcher:
         those of which there is enough rest, for the others."""
         full: list[int] = []
         if self._ahead.some_may_rest:
-            full += (number for number, one in self._fetched.items() if not one.resting and self._rests(number, one))
+            full += (number for number, one in self._fetched.items() if not one.resting and rests(one.ahead, self._ahead))
         now = time.monotonic()
         if not full:
             self._enough_since = now
@@ -289,9 +289,6 @@ class Fetcher:
             self._fetched[number].resting = True
         self._changed.update(full)
         return False
-
-    def _rests(self, partition: int, fetched: FetchedPartition) -> bool:
-        return partition not in self._expected and rests(fetched.ahead, self._ahead)
 
     def _forget(self, partition: int) -> bool:
         """False: it was not fetched."""
