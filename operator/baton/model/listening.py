@@ -10,7 +10,8 @@ EVERYWHERE = ("", "0.0.0.0", "::")
 def listening(address: str, port: int, backlog: int | None = None) -> socket.socket:
     """Port 0: a free one. Raises OSError."""
     if address not in EVERYWHERE:
-        return socket.create_server((address, port), family=_family(":" in address), backlog=backlog)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=backlog)
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=backlog)
@@ -18,7 +19,3 @@ def listening(address: str, port: int, backlog: int | None = None) -> socket.soc
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise  # else IPv6 is switched off here
     return socket.create_server(("", port), family=socket.AF_INET, backlog=backlog)
-
-
-def _family(six: bool) -> socket.AddressFamily:
-    return socket.AF_INET6 if six else socket.AF_INET

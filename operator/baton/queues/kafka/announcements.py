@@ -58,13 +58,13 @@ class KafkaAnnouncements:
         self._due: set[Partition] = set()
         """To be looked at: their records are just being written."""
         self._awaited: set[Partition] = set()
-        """That others let go of for this pod;"""
-        self._expected: set[Partition] = set()
-        """of these, what is fetched already:"""
+        """That others let go of for this pod,"""
         self._awaited_since = 0.0
         """since the last of them was heard of (monotonic),"""
         self._awaited_until = float("-inf")
         """and until all of them are this pod's (monotonic)."""
+        self._expected: set[Partition] = set()
+        """Of the awaited ones those that are fetched already."""
         self._ask_at = 0.0
         """When the next question for announcements is due (monotonic)."""
         self._interrupted = threading.Event()

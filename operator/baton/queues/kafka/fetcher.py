@@ -46,8 +46,8 @@ class Fetcher:
         self._ahead = AllAhead()
         """Of these."""
         self._assigned: dict[int, FetchedPartition] = {}
-        """What librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up
-        again must not come among those after it."""
+        """What librdkafka fetches for, as the thread has told it: a message polled before a partition was taken up again must not
+        come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
         self._expected: dict[int, float] = {}
@@ -77,7 +77,7 @@ class Fetcher:
                 self._news.notify_all()
 
     def begin(self, offsets: Mapping[int, int]) -> None:
-        """Fetch these partitions from these offsets on; what was fetched of them before is forgotten."""
+        """Fetch these from these offsets on. What was fetched of them before is forgotten, unless they were expected."""
         with self._news:
             for number, offset in offsets.items():
                 if not self._begin_expected(number, offset):
