@@ -5,6 +5,7 @@ Run as `python -m tests.integration.cluster.supervised`: it prints `ready`, and 
 
 import signal
 import sys
+import time
 
 from cluster import Cluster
 
@@ -26,6 +27,7 @@ if __name__ == "__main__":
         cluster.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--timeout=300s")
         print("ready", flush=True)
         try:
-            signal.pause()
+            while True:  # one that comes just before signal.pause() would not end it
+                time.sleep(0.1)
         except KeyboardInterrupt:
             sys.exit(130)
