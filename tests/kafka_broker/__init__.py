@@ -82,10 +82,11 @@ class KafkaBroker(Freezable):
         joins: "KafkaBroker | None" = None,
         address: str = "127.0.0.1",
         port: int | None = None,
+        measured: bool = False,
     ) -> None:
         """`settings`: further ones of the broker. `node`: its id. `joins`: the broker that is its controller, too; None: it is
         its own, and its id is 1. `address`: of this machine, where clients find it. `port`: of those without a password; None: a
-        free one."""
+        free one. `measured`: its JVM is to be as fast as those of real brokers, instead of to start soon."""
         _remove_what_killed_runs_left()
         made = jars.place()
         self._lib = made / "lib"
@@ -128,6 +129,7 @@ class KafkaBroker(Freezable):
             )
             + "".join(f"{key}={value}\n" for key, value in settings.items())
         )
+        self._options = () if measured else SOON
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -174,7 +176,7 @@ class KafkaBroker(Freezable):
         """Returns when it answers. Raises RuntimeError with its log if it does not."""
         options = [
             "-Xmx512m",
-            *SOON,
+            *self._options,
             f"-Dlog4j2.configurationFile={self.directory}/log4j2.xml",
         ]
         with (self.directory / "log").open("ab") as log:

@@ -63,17 +63,24 @@ def main(
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
         folder.mkdir(parents=True, exist_ok=True)
         redis = stack.enter_context(RedisServer())
-        broker = stack.enter_context(KafkaBroker(BROKER_SETTINGS))
+        broker = stack.enter_context(KafkaBroker(BROKER_SETTINGS, measured=not quick))
         cluster = stack.enter_context(Kubernetes(node=False))
         print(f"{'':26}{'':18}{''.join(f'{title:>10}' for _, title in _COLUMNS)}", flush=True)
-        rows, totals = asyncio.run(_measured(chosen, cluster.kubeconfig, redis, broker, folder, extent))
+        warming = [] if quick else [replace(one, name=f"warming-{one.name}") for one in chosen if one.warms]
+        rows, totals = asyncio.run(_measured(warming, chosen, cluster.kubeconfig, redis, broker, folder, extent))
     if chart is not None:
         chart.write_text(draw(rows))
     print(json.dumps({"rows": rows, "systems": totals}))
 
 
 async def _measured(
-    chosen: Sequence[Compared], kubeconfig: Path, redis: RedisServer, broker: KafkaBroker, folder: Path, extent: Extent
+    warming: Sequence[Compared],
+    chosen: Sequence[Compared],
+    kubeconfig: Path,
+    redis: RedisServer,
+    broker: KafkaBroker,
+    folder: Path,
+    extent: Extent,
 ) -> tuple[list[Row], list[Row]]:
     rows: list[Row] = []
     totals: list[Row] = []
@@ -81,6 +88,8 @@ async def _measured(
         api = Cluster(plain._client)
         await apply_crds(api)
         place = Place(api, kubeconfig, redis, broker, folder)
+        for compared in warming:
+            await _lived(compared, place, extent)
         for compared in chosen:
             began = time.monotonic()
             fleet, sent = await _lived(compared, place, extent)

@@ -204,7 +204,7 @@ def _over_redis(spark: SparkSession, processes: Processes, folder: Path, extent:
 
 
 def _over_kafka(spark: SparkSession, processes: Processes, folder: Path, extent: Extent) -> Iterator[Case]:
-    with KafkaBroker() as broker:
+    with KafkaBroker(measured=True) as broker:
         yield from KafkaBench(spark, Topics(broker), processes.executors, folder, extent.kafka).cases()
 
 

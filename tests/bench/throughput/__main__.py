@@ -55,7 +55,7 @@ def main(quick: bool) -> None:
     extent = QUICK if quick else WHOLE
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
-        broker = stack.enter_context(KafkaBroker())
+        broker = stack.enter_context(KafkaBroker(measured=True))
         broker.make_topic(_TOPIC, PARTITIONS)
         _fill(broker, extent.messages)
         asyncio.run(_grant(broker, folder / "first"))  # the broker makes its own topics, for offsets and transactions

@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
+from baton.queues.kafka.expected_partitions import ExpectedPartitions, is_of_use
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
-from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests, rests_until_read
+from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests
 from baton.queues.kafka.fetched_partition import FetchedPartition
 from baton.queues.kafka.fetching_client import fetching_client
 from baton.queues.protocol import QueueUnreachable
@@ -21,10 +22,6 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
-_EXPECTED_FOR = 2.0
-"""Seconds for which a partition is fetched that is to be read in a moment."""
-_NEAR = 1_000
-"""Messages: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
 _AT_ONCE = 5_000
 """Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
@@ -50,8 +47,8 @@ class Fetcher:
         come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
-        self._expected: dict[int, float] = {}
-        """Those that nobody reads yet, and until when they are fetched (monotonic)."""
+        self._expected = ExpectedPartitions()
+        """Those that nobody reads yet."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -71,7 +68,7 @@ class Fetcher:
         """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
             if partition not in self._fetched and not self._closed:
-                self._expected[partition] = time.monotonic() + _EXPECTED_FOR
+                self._expected.add(partition, time.monotonic())
                 self._fetched[partition] = FetchedPartition(offset, self._ahead)
                 self._changed.add(partition)
                 self._news.notify_all()
@@ -182,25 +179,19 @@ class Fetcher:
     def _begin_expected(self, partition: int, offset: int) -> bool:
         """Go on with what was fetched of it. False: that was not expected, or is of no use."""
         fetched = self._fetched.get(partition)
-        if fetched is None or self._expected.pop(partition, None) is None:
-            return False
-        if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None:
+        if fetched is None or not self._expected.discard(partition) or not is_of_use(fetched, offset):
             return False
         fetched.skip_to(offset)
         self._go_on(partition, fetched)
         return True
 
     def _bound_expected(self) -> None:
-        """They are fetched for a moment, and no more than a little: nobody waits because there is enough of them."""
-        now = time.monotonic()
-        for partition, until in list(self._expected.items()):
-            fetched = self._fetched[partition]
-            if now >= until:
-                self._forget(partition)
-                self._changed.add(partition)
-            elif not fetched.resting and rests_until_read(fetched.ahead):
-                fetched.resting = True
-                self._changed.add(partition)
+        for partition in self._expected.over(time.monotonic()):
+            self._forget(partition)
+            self._changed.add(partition)
+        for partition in self._expected.full(self._fetched):
+            self._fetched[partition].resting = True
+            self._changed.add(partition)
 
     def _go_on(self, partition: int, fetched: FetchedPartition) -> None:
         """If it has rested for long enough."""
@@ -295,7 +286,7 @@ class Fetcher:
         if (fetched := self._fetched.pop(partition, None)) is None:
             return False
         fetched.leave()
-        self._expected.pop(partition, None)
+        self._expected.discard(partition)
         return True
 
     def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:

@@ -290,16 +290,16 @@ def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
 
 def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher, _ = idle
-    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 0.0)
+    monkeypatch.setattr("baton.queues.kafka.expected_partitions._FOR", 0.0)
     fetcher.expect(3, 7)
     fetcher.begin({4: 2})
     until(lambda: fetcher._fetched.keys() == {4})
-    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 60.0)
+    monkeypatch.setattr("baton.queues.kafka.expected_partitions._FOR", 60.0)
     fetcher.expect(4, 9)
-    assert fetcher._expected == {}, "it is read already"
+    assert not fetcher._expected, "it is read already"
     fetcher.expect(5, 1)
     fetcher.end(5)
-    assert (fetcher._expected, fetcher._ahead.partitions) == ({}, 1)
+    assert (bool(fetcher._expected), fetcher._ahead.partitions) == (False, 1)
 
 
 def test_what_was_fetched_for_an_earlier_assignment_is_kept_out(fetcher: Fetcher) -> None:
