@@ -230,10 +230,9 @@ class Consumer:
         with ending or nullcontext():
             if kind is None:
                 self._loop.leave(idle=True)
-                yield
             else:
                 self._loop.abort()
-                yield
+            yield
 
     @contextmanager
     def _entered(self) -> Iterator[None]:

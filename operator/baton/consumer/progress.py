@@ -31,7 +31,7 @@ class Progress:
         self._options = options
         self._entries, self._outcomes = options.deserializers.apply(delivery.entries)
         self._handled: list[HeldEntry] = []
-        """Since the last word;"""
+        """Since the last word."""
         self._begun = self._told_at = time.monotonic()
         self._count = 0
         self._failed = False

@@ -62,7 +62,7 @@ class Snapshot:
 
 
 class Metrics(Collector):
-    """All of the operator's metrics, and the registry to scrape them from."""
+    """What is told of groups, and the registry to scrape it from. Metrics of the replica and its process are added to that."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock

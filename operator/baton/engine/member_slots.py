@@ -68,7 +68,7 @@ def slot_holders(draft: Draft) -> list[MemberId]:
 
 
 def members_without_slot(draft: Draft) -> list[MemberId]:
-    """Members that are neither have a slot nor stand by, ordered by joining, then name."""
+    """Members that neither have a slot nor stand by, ordered by joining, then name."""
     placed = {*slot_holders(draft), *draft.standbys}
     return sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
 

@@ -32,14 +32,14 @@ def _plan(draft: Draft) -> None:
     if not members:
         propose(draft, {}, why)
         _release_without_receiver(draft)
-        make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
+        make_standbys(draft, members_without_slot(draft))
         return
     kept = draft.vacated()
     owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
         mark_overtaken(draft)  # a member goes without because of a reserved slot
     draft.member_slots += [draft.new_slot(member) for member in members]
-    make_standbys(draft, [member for member in _rest(draft) if member not in draft.standbys])
+    make_standbys(draft, members_without_slot(draft))
     changed = [p for p in sorted(draft.records) if p not in kept and draft.planned_owner(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
     asked = {p: owners[p] for p in changed if needs_approval(draft, p) and approved.get(p) != owners[p]}
@@ -138,7 +138,7 @@ def _must_go(draft: Draft, partition: Partition) -> bool:
 
 
 def _release_without_receiver(draft: Draft) -> None:
-    """The holddown ended without a member: owners that are stopping release their partitions, and the slots lapse."""
+    """The holddown ended without a member: owners release their partitions, but what a reserved slot keeps."""
     kept = draft.vacated()
     for partition in sorted(draft.records):
         if partition not in kept and _must_go(draft, partition):

@@ -9,7 +9,8 @@ from baton.model.ids import MemberId, Partition, QueueName, Uid
 
 
 class WorkingState:
-    """A mutable copy of a GroupState for the length of one step. It only answers questions; `Draft` has the changes."""
+    """A mutable copy of a GroupState for the length of one step. Its methods only answer questions. Those of `Draft` change what
+    changes together; the rules change the rest themselves."""
 
     def __init__(self, state: GroupState, observation: Observation, now: float) -> None:
         self.before = state

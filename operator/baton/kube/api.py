@@ -1,4 +1,4 @@
-"""The API server as JSON over HTTP: seven verbs.
+"""The API server as JSON over HTTP.
 
 The client's generated classes cost more time to fill than the answers take to arrive, and know nothing of custom resources; so
 only its configuration, authentication and connection pool are used.

@@ -36,7 +36,7 @@ MOST_UNKNOWN = 4
 """Writes without an answer that are remembered. Each may have the size of a ledger."""
 
 IN_FLIGHT = 100 * 1024
-"""Bytes that may be added to that for what has been begun: it is to come to its end."""
+"""Bytes that may be added to SIZE_LIMIT for what has been begun: it is to come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
