@@ -59,7 +59,9 @@ def test_a_range_names_what_is_in_it(numbers: set[int], asked: int) -> None:
 
 @given(st.lists(st.fixed_dictionaries({}, optional={name: st.none() | st.text() | st.integers() for name in event(1, "", "")})))
 def test_odd_events_harm_nobody(events: list[dict[str, Any]]) -> None:
-    history(FIVE, B, [*events, *({**one, "reportingComponent": REPORTED_BY} for one in events)])
+    odd = [*events, *({**one, "reportingComponent": REPORTED_BY} for one in events)]
+    assert history(FIVE, B, odd) == history(FIVE, B, [])
+    assert history(FIVE, B, [*odd, *hand_off()]) == history(FIVE, B, hand_off())
 
 
 @pytest.mark.parametrize("note", ["0-999999999999 of orders", "5-,--,5-5-5 of orders", "٥ of orders", "9" * 5000 + " of orders"])

@@ -38,6 +38,7 @@ def test_words_of_a_program_are_text_that_every_queue_takes() -> None:
         first, second = next(consumer.batches(max_entries=2))
         first.dead_letter("caf\udce9")
         second.dead_letter("caf\udce9").wait()
+    assert len(queue.dead) == 2
     for why in queue.dead.values():
         why.encode()
 

@@ -60,6 +60,7 @@ def test_a_member_gets_back_at_a_new_epoch_what_it_had(goes: object) -> None:
     goes(group, 10)  # type: ignore[operator]
     group.queues[ORDERS] = ObservedQueue(4, fenced=False)
     group.settle(at=20)
+    assert len(group.state.moves) == 4
     assert all(move.receiver == move.giver for move in group.state.moves.values())
     group.settle(at=23)
     assert (group.owners(), group.state.totals.moves, state_of(group.state)) == (before, 0, State.READY)
@@ -72,6 +73,7 @@ def test_it_goes_on_above_the_epoch_with_which_the_partition_went() -> None:
     highest = max(group.state.epoch_tombstones.values())
     group.queues[ORDERS] = ObservedQueue(2, fenced=False)
     group.settle(at=20)
+    assert len(group.state.moves) == 2
     assert all(move.epoch > highest for move in group.state.moves.values())
     assert {record.epoch for record in group.state.records.values()} == {1}, "as its owner knows it, and names it in its release"
 
