@@ -163,6 +163,9 @@ def test_what_was_read_from_a_file_is_not_repeated_either() -> None:
         (f"redis://:{PASSWORD}@redis", "Signs such as / ? # @ : in the password are written as %2F"),
         ("redis://:correct-horse?battery@redis", "are written as %2F %3F"),
         ("redis://:correct-horse#battery@redis", "are written as %2F %3F"),
+        ("redis+sentinel://:correct@s1/orders#battery@s2", "Write it as redis+sentinel://[user:password@]"),
+        ("rediss+cluster://:correct@s1?horse@s2", "Write it as redis+cluster://[user:password@]"),
+        ("redis+cluster://s1/0#battery", "are written as %2F %3F"),
     ],
 )
 def test_what_cannot_be_meant_so_is_said_with_the_cure_and_nothing_of_the_password(url: str, said: str) -> None:

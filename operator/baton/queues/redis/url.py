@@ -263,7 +263,7 @@ def _no_url(text: str) -> QueueUnreachable:
 
 def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
     if parts.fragment or "@" in parts.query:
-        raise _no_url("@")
+        raise _no_url(f"{parts.scheme}://@")
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in SECRET_OPTIONS:
             raise QueueUnreachable(
