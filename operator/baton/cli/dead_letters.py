@@ -47,7 +47,7 @@ _all = click.option("--all", "everything", is_flag=True, help="All dead letters 
 
 @click.group("dead-letters", cls=HintingGroup)
 def dead_letters() -> None:
-    """List, show, send again or drop the dead letters of a Redis queue: entries that failed too often."""
+    """List, show, send again or drop the dead letters of a Redis queue: entries that were set aside."""
 
 
 @dead_letters.command("list")

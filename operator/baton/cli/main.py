@@ -17,7 +17,7 @@ _COMMANDS = {
     "check-order": ("baton.cli.check_order", "Check records of what was processed"),
     "completion": ("baton.cli.completion", "Print what a shell needs to complete this command"),
     "console": ("baton.console.command", "Show ConsumerGroups in a browser"),
-    "dead-letters": ("baton.cli.dead_letters", "List, send again or drop entries that failed too often"),
+    "dead-letters": ("baton.cli.dead_letters", "List, send again or drop entries that were set aside"),
     "dev": ("baton.cli.dev", "Hand partitions off between processes of this machine"),
     "doctor": ("baton.cli.doctor", "Check installation, rights, queues, groups and pods"),
     "drain": ("baton.cli.drain", "Have a pod give its partitions to the others"),

@@ -226,7 +226,7 @@ class Metrics(Collector):
         )
         yield counter(
             "baton_dead_letters",
-            "Entries that were delivered more often than the queue's maxRedeliveries allows, and set aside",
+            "Entries that were set aside as dead letters, for whatever reason",
             labels,
             [(key, float(one.dead_letters)) for key, one in queues if one.dead_letters is not None],
         )
