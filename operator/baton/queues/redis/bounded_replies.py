@@ -1,8 +1,8 @@
-"""Connections of the operator, which read no more than it can have asked for, from whatever answers at a queue's address.
+"""Connections for tasks, which read no more than can have been asked for, from whatever answers at a queue's address.
 
-Anybody who may make a queue may point it at a server of his own. The library keeps an answer until it is whole, however long that
-takes and however large it is. Here a round trip has so many bytes and so many seconds, and an answer so many elements; a server
-that goes beyond is left. The form is RESP2: https://redis.io/docs/latest/develop/reference/protocol-spec/
+The operator needs them: anybody who may make a queue may point it at a server of his own. AsyncRedisProducer has them, too. The
+library keeps an answer until it is whole, however long that takes and however large it is. Here a round trip has so many bytes
+and so many seconds, and an answer so many elements; a server that goes beyond is left. The form is RESP2: https://redis.io/docs/latest/develop/reference/protocol-spec/
 """
 
 import asyncio

@@ -67,9 +67,9 @@ def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) 
 
 
 def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
-    """The operator's client, for tasks, which share so many connections. `key`: as of `client`. It reads `files` only, and looks
-    its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL says, and gives answers as they
-    come: what they should be is in server_answers.py, and not with the library."""
+    """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key`: as of `client`.
+    It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL
+    says, and gives answers as they come: what they should be is in server_answers.py, and not with the library."""
     options = _options(url)
     options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
     options["parser_class"] = BoundedParser
