@@ -46,7 +46,7 @@ SMALL = {
 
 def work(rows: DataFrame, batch: int) -> None:
     """The user's function: once per micro-batch, in the driver; `process` runs in the executors."""
-    url, root = os.environ["REDIS_URL"], os.environ["DEMO_ROOT"]
+    url, root = os.environ["BATON_REDIS_URL"], os.environ["DEMO_ROOT"]
     began = time.monotonic()
     executors = max(1, rows.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
     seconds = SECONDS * executors / max(1, rows.rdd.getNumPartitions())
@@ -106,7 +106,7 @@ def main() -> None:
     )
     settings |= SMALL
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
-    queues = {os.environ["QUEUE"]: os.environ["REDIS_URL"]}
+    queues = {os.environ["QUEUE"]: os.environ["BATON_REDIS_URL"]}
     fleet = baton.spark.Fleet(spark, group=group, queues=queues, holdup_timeout=5)  # no task takes a second
     fleet.run(lambda rows: rows.writeStream.foreachBatch(work).option("checkpointLocation", "/checkpoint").start())
 

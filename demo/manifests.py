@@ -133,7 +133,7 @@ def driver(image: str, environment: Mapping[str, str], volumes: Sequence[Json], 
                         _field("POD_NAMESPACE", "metadata.namespace"),
                         _field("POD_UID", "metadata.uid"),
                         _field("POD_IP", "status.podIP"),
-                        {"name": "REDIS_URL", "valueFrom": {"secretKeyRef": {"name": f"{QUEUE}-redis", "key": "url"}}},
+                        {"name": "BATON_REDIS_URL", "valueFrom": {"secretKeyRef": {"name": f"{QUEUE}-redis", "key": "url"}}},
                         *({"name": name, "value": value} for name, value in environment.items()),
                     ],
                     "volumeMounts": [

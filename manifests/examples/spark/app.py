@@ -44,7 +44,7 @@ def main() -> None:
     )
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     # Asked to stop, its pod has 60 s: 40 of them for the batch that runs.
-    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]}, grace=40, metrics_port=8090)
+    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["BATON_REDIS_URL"]}, grace=40, metrics_port=8090)
     fleet.run(start)
 
 

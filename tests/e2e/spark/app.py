@@ -22,7 +22,7 @@ SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def process(rows: DataFrame, batch: int) -> None:
-    rows.foreachPartition(partial(record, os.environ["REDIS_URL"], WORK, batch))
+    rows.foreachPartition(partial(record, os.environ["BATON_REDIS_URL"], WORK, batch))
 
 
 def record(url: str, work: float, batch: int, rows: Iterable[Row]) -> None:
@@ -63,7 +63,7 @@ def main() -> None:
         "spark.ui.showConsoleProgress": "false",
     }
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
-    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["REDIS_URL"]})
+    fleet = baton.spark.Fleet(spark, group=group, queues={"orders": os.environ["BATON_REDIS_URL"]})
     fleet.run(
         lambda rows: rows.writeStream.foreachBatch(process).option("checkpointLocation", os.environ["CHECKPOINT"]).start(),
         options={"maxRowsPerTrigger": os.environ.get("MOST_ROWS", "200000")},
