@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.mutation.forked_runs import ForkedRuns, MissingTestsError
 from tests.mutation.java import JAVA
 from tests.mutation.kafka import KAFKA
+from tests.mutation.kafka_reading import KAFKA_READING
 from tests.mutation.mutation import Mutation
 from tests.mutation.ranges import RANGES
 from tests.mutation.rules import ENGINE
@@ -20,7 +21,7 @@ from tests.mutation.watching import WATCHING
 from tests.mutation.writing import WRITING
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = ENGINE + WATCHING + WRITING + TELLING + RANGES + SPARK + JAVA + KAFKA
+MUTATIONS = ENGINE + WATCHING + WRITING + TELLING + RANGES + SPARK + JAVA + KAFKA + KAFKA_READING
 _AT_ONCE = os.cpu_count() or 1
 
 

@@ -1,29 +1,66 @@
 """Entries that failed too often, or that no other try would help: they go to a topic, as they came."""
 
 import threading
+import time
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.message_headers import headers_of
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.protocol import PartitionUnavailable
 
 _WITHIN = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+"""Seconds between two tries of a topic that takes no dead letter."""
+_A_PART = 4
+"""Of the time, tries take no more than one part in so many and one: whoever calls has other partitions to read."""
 _ANY_SIZE = 1_000_000_000
 """Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
 
 
+class _Refusal(NamedTuple):
+    why: str
+    pause: float
+    until: float
+    """Nobody tries before (monotonic)."""
+
+
 class DeadLetterTopic:
-    """Any thread may call."""
+    """Any thread may call. Where a topic has taken no dead letter, others for it are refused at once until a pause is over."""
 
     def __init__(self, address: KafkaAddress) -> None:
         self._address = address
         self._lock = threading.Lock()
         self._producer: Producer | None = None
+        self._refusals: dict[str, _Refusal] = {}
+        """By topic."""
 
     def put(self, topic: str, message: Message, why: str, group: str) -> None:
         """Key, value and headers as they came, and headers that say where from and why. Returns when the brokers have it. Raises
-        QueueUnreachable."""
+        PartitionUnavailable."""
+        with self._lock:
+            last = self._refusals.get(topic)
+            if last is not None and time.monotonic() < last.until:
+                raise PartitionUnavailable(last.why)
+            begun = time.monotonic()
+            error = self._sent(topic, message, why, group)
+            if error is None:
+                self._refusals.pop(topic, None)
+                return
+            self._producer = None
+            refused = f"{self._address.place}: {self._why(topic, error)}"
+            if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:  # which says nothing of the others
+                now = time.monotonic()
+                pause = min(max(2 * last.pause if last else _FIRST_PAUSE, _A_PART * (now - begun)), _LONGEST_PAUSE)
+                self._refusals[topic] = _Refusal(refused, pause, now + pause)
+        raise PartitionUnavailable(refused)
+
+    def close(self) -> None:
+        self._producer = None
+
+    def _sent(self, topic: str, message: Message, why: str, group: str) -> KafkaError | None:
+        """Why it was not taken; None: it was."""
         about = (
             ("baton-why", why.encode()),
             ("baton-group", group.encode()),
@@ -33,25 +70,22 @@ class DeadLetterTopic:
             ("baton-timestamp", str(message.timestamp()[1]).encode()),
         )
         outcome: list[KafkaError | None] = []
-        with self._lock:
+        try:
             producer = self._connected()
-            try:
-                producer.produce(
-                    topic,
-                    key=message.key(),
-                    value=message.value(),
-                    headers=[*(headers_of(message) or ()), *about],
-                    on_delivery=lambda error, _: outcome.append(error),
-                )
-                producer.flush(2 * _WITHIN)
-            except (KafkaException, BufferError) as error:
-                raise QueueUnreachable(f"{self._address.place}: a dead letter cannot be sent to {topic}: {error}") from None
-        if outcome and outcome[0] is None:
-            return
-        self._refused(topic, outcome[0] if outcome else None)
-
-    def close(self) -> None:
-        self._producer = None
+            producer.produce(
+                topic,
+                key=message.key(),
+                value=message.value(),
+                headers=[*(headers_of(message) or ()), *about],
+                on_delivery=lambda error, _: outcome.append(error),
+            )
+            producer.flush(2 * _WITHIN)
+        except KafkaException as error:
+            refused: KafkaError = error.args[0]
+            return refused
+        except BufferError as error:
+            return KafkaError(KafkaError._QUEUE_FULL, str(error))
+        return outcome[0] if outcome else KafkaError(KafkaError._TIMED_OUT, "no answer")
 
     def _connected(self) -> Producer:
         if self._producer is None:
@@ -60,15 +94,13 @@ class DeadLetterTopic:
             self._producer = Producer({**self._address.for_librdkafka(), "acks": "all", "enable.idempotence": True, **bounds})
         return self._producer
 
-    def _refused(self, topic: str, error: KafkaError | None) -> None:
-        self._producer = None
-        code = error.code() if error is not None else None
+    def _why(self, topic: str, error: KafkaError) -> str:
+        """A sentence with the cure."""
+        code = error.code()
         if code in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
-            why = f"there is no topic {topic} for dead letters: create it, or name another in spec.source.kafka.deadLetterTopic"
-        elif code == KafkaError.MSG_SIZE_TOO_LARGE:
-            why = f"a dead letter is larger than the topic {topic} takes: raise its max.message.bytes"
-        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            why = f"{self._address.who} may not WRITE the topic {topic}: allow it by an ACL"
-        else:
-            why = f"a dead letter cannot be sent to {topic} ({error.str() if error is not None else 'no answer'})"
-        raise QueueUnreachable(f"{self._address.place}: {why}")
+            return f"there is no topic {topic} for dead letters: create it, or name another in spec.source.kafka.deadLetterTopic"
+        if code == KafkaError.MSG_SIZE_TOO_LARGE:
+            return f"a dead letter is larger than the topic {topic} takes: raise its max.message.bytes"
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return f"{self._address.who} may not WRITE the topic {topic}: allow it by an ACL"
+        return f"a dead letter cannot be sent to {topic} ({error.str()})"
