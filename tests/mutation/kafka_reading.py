@@ -5,10 +5,19 @@ from tests.mutation.mutation import Mutation
 
 _KAFKA = "queues/kafka/"
 _LETTERS = "unit/queues/kafka/test_dead_letters.py"
+_AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
+_PARTITION = "unit/queues/kafka/test_fetched_partition.py"
 
 KAFKA_READING = (
     Mutation("dead letters", "wait for a topic that takes none with each of them", _KAFKA + "dead_letters.py", _LETTERS, "            if last is not None and time.monotonic() < last.until:", "            if False:"),
     Mutation("dead letters", "try a topic that takes none every half second", _KAFKA + "dead_letters.py", _LETTERS, "2 * last.pause if last else _FIRST_PAUSE", "_FIRST_PAUSE"),
     Mutation("dead letters", "try without end though each try takes long", _KAFKA + "dead_letters.py", _LETTERS, ", _A_PART * (now - begun))", ", 0.0)"),
     Mutation("dead letters", "refuse others for one that is too large", _KAFKA + "dead_letters.py", _LETTERS, "            if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:", "            if True:"),
+    Mutation("fetching", "count no keys", _KAFKA + "message_size.py", _PARTITION, " + sum(map(len, filter(None, keys)))", ""),
+    Mutation("fetching", "count no headers", _KAFKA + "message_size.py", _PARTITION, "            content += len(name) + len(value or b\"\")", "            pass"),
+    Mutation("fetching", "count nothing for many small headers", _KAFKA + "message_size.py", _PARTITION, "        in_memory += _OF_A_HEADER * len(headers)", "        pass"),
+    Mutation("fetching", "count nothing for many small messages", _KAFKA + "message_size.py", _PARTITION, "_OF_A_MESSAGE * len(messages)", "0"),
+    Mutation("fetching", "hand out less because of what Python needs for it", _KAFKA + "fetched_partition.py", _PARTITION, "while taken and ((content > most_bytes", "while taken and ((size > most_bytes"),
+    Mutation("fetching", "take much of each of many partitions in a poll", _KAFKA + "fetched_ahead.py", _AHEAD, "    if of_all.size < _BYTES_OF_ALL:\n        return _AT_ONCE\n    share", "    if True:\n        return _AT_ONCE\n    share"),
+    Mutation("fetching", "take next to nothing in a poll of many partitions", _KAFKA + "fetched_ahead.py", _AHEAD, "max(_BYTES_OF_ALL / of_all.partitions, _LEAST_AT_ONCE)", "_BYTES_OF_ALL / of_all.partitions"),
 )  # fmt: skip

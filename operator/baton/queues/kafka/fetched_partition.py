@@ -9,6 +9,7 @@ from typing import cast
 from confluent_kafka import Message
 
 from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead
+from baton.queues.kafka.message_size import size_of
 
 _TELL_EVERY = 30.0
 """Seconds."""
@@ -26,6 +27,7 @@ class FetchedPartition:
         self.next = offset
         """The lowest offset that may come next: what librdkafka fetches again is passed over."""
         self.size = 0
+        """Bytes in memory."""
         self.end: int | None = None
         """Where the log ended when nothing was left to be fetched; None: there is more since."""
         self.resting = False
@@ -58,7 +60,7 @@ class FetchedPartition:
         self.next = offsets[-1] + 1
         self.failure, self.end = None, None
         self.messages.extend(run)
-        self._grow(len(run), sum(map(_size, run)))
+        self._grow(len(run), size_of(run).in_memory)
         return True
 
     def ended(self, end: int) -> None:
@@ -68,20 +70,20 @@ class FetchedPartition:
     def take(self, count: int, most_bytes: int, before: int) -> list[Message]:
         """As many as there may be, but for those at the end that are too much, or too late: see `Fetcher.take`."""
         taken = [self.messages.popleft() for _ in range(min(count, len(self.messages)))]
-        size = sum(map(_size, taken))
-        while taken and ((size > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
-            size -= _size(taken[-1])
+        content, size = size_of(taken)
+        while taken and ((content > most_bytes and len(taken) > 1) or (taken[-1].offset() or 0) >= before):
+            last = size_of(taken[-1:])
+            content, size = content - last.content, size - last.in_memory
             self.messages.appendleft(taken.pop())
         self._grow(-len(taken), -size)
         return taken
 
     def skip_to(self, offset: int) -> None:
         """What is before it was for another."""
-        size = before = 0
+        before: list[Message] = []
         while self.messages and (self.messages[0].offset() or 0) < offset:
-            size += _size(self.messages.popleft())
-            before += 1
-        self._grow(-before, -size)
+            before.append(self.messages.popleft())
+        self._grow(-len(before), -size_of(before).in_memory)
         self.begins_at = offset
         if self.next <= offset:
             self.next, self.end = offset, self.end if self.end == offset else None
@@ -95,7 +97,3 @@ class FetchedPartition:
         self.size += size
         self._of_all.messages += messages
         self._of_all.size += size
-
-
-_size = len
-"""Of a message: bytes of its value and its key."""

@@ -13,7 +13,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.expected_partitions import ExpectedPartitions, is_of_use
 from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
-from baton.queues.kafka.fetched_ahead import AllAhead, goes_on, rests
+from baton.queues.kafka.fetched_ahead import AllAhead, at_once, goes_on, rests
 from baton.queues.kafka.fetched_partition import FetchedPartition
 from baton.queues.kafka.fetching_client import fetching_client
 from baton.queues.protocol import QueueUnreachable
@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
-_AT_ONCE = 5_000
-"""Messages: for each round this thread waits for Python's lock, which whoever handles messages has."""
 _TAKEN_WITHIN = 0.2
 """Seconds for whoever reads to take some of what there is enough of, before that rests."""
 _LOST_AFTER = 10.0
@@ -165,13 +163,14 @@ class Fetcher:
             if not self._changed and (not self._fetched or self._enough()):
                 self._news.wait(_POLL)
                 return
+            count = at_once(self._ahead)
         if self._changed:  # between two polls, so that no poll has messages of before and after it
             self._assign()
         first = self._consumer.poll(_POLL)
         if first is None:
             return
         try:
-            self._take_in([first, *self._consumer.consume(_AT_ONCE, 0)])
+            self._take_in([first, *self._consumer.consume(count, 0)])
         except Exception:
             self._fetch_again()
             raise

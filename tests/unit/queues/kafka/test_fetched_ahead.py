@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead, goes_on, rests
+from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead, at_once, goes_on, rests
 
 NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
 MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)
@@ -62,3 +62,26 @@ def test_whatever_comes_all_together_have_a_bound(partitions: int) -> None:
             ahead[number] = FetchedAhead(ahead[number].messages + 1, ahead[number].size + 1_000_000)
         resting |= {number for number in set(range(partitions)) - resting if rests(ahead[number], of_all(*ahead))}
     assert sum(one.size for one in ahead) <= 64_000_000 + partitions * 1_000_000
+
+
+@pytest.mark.parametrize("partitions", [16, 1_000, 5_000])
+def test_of_many_partitions_with_small_messages_each_rests_with_its_share(partitions: int) -> None:
+    """One poll brings what it may of one partition, and nobody takes anything."""
+    together = AllAhead(partitions)
+    for _ in range(partitions):
+        one = NOTHING
+        while not rests(one, together):
+            count = at_once(together)
+            one = FetchedAhead(one.messages + count, one.size + count * 310)
+            together.messages, together.size = together.messages + count, together.size + count * 310
+    assert together.size <= 66_000_000 + partitions * 100_000
+    half = FetchedAhead(0, 64_000_000 // partitions // 2)
+    assert goes_on(half._replace(size=half.size - 1), together) and not goes_on(half, together)
+
+
+def test_a_poll_takes_a_partitions_share_where_there_is_enough() -> None:
+    assert at_once(AllAhead(10, 40_000, 63_999_999)) == 5_000
+    assert at_once(AllAhead(10, 64_000, 64_000_000)) == 5_000
+    assert at_once(AllAhead(10, 6_400, 64_000_000)) == 640
+    assert at_once(AllAhead(5_000, 200_000, 64_000_000)) == 312
+    assert at_once(AllAhead(10, 2, 640_000_000)) == 1

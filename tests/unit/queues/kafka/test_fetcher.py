@@ -123,12 +123,12 @@ def test_what_there_is_of_all_is_known_whatever_becomes_of_each(fetcher: Fetcher
     fetcher._take_in([*of(0, *range(10)), *of(1, *range(5))])
     taken(fetcher, 1)
     fetcher.take(0, 3, 1_000_000, 1_000)
-    assert fetcher._ahead == AllAhead(2, 7, 7)
+    assert fetcher._ahead == AllAhead(2, 7, 7 * 301)
     fetcher.begin({0: 4})
     assert fetcher._ahead == AllAhead(2, 0, 0)
     until(lambda: fetcher._assigned.get(0) is fetcher._fetched[0])
     fetcher._take_in(of(0, 4, 5, 4, 6))
-    assert fetcher._ahead == AllAhead(2, 3, 3)
+    assert fetcher._ahead == AllAhead(2, 3, 3 * 301)
     fetcher.end(0)
     fetcher.end(0)
     assert fetcher._ahead == AllAhead(1, 0, 0)
@@ -245,18 +245,19 @@ def test_what_was_fetched_elsewhere_is_of_no_use(idle: tuple[Fetcher, Told], beg
     assert taken(fetcher, 3) == []
 
 
-def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(idle: tuple[Fetcher, Told]) -> None:
+@pytest.mark.parametrize("end", [2_007, 50_007])
+def test_of_what_is_expected_a_little_is_fetched_and_nobody_waits_because_of_it(idle: tuple[Fetcher, Told], end: int) -> None:
     fetcher, client = idle
     fetcher.begin({4: 2})
     fetcher.expect(3, 7)
     until(lambda: fetcher._assigned.keys() == {3, 4})
-    fetcher._take_in(of(3, *range(7, 50_007)))
+    fetcher._take_in(of(3, *range(7, end)))
     until(lambda: client.told[2:] == ["no 3"])
     assert (fetcher._enough(), fetcher._fetched[4].resting) == (False, False)
     fetcher.begin({3: 8})
     assert fetcher._fetched[3].resting, "there is enough for a while"
     assert fetcher.take(3, 60_000, 10**9, 10**9)[0].offset() == 8
-    until(lambda: client.told[3:] == ["3 from 50007"])
+    until(lambda: client.told[3:] == [f"3 from {end}"])
 
 
 def test_one_that_rested_and_of_which_nothing_is_left_goes_on_at_once(idle: tuple[Fetcher, Told]) -> None:
