@@ -5,6 +5,7 @@ from tests.mutation.mutation import Mutation
 
 _KAFKA = "queues/kafka/"
 _LETTERS = "unit/queues/kafka/test_dead_letters.py"
+_FETCHER = "unit/queues/kafka/test_fetcher.py"
 _AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PARTITION = "unit/queues/kafka/test_fetched_partition.py"
 
@@ -20,4 +21,5 @@ KAFKA_READING = (
     Mutation("fetching", "hand out less because of what Python needs for it", _KAFKA + "fetched_partition.py", _PARTITION, "while taken and ((content > most_bytes", "while taken and ((size > most_bytes"),
     Mutation("fetching", "take much of each of many partitions in a poll", _KAFKA + "fetched_ahead.py", _AHEAD, "    if of_all.size < _BYTES_OF_ALL:\n        return _AT_ONCE\n    share", "    if True:\n        return _AT_ONCE\n    share"),
     Mutation("fetching", "take next to nothing in a poll of many partitions", _KAFKA + "fetched_ahead.py", _AHEAD, "max(_BYTES_OF_ALL / of_all.partitions, _LEAST_AT_ONCE)", "_BYTES_OF_ALL / of_all.partitions"),
+    Mutation("fetching", "fetch never again what has failed once", _KAFKA + "fetcher.py", _FETCHER, "                self._changed.add(partition)  # it may be over", "                if fetched.corrupt: self._changed.add(partition)  # it may be over"),
 )  # fmt: skip

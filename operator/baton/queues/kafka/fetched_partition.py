@@ -45,7 +45,8 @@ class FetchedPartition:
 
     @property
     def to_tell(self) -> bool:
-        """A failure is told every now and then: the queue's other partitions are read meanwhile."""
+        """A failure is told every now and then: the queue's other partitions are read meanwhile. Then it is fetched again from
+        behind what was fetched."""
         return self.failure is not None and time.monotonic() - self.told_at >= _TELL_EVERY
 
     def add(self, run: Sequence[Message]) -> bool:

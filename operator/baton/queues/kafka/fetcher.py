@@ -109,8 +109,7 @@ class Fetcher:
             none = not taken and not fetched.messages
             if none and fetched.failure is not None and fetched.to_tell:
                 fetched.told_at = time.monotonic()
-                if fetched.corrupt:  # it may have been mended
-                    self._changed.add(partition)
+                self._changed.add(partition)  # it may be over: librdkafka itself does not ask again for every failure
                 raise QueueUnreachable(fetched.failure)
             if none and self._trouble is not None and time.monotonic() - self._trouble[0] < _LOST_AFTER:
                 raise QueueUnreachable(self._trouble[1])

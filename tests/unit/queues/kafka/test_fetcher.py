@@ -289,6 +289,24 @@ def test_nor_is_what_could_not_be_fetched(idle: tuple[Fetcher, Told]) -> None:
     until(lambda: client.told == ["3 from 7", "no 3", "3 from 7"])
 
 
+@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._BAD_MSG])
+def test_what_failed_is_fetched_again_from_its_place_when_that_was_told(idle: tuple[Fetcher, Told], code: int) -> None:
+    fetcher, client = idle
+    fetcher.begin({3: 7, 4: 0})
+    until(lambda: fetcher._assigned.keys() == {3, 4})
+    del client.told[:]
+    fetcher._take_in([*of(3, 7, 8), Message(topic="orders", partition=3, offset=9, error=KafkaError(code))])
+    assert taken(fetcher, 3) == [7, 8]
+    with pytest.raises(QueueUnreachable, match="orders"):
+        taken(fetcher, 3)
+    until(lambda: client.told == ["no 3", "3 from 9"])
+    until(lambda: fetcher._fetched[3].failure is None)
+    fetcher._take_in([end(3, 9), end(4, 0)])
+    assert (taken(fetcher, 3), fetcher.end_of_log(3), fetcher.has(3)) == ([], 9, False), "it is idle, and nothing is wrong"
+    fetcher._take_in(of(3, 8, 9, 10))
+    assert taken(fetcher, 3) == [9, 10]
+
+
 def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher, _ = idle
     monkeypatch.setattr("baton.queues.kafka.expected_partitions._FOR", 0.0)
