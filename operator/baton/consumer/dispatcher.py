@@ -233,7 +233,7 @@ class Dispatcher:
                     # An entry that is larger than a batch may be is a batch of its own.
                     found = sequence.hand_out(room, left) or ([] if parts else sequence.hand_out(1))
                     if not found or found[0].alone:
-                        return [(sequence, found)] if found else parts
+                        return _still_held([(sequence, found)] if found else parts)
                     room -= len(found)
                     left -= sum(entry.size for entry in found) if left < inf else 0
                     parts.append((sequence, found))

@@ -4,7 +4,7 @@ import asyncio
 import random
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
@@ -97,22 +97,12 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
         return queue.operator._guard.stands
 
     await eventually(guarded, "the operator is in the group")
-    settings = {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "enable.auto.commit": False}
-
-    def commit_plainly() -> None:
-        plain = Consumer(settings)
-        plain.assign([TopicPartition(queue.topic, 0, 0)])
-        try:
-            plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
-        finally:
-            plain.close()
-
     with pytest.raises(KafkaException) as refused:
-        await asyncio.to_thread(commit_plainly)
+        await asyncio.to_thread(commit_plainly, queue)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
     def subscribe() -> KafkaError | None:
-        member = Consumer(settings)
+        member = Consumer(settings_of(queue))
         member.subscribe([queue.topic])
         try:
             message = member.poll(PATIENCE)
@@ -123,6 +113,47 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
     error = await asyncio.to_thread(subscribe)
     assert error is not None and error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL
     assert await queue.committed() == 0
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+async def test_while_the_operator_is_away_for_a_moment_nobody_commits_plainly_unless_the_queue_is_given_up(
+    make: MakeQueue, given_up: bool
+) -> None:
+    queue = make(1)
+    await queue.operator.ensure(None)
+    await queue.granted("a", 1)
+
+    async def guarded() -> bool:
+        return queue.operator._guard.stands
+
+    await eventually(guarded, "the operator is in the group")
+    if given_up:
+        assert await queue.operator.release()
+    await queue.operator.close()
+    if given_up:
+        await asyncio.to_thread(commit_plainly, queue)
+        return
+    with pytest.raises(KafkaException) as refused:
+        await asyncio.to_thread(commit_plainly, queue)
+    assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
+
+
+async def test_an_operator_whose_topic_cannot_be_read_any_more_keeps_the_group_from_others(
+    make: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make(1)
+
+    async def refused() -> NoReturn:
+        raise QueueUnreachable("may not READ the topic")
+
+    monkeypatch.setattr(queue.operator._topic, "described", refused)
+    with pytest.raises(QueueUnreachable):
+        await queue.operator.ensure(None)
+
+    async def guarded() -> bool:
+        return queue.operator._guard.stands
+
+    await eventually(guarded, "the operator is in the group")
 
 
 async def test_an_operator_that_takes_over_from_one_that_was_killed_says_nothing_wrong_of_the_broker(queue: Queue) -> None:
@@ -163,7 +194,7 @@ async def test_an_operator_that_is_kept_out_of_the_group_for_a_while_says_why(
         return any("JoinGroup was answered by INCONSISTENT_GROUP_PROTOCOL" in one for one in (await kept_out.check()).warnings)
 
     await eventually(said, "it says so")
-    await first.close()
+    await first.leave()
 
     async def silent() -> bool:
         return not (await kept_out.check()).warnings
@@ -282,11 +313,8 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
     queue.send("1", "2", "3")
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 3)
-    await queue.operator._guard.close()
-    plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
-    plain.assign([TopicPartition(queue.topic, 0, 0)])
-    await asyncio.to_thread(lambda: plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False))
-    await asyncio.to_thread(plain.close)
+    await queue.operator._guard.leave()
+    await asyncio.to_thread(commit_plainly, queue)
     assert (await queue.operator.check()).owners == {}
     with pytest.raises(StaleOwner, match="belongs to nobody"):
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
@@ -477,3 +505,17 @@ async def test_members_that_speak_the_protocol_of_kip_848_are_seen(make: MakeQue
     await asyncio.to_thread(member.close)
     await queue.operator.ensure(None)
     assert await queue.operator.grant(0, Uid("a"), Epoch(1)) == Owner(Uid("a"), Epoch(1))
+
+
+def settings_of(queue: Queue) -> dict[str, Any]:
+    return {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "enable.auto.commit": False}
+
+
+def commit_plainly(queue: Queue) -> None:
+    """As a consumer does that has no token."""
+    plain = Consumer(settings_of(queue))
+    plain.assign([TopicPartition(queue.topic, 0, 0)])
+    try:
+        plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
+    finally:
+        plain.close()

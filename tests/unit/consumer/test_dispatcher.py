@@ -1,20 +1,27 @@
 """What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from baton.consumer import wake_times
 from baton.consumer.delivery import BatchSize, Delivery, Want
-from baton.consumer.entry_sequence import backoff
+from baton.consumer.dispatcher import Dispatcher
+from baton.consumer.entry_sequence import EntrySequence, backoff
+from baton.consumer.held_partition import HeldPartition
 from baton.consumer.outcome import ACK
-from baton.model.ids import Epoch
+from baton.consumer.queue_requests import QueueRequests
+from baton.model.ids import Epoch, Partition, QueueName
+from baton.queues.consumer_side import Reader
+from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import HOUR, PATIENCE, until
 
 EACH = 20
+QUEUE = QueueName("orders")
 
 
 def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
@@ -115,3 +122,32 @@ def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeyp
         consumer._loop.serve(1)
         consumer._loop.want(want := Want())
         assert isinstance(want.answer.result(PATIENCE), Delivery)
+
+
+class RequestsThatLose(QueueRequests):
+    """A partition is lost with the second question whether one of its entries may be begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: list[HeldPartition] = []
+
+    def may_begin(self, sequence: EntrySequence, reader: Reader) -> bool:
+        self._asked.append(sequence.holding)
+        if self._asked.count(sequence.holding) == 2:
+            sequence.holding.forget()
+        return not sequence.holding.over
+
+
+@pytest.mark.parametrize("size", [BatchSize(10), BatchSize(10, 5.0)])
+def test_a_batch_has_nothing_of_a_partition_that_is_lost_while_it_is_gathered(size: BatchSize) -> None:
+    holdings: Any = SimpleNamespace(reader=lambda holding: None)
+    hearing: Any = None
+    lost, kept = (HeldPartition(Partition(QUEUE, number), Epoch(1), hearing, by_key=True) for number in (0, 1))
+    lost.take_in(Entries([entry(0, 0, b"a", b"1"), entry(0, 1, b"b", b"1")]), 0)
+    kept.take_in(Entries([entry(1, 0, b"a", b"large" * 3)]), 2)
+    parts = Dispatcher(holdings, RequestsThatLose())._gather([lost, kept], size, time.monotonic())
+    assert lost.over and all(not sequence.holding.over for sequence, _ in parts)
+
+
+def entry(partition: int, offset: int, key: bytes, value: bytes) -> Entry:
+    return Entry(QUEUE, partition, str(offset), key, value, 0, Epoch(1), False)

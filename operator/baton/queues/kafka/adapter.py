@@ -57,6 +57,8 @@ class KafkaQueue:
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
         self._giving_up = GivingUp(self._client, spec, claimant)
         self._guard = GuardMember(address, group, spec.topic)
+        self._given_up = False
+        """Another group may have the queue."""
         self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
         self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
@@ -94,19 +96,19 @@ class KafkaQueue:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
         queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
         self._place_setting.want(unowned)
-        topic = await self._topic.described()
-        await refuse_members(self._client, topic.name)
+        await refuse_members(self._client, self._spec.topic)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
+        if not unowned:
+            self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
+        topic = await self._topic.described()
         await self._giving_up.elsewhere(found)
         if self._topic.first is None:
             believed = self._records.all_believed(await self._committed(topic))
             self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
         if unowned:
             await self._place_setting.begin(await self._committed(topic))
-        else:
-            self._guard.start()
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
@@ -139,7 +141,8 @@ class KafkaQueue:
         topic = await describe(self._client, self._spec.topic)
         records = {number: one.record for number, one in (await self._committed(topic)).items() if one.record is not None}
         ours = [n for n, one in records.items() if (one.group, one.queue) == (self._claimant.uid, self._spec.queue)]
-        return await self._giving_up.of(self._spec.topic, ours, _A_RELEASE)
+        self._given_up = await self._giving_up.of(self._spec.topic, ours, _A_RELEASE)
+        return self._given_up
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
@@ -149,7 +152,7 @@ class KafkaQueue:
         return offsets_of(committed, begins, ends)
 
     async def close(self) -> None:
-        await self._guard.close()
+        await (self._guard.leave() if self._given_up else self._guard.close())
         await self._announcer.close()
         await self._client.close()
 

@@ -41,6 +41,9 @@ _SLOW = (
 _SETTLES_ELSEWHERE = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE})
 
 
+_AT_ONCE = 2
+"""Requests that are under way on a connection: the time for an answer counts from when they were sent. Another is there when the
+broker has answered one."""
 _LANES = (ConnectionGroup.DEFAULT, 2, 3, 4)
 """Connections to a broker: it answers one request of each at a time, and a hand-off has some for each of its partitions."""
 
@@ -69,6 +72,10 @@ class KafkaClient:
         self._answers_within = answers_within
         self._client: Any = None
         self._connecting = asyncio.Lock()
+        self._turns: dict[tuple[int, int], asyncio.Semaphore] = {}
+        """By broker and connection."""
+        self._losses: dict[int, QueueUnreachable] = {}
+        """The last of each broker."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._away: set[int] = set()
         """Brokers that did not answer when they were last asked."""
@@ -138,14 +145,15 @@ class KafkaClient:
                 await client.close()
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        begun, pause = time.monotonic(), _FIRST_PAUSE
+        answered_at, pause = None, _FIRST_PAUSE
         while (found := self._coordinators.get((kind, key))) is None:
             answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
             code = int(answer.error_code)
             if code == Code.NONE:
                 self._coordinators[kind, key] = found = int(answer.coordinator_id)
                 break
-            if not _passes(code, time.monotonic() - begun):
+            answered_at = answered_at or time.monotonic()  # the first answer has taken what it takes to connect, too
+            if not _passes(code, time.monotonic() - answered_at):
                 refusal = self.refused("the question for a coordinator", code, "", key)
                 own = kind == CoordinationType.TRANSACTION and code in PASSING
                 raise PartitionUnavailable(str(refusal)) if own else refusal
@@ -154,6 +162,13 @@ class KafkaClient:
         return found
 
     async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:
+        known = self._losses.get(node)
+        async with self._turns.setdefault((node, int(lane)), asyncio.Semaphore(_AT_ONCE)):
+            if (loss := self._losses.get(node)) is not None and loss is not known:
+                raise type(loss)(str(loss))  # whoever has waited with the one that was lost does not wait once more
+            return await self._send_now(node, request, lane)
+
+    async def _send_now(self, node: int, request: Any, lane: int) -> Any:
         client = await self._connected()
         try:
             if client.cluster.broker_metadata(node) is None:
@@ -162,7 +177,8 @@ class KafkaClient:
         except IncompatibleBrokerVersion:
             raise TooOld(f"{self.address.place} is too old: take Kafka 2.8, or a later one") from None
         except (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise await self._lost(client, node, error) from None
+            self._losses[node] = await self._lost(client, node, error)
+            raise self._losses[node] from None
         self._away.discard(node)
         return answer
 

@@ -14,7 +14,9 @@ T = TypeVar("T")
 AT_ONCE = 64
 
 
-async def each(what: Callable[[int], Awaitable[T]], partitions: Iterable[int], within: float = inf) -> dict[int, T]:
+async def each(
+    what: Callable[[int], Awaitable[T]], partitions: Iterable[int], within: float = inf, *, at_once: int = AT_ONCE
+) -> dict[int, T]:
     """What comes of each partition, without those that are not begun in so many seconds. All are tried, also where one fails;
     then what the first raised is raised."""
     until, left = time.monotonic() + within, iter(partitions)
@@ -30,7 +32,7 @@ async def each(what: Callable[[int], Awaitable[T]], partitions: Iterable[int], w
             except Exception as problem:
                 problems.append(problem)
 
-    await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(some() for _ in range(at_once)))
     if problems:
         raise problems[0]
     return found

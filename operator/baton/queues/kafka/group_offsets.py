@@ -10,6 +10,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
+from baton.queues.kafka.each import each
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.positions_in_log import lag
 from baton.queues.kafka.record import Committed, Record, Token, names
@@ -23,6 +24,10 @@ T = TypeVar("T")
 _GRANTED_WITHIN = 2.0
 """Seconds for a grant of which the pod has heard to be seen in the group."""
 _PAUSE = 0.02
+_AT_ONCE = 16
+"""Partitions that are committed at the same time: the first of very many have theirs before a slow broker's time is over."""
+_BEGUN_IN = 0.7
+"""Part of the time for all in which each is begun: what is begun has the rest."""
 
 
 class Commit(NamedTuple):
@@ -88,12 +93,9 @@ class GroupOffsets:
     def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        """By partition, all at the same time. The answer: which were refused, and why."""
-        return (
-            self._loop.run(self._commit_several(self._found(), wanted), ASKED_WITHIN if within is None else within)
-            if wanted
-            else {}
-        )
+        """By partition. The answer: which were refused, and why."""
+        limit = ASKED_WITHIN if within is None else within
+        return self._loop.run(self._commit_several(self._found(), wanted, limit), limit) if wanted else {}
 
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
@@ -157,12 +159,14 @@ class GroupOffsets:
     async def _renewed_several(
         self, transactions: PartitionTransactions, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        return await _of_each({number: partial(transactions.renewed, number, change) for number, change in changes.items()})
+        asked = {number: partial(transactions.renewed, number, change) for number, change in changes.items()}
+        return await _of_each(asked, self.place, ASKED_WITHIN)
 
     async def _commit_several(
-        self, transactions: PartitionTransactions, wanted: Mapping[int, Commit]
+        self, transactions: PartitionTransactions, wanted: Mapping[int, Commit], within: float
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        found = await _of_each({number: partial(transactions.commit, number, *one) for number, one in wanted.items()})
+        asked = {number: partial(transactions.commit, number, *one) for number, one in wanted.items()}
+        found = await _of_each(asked, self.place, within)
         return {number: problem for number, problem in found.items() if problem is not None}
 
     def _found(self) -> PartitionTransactions:
@@ -174,16 +178,21 @@ class GroupOffsets:
         return PartitionTransactions(self._client, await topic_of(self._client, self._queue))
 
 
-async def _of_each(asked: Mapping[int, Callable[[], Awaitable[T]]]) -> dict[int, T | StaleToken | QueueUnreachable]:
-    """What comes of each, or why nothing does, all at the same time."""
+async def _of_each(
+    asked: Mapping[int, Callable[[], Awaitable[T]]], place: str, within: float
+) -> dict[int, T | StaleToken | QueueUnreachable]:
+    """What comes of each, or why nothing does; some at the same time. Those that a slow broker has no time for in so many seconds
+    are answered so: the others have theirs."""
 
-    async def one(ask: Callable[[], Awaitable[T]]) -> T | StaleToken | QueueUnreachable:
+    async def one(number: int) -> T | StaleToken | QueueUnreachable:
         try:
-            return await ask()
+            return await asked[number]()
         except (StaleToken, QueueUnreachable) as problem:
             return problem
 
-    return dict(zip(asked, await asyncio.gather(*map(one, asked.values())), strict=True))
+    found = await each(one, asked, _BEGUN_IN * within, at_once=_AT_ONCE)
+    late = PartitionUnavailable(f"{place} has had no time for it: see whether it has too much to do")
+    return {number: found.get(number, late) for number in asked}
 
 
 async def topic_of(client: KafkaClient, queue: str) -> str:

@@ -73,20 +73,27 @@ class GuardMember:
             f"brokers' group.min.session.timeout.ms is above {_SESSION * 1000:.0f}, and what they log about the group",
         )
 
-    async def close(self) -> None:
-        """Leave the group."""
-        task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    async def leave(self) -> None:
+        """The group: others may set its place, or have it."""
+        await self._stop()
         if self._member:
             with suppress(QueueUnreachable, TimeoutError):
                 async with asyncio.timeout(ANSWERS_WITHIN):
                     await self._client.to_group(LeaveGroupRequest(self._client.group, self._member))
+        await self.close()
+
+    async def close(self) -> None:
+        """Go without a word: the group has this member for _SESSION, and by then the next guard."""
+        await self._stop()
         await self._client.close()
         self._member, self._generation = _NO_MEMBER, -1
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _run(self) -> None:
         while True:

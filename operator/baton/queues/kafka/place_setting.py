@@ -57,7 +57,7 @@ class PlaceSetting:
         owned = {number: one for number, one in seen.items() if _has_owner(one)}
         found = await each(lambda number: self._taken_out(number, owned[number]), owned, _A_LOOK)
         if self._wanted and not any(_has_owner(found.get(number, one)) for number, one in owned.items()):
-            await self._guard.close()
+            await self._guard.leave()
 
     async def _taken_out(self, partition: int, seen: Committed) -> Committed:
         """What is committed then."""

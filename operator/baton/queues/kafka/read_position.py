@@ -13,6 +13,8 @@ from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner
 
+_MOST_PENDING = 64_000_000
+"""Weight of outputs that wait behind an entry that is not finished, before nothing more is handed out."""
 AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
 entries are marked redelivered without need, at most, where a process ends without a word. Whoever hands out more than is reserved
@@ -58,6 +60,8 @@ class ReadPosition:
     """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
     then: Owner | None = None
     """Whose it is to be when it was let go of, as far as that is known."""
+    told_full: bool = False
+    """It was said that it is full."""
     left: bool = False
     """It was let go of: what is committed from then on is the last word, whether the broker has taken that before or not."""
     first: int | None = None
@@ -121,8 +125,15 @@ class ReadPosition:
         committed at once: where this process ends, too, it has ended on the entry at the committed offset, and on no other."""
         return bool(self.record.most) and self.progress.offset < self.record.again
 
+    @property
+    def is_full(self) -> bool:
+        """What is to be sent of finished entries waits for one before them, and is as much as a pod may keep."""
+        return self.outputs.weight >= _MOST_PENDING and not self.behind
+
     def most(self, in_hand: int) -> int | None:
         """How many entries may be handed out, where the pod has so many in hand; None: any number."""
+        if self.is_full:
+            return 0
         left = max(0, self.record.unacked - in_hand) if self.record.unacked else None
         if self.careful:
             alone = 0 if self.progress.unfinished else 1

@@ -37,6 +37,7 @@ _MOST_PENDING = 4_000_000
 _TAKEN_UP_WITHIN = 0.5
 """Seconds for which whoever reads waits for a partition that it lets go of while it is still taken up: of many, or at a slow
 broker, that takes longer, and the others are read meanwhile."""
+_FULL = "what is to be sent of those behind it fills the memory that it may have: no other is handed out before it is finished"
 _ENDED = "its process has ended while it was worked on, more often than maxRedeliveries"
 
 
@@ -123,6 +124,9 @@ class KafkaReader:
         position.progress.finish(cast("list[int]", list(map(Message.offset, finished))))
         self._in_hand -= before - position.progress.unfinished
         self._pass_marks(partition, position)
+        if position.is_full and not position.told_full:
+            log.warning("%s/%d entry %s is not finished, and %s", self._queue, partition, position.offset, _FULL)
+        position.told_full = position.is_full
         if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
             self._commits.commit(partition, position)
             return

@@ -170,7 +170,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
         return None
     if not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
         return None
-    if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, uid or "")):
+    if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, "" if uid is None else uid)):
         return None
     reserved, again, stale, most, unacked, query = more
     return Record(

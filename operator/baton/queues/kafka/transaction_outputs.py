@@ -9,7 +9,7 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import AddPartitionsToTxnRequest
 
 from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, said
-from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
+from baton.queues.kafka.client import PASSES_WITHIN, BrokerLost, KafkaClient
 from baton.queues.kafka.output_batches import encoded, shared_out
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe
@@ -102,7 +102,11 @@ class TransactionOutputs:
 
         async def ask(leader: int, those: list[tuple[str, list[tuple[int, bytes]]]]) -> None:
             request = ProduceRequest(transactional_id, _ALL_REPLICAS, _TAKES_WITHIN, those)
-            answer = await self._client.to_broker(leader, request)
+            try:
+                answer = await self._client.to_broker(leader, request)
+            except BrokerLost:  # another leads in a moment
+                codes.update({(name, number): Code.LEADER_NOT_AVAILABLE for name, batches in those for number, _ in batches})
+                return
             for name, partitions in answer.topics:
                 codes.update({(name, number): int(code) for number, code, *_ in partitions})
 

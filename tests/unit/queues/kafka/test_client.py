@@ -1,5 +1,6 @@
 """What concerns one partition's transactional id is that partition's trouble, and not the cluster's."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,3 +48,48 @@ async def test_a_group_that_nobody_looks_after_is_the_queues(without: int | None
     with pytest.raises(QueueUnreachable) as problem:
         await PartitionTransactions(Cluster(without), "orders").now((0,))
     assert not isinstance(problem.value, PartitionUnavailable)
+
+
+class Broker:
+    """Answers one request of a connection after the other; the time for an answer counts from when it was sent."""
+
+    def __init__(self, takes: float, within: float) -> None:
+        self.takes, self.within = takes, within
+        self.cluster = SimpleNamespace(brokers=list, broker_metadata=lambda node: node)
+        self.sent = 0
+        self._one_by_one = asyncio.Lock()
+
+    async def send(self, node: int, request: object, group: int) -> object:
+        self.sent += 1
+
+        async def answered() -> object:
+            async with self._one_by_one:
+                await asyncio.sleep(self.takes)
+            return request
+
+        return await asyncio.wait_for(answered(), self.within)
+
+    async def close(self) -> None:
+        pass
+
+
+def asking(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> KafkaClient:
+    async def connected(*_: object) -> Broker:
+        return broker
+
+    monkeypatch.setattr(client, "connected", connected)
+    return KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton")
+
+
+async def test_many_requests_of_a_connection_are_answered_however_long_all_of_them_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = asking(Broker(takes=0.02, within=0.2), monkeypatch)
+    assert await asyncio.gather(*(asks.to_broker(1, number) for number in range(40))) == list(range(40))
+
+
+async def test_who_waits_with_a_request_that_is_not_answered_does_not_wait_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = asking(broker := Broker(takes=0.4, within=0.02), monkeypatch)
+    answers = await asyncio.gather(*(asks.to_broker(1, number) for number in range(40)), return_exceptions=True)
+    assert {type(answer) for answer in answers} == {QueueUnreachable} and broker.sent == 2
+    with pytest.raises(QueueUnreachable):
+        await asks.to_broker(1, 40)
+    assert broker.sent == 3, "it is asked again"

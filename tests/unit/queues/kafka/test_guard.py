@@ -22,6 +22,8 @@ class Brokers:
         self.refuses: int = Code.NONE
         """What it answers to whoever joins."""
         self.raises: Exception | None = None
+        self.left = 0
+        """So many members have left the group."""
 
     async def to_anybody(self, _: object) -> Any:
         return SimpleNamespace(error_code=0, coordinator_id=self.coordinator)
@@ -32,6 +34,7 @@ class Brokers:
         if node != self.coordinator:
             return SimpleNamespace(error_code=Code.NOT_COORDINATOR)
         joins = "Join" in type(request).__name__
+        self.left += "Leave" in type(request).__name__
         return SimpleNamespace(
             error_code=self.refuses if joins else 0, member_id="member", members=[], leader_id="member", generation_id=1
         )
@@ -110,3 +113,14 @@ async def test_an_error_that_nobody_expected_is_told_and_it_comes_back(
     brokers.raises = None
     await in_the_group(member)
     assert [record.levelname for record in caplog.records] == ["ERROR"], "once"
+
+
+async def test_it_leaves_the_group_only_where_others_may_have_it(brokers: Brokers, member: GuardMember) -> None:
+    member.start()
+    await in_the_group(member)
+    await member.close()
+    assert (member.stands, brokers.left) == (False, 0), "a plain commit is refused until the next guard is there"
+    member.start()
+    await in_the_group(member)
+    await member.leave()
+    assert (member.stands, brokers.left) == (False, 1)

@@ -17,7 +17,7 @@ class Guard:
     left = False
     """The group."""
 
-    async def close(self) -> None:
+    async def leave(self) -> None:
         self.left = True
 
 

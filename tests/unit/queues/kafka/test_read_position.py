@@ -8,6 +8,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.read_position import AHEAD, ReadPosition, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
+from baton.queues.output import Output
 from baton.queues.protocol import Owner
 
 GRANTED = Record(group="g", queue="q", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=1)
@@ -189,3 +190,13 @@ def test_what_an_owner_was_handed_is_committed_under_a_token_of_its_own_only() -
 def test_who_was_handed_a_partition_and_did_not_even_put_its_mark_there_has_not_tried_an_entry() -> None:
     assert left(GRANTED).ended_on(12, 100) == {}
     assert replace(left(GRANTED), reader="p-1").ended_on(12, 100) == {12: 1}
+
+
+def test_nothing_more_is_handed_out_where_what_is_to_be_sent_fills_the_memory_behind_an_entry_that_is_not_finished() -> None:
+    one = position(GRANTED)
+    one.progress.handed_out([10, 11])
+    one.outputs.add([11], [Output("paid", b"x" * 64_000_000)])
+    one.progress.finish([11])
+    assert (one.is_full, one.most(0)) == (True, 0)
+    one.progress.finish([10])
+    assert (one.is_full, one.most(0)) == (False, None), "all of it can be sent"
