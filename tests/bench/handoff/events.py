@@ -28,9 +28,12 @@ class Extent:
     """and between any two of these."""
     replaced_every: float = 2.0
     """In a rolling restart."""
+    before: float = 5.0
+    """For which the load has come before anything is changed: a second after the first messages of a new topic, a broker that has
+    several large ones was seen to take no other for more than a second."""
 
 
-QUICK = Extent(members=3, partitions=8, rate=200, steps=(2, 3), flaps=1, flap=1.5, replaced_every=1.5)
+QUICK = Extent(members=3, partitions=8, rate=200, steps=(2, 3), flaps=1, flap=1.5, replaced_every=1.5, before=0.0)
 
 STEADY = 1.0
 """Seconds for which a fleet has its balance before it counts as settled."""
@@ -71,6 +74,7 @@ class Fleet:
         extent = self._extent
         await self._add()
         await self._settled(time.monotonic(), 60.0)
+        await asyncio.sleep(extent.before)
         await self._change(f"scale 1 -> {extent.members}", self._scale)
         await self._change("add one", self._add)
         await self._change("remove one", self._remove)
