@@ -5,6 +5,8 @@ from tests.mutation.mutation import Mutation
 
 _KAFKA = "queues/kafka/"
 _LETTERS = "unit/queues/kafka/test_dead_letters.py"
+_BACKGROUND = "unit/queues/kafka/test_background_commits.py"
+_PROBES = "unit/consumer/test_probes.py"
 _FETCHER = "unit/queues/kafka/test_fetcher.py"
 _AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PARTITION = "unit/queues/kafka/test_fetched_partition.py"
@@ -22,4 +24,9 @@ KAFKA_READING = (
     Mutation("fetching", "take much of each of many partitions in a poll", _KAFKA + "fetched_ahead.py", _AHEAD, "    if of_all.size < _BYTES_OF_ALL:\n        return _AT_ONCE\n    share", "    if True:\n        return _AT_ONCE\n    share"),
     Mutation("fetching", "take next to nothing in a poll of many partitions", _KAFKA + "fetched_ahead.py", _AHEAD, "max(_BYTES_OF_ALL / of_all.partitions, _LEAST_AT_ONCE)", "_BYTES_OF_ALL / of_all.partitions"),
     Mutation("fetching", "fetch never again what has failed once", _KAFKA + "fetcher.py", _FETCHER, "                self._changed.add(partition)  # it may be over", "                if fetched.corrupt: self._changed.add(partition)  # it may be over"),
+    Mutation("commits", "end silently where no thread can be started", _KAFKA + "background_commits.py", _BACKGROUND, "        except Exception:  # as where", "        except KeyboardInterrupt:  # as where"),
+    Mutation("commits", "forget what was due in a turn that failed", _KAFKA + "background_commits.py", _BACKGROUND, "                self._due |= due", "                pass"),
+    Mutation("commits", "keep what was refused though nobody tries it again", _KAFKA + "refused_commits.py", "unit/queues/kafka/test_refused_commits.py", "            if self._thread.ident is None:\n                self._thread.start()\n            again_at = time.monotonic() + pause\n", "            again_at = time.monotonic() + pause\n            self._refused |= {number: _Refused(problem, pause, again_at) for number, problem in problems.items()}\n            if self._thread.ident is None:\n                self._thread.start()\n"),
+    Mutation("probes", "wait for ever for a check that cannot begin", "consumer/probes.py", _PROBES, "                asked.set_result(f\"the check cannot begin: {error}\")", "                pass"),
+    Mutation("probes", "wait for ever for a check that failed", "consumer/probes.py", _PROBES, "        except Exception as error:\n            wrong", "        except KeyboardInterrupt as error:\n            wrong"),
 )  # fmt: skip

@@ -102,10 +102,16 @@ class ProbeServer:
         asked = self._asked.get(path)
         if asked is None or asked.done():
             asked = self._asked[path] = self._loop.create_future()
-            Thread(target=self._run_check, args=(path, asked), name="baton-check", daemon=True).start()
+            try:
+                Thread(target=self._run_check, args=(path, asked), name="baton-check", daemon=True).start()
+            except RuntimeError as error:
+                asked.set_result(f"the check cannot begin: {error}")
         return asked
 
     def _run_check(self, path: str, asked: asyncio.Future[str]) -> None:
-        wrong = self._checks[path]()
+        try:
+            wrong = self._checks[path]()
+        except Exception as error:
+            wrong = f"the check failed: {error!r}"
         with suppress(RuntimeError):  # the server has ended meanwhile
             self._loop.call_soon_threadsafe(asked.set_result, wrong)

@@ -92,6 +92,31 @@ def test_whoever_asks_while_a_check_is_under_way_waits_for_the_same_one() -> Non
     assert len(begun) == 1
 
 
+def test_a_check_for_which_no_thread_can_be_started_is_answered_and_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoThread(threading.Thread):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    with ProbeServer(0, {"/healthz": lambda: ""}) as server:
+        with monkeypatch.context() as full:
+            full.setattr("baton.consumer.probes.Thread", NoThread)
+            assert asked(server.port, "/healthz") == (503, "the check cannot begin: can't start new thread")
+        assert asked(server.port, "/healthz") == (200, "ok")
+
+
+def test_a_check_that_fails_is_answered_and_the_next_one_begins() -> None:
+    failing: list[str] = ["once"]
+
+    def check() -> str:
+        if failing:
+            raise ValueError(failing.pop())
+        return ""
+
+    with ProbeServer(0, {"/healthz": check}) as server:
+        assert asked(server.port, "/healthz") == (503, "the check failed: ValueError('once')")
+        assert asked(server.port, "/healthz") == (200, "ok")
+
+
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

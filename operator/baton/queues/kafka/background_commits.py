@@ -53,6 +53,7 @@ class BackgroundCommits:
         self._refused = RefusedCommits(self._untaken)
         self._commit_fails = False
         self._look_fails = False
+        self._turn_fails = False
         self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
@@ -100,6 +101,10 @@ class BackgroundCommits:
                 self._news.wait_for(lambda: self._due or self._closed.is_set())
                 due, hurried = self._due, self._hurried
                 self._due, self._hurried, self._to_mark = set(), False, False
+            self._turn(due, hurried)
+
+    def _turn(self, due: Set[int], hurried: bool) -> None:
+        try:
             begun = time.monotonic()
             refused = {one for one in due if self._refused.problem(one) is not None}  # whoever tries these may wait for long
             later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
@@ -112,6 +117,14 @@ class BackgroundCommits:
             with self._news:
                 self._due |= later
             self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())
+            self._turn_fails = False
+        except Exception:  # as where no thread can be started
+            if not self._turn_fails:
+                log.exception("commits in the background failed, and go on")
+            self._turn_fails = True
+            with self._news:
+                self._due |= due
+            self._closed.wait(EVERY)
 
     def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:
         """Commit these. The answer: which are to be tried again, and why."""

@@ -31,12 +31,13 @@ class RefusedCommits:
         self._thread = threading.Thread(target=self._run, name="baton-kafka-refused", daemon=True)
 
     def add(self, problems: Mapping[int, QueueUnreachable], pause: float) -> None:
-        """These were not taken. They are tried again after so many seconds, and then more and more seldom."""
+        """These were not taken. They are tried again after so many seconds, and then more and more seldom. Raises RuntimeError,
+        and knows nothing of them, where no thread can be started."""
         with self._news:
-            again_at = time.monotonic() + pause
-            self._refused |= {number: _Refused(problem, pause, again_at) for number, problem in problems.items()}
             if self._thread.ident is None:
                 self._thread.start()
+            again_at = time.monotonic() + pause
+            self._refused |= {number: _Refused(problem, pause, again_at) for number, problem in problems.items()}
             self._news.notify_all()
 
     def problem(self, partition: int) -> QueueUnreachable | None:

@@ -277,6 +277,21 @@ def test_a_look_that_nobody_expects_to_fail_ends_nothing_and_is_logged_once(
     assert len(clock.looked) == 8 and len(caplog.messages) == 1
 
 
+def test_what_was_not_taken_is_tried_again_also_where_no_thread_can_be_started_for_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock(monkeypatch)
+    clock.refusals = [QueueUnreachable("it has just begun")] * 2
+
+    def no_thread() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(clock.commits._refused._thread, "start", no_thread)
+    assert clock.of_three() == [EVERY + 0.01, EVERY + 0.01]
+    assert clock.commits._refused.problem(1) is None
+    assert caplog.messages == ["commits in the background failed, and go on"]
+
+
 def test_a_slow_look_is_followed_by_the_next_a_second_after_it_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch, 0.5, look_takes=0.4)
     clock.of_three()

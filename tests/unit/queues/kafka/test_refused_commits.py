@@ -75,3 +75,16 @@ def test_nothing_is_tried_after_the_end(broker: Broker) -> None:
     broker.commits.add({1: WHY}, 0.2)
     broker.commits.close()
     assert broker.asked == [] and not broker.commits._thread.is_alive()
+
+
+def test_nothing_is_kept_of_what_nobody_would_try_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread() -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(broker.commits._thread, "start", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            broker.commits.add({1: WHY}, 0.01)
+    assert broker.commits.problem(1) is None
+    broker.commits.add({1: WHY}, 0.01)
+    until(lambda: broker.asked == [{1}])
