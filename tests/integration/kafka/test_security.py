@@ -185,10 +185,10 @@ async def refusal(operator: KafkaQueue) -> str:
 
 async def test_each_right_that_is_missing_is_named_with_its_cure(make: MakeQueue, acls: Acls) -> None:
     queue = make()
-    assert f"user stranger may not READ the topic {queue.topic}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
-    acls.allow("stranger", ResourceType.TOPIC, queue.topic, AclOperation.READ)
     assert f"user stranger may not READ the group {queue.group}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
     acls.allow("stranger", ResourceType.GROUP, queue.group, AclOperation.READ)
+    assert f"user stranger may not READ the topic {queue.topic}: allow it by an ACL" in await refusal(as_user(queue, "stranger"))
+    acls.allow("stranger", ResourceType.TOPIC, queue.topic, AclOperation.READ)
     said = await refusal(as_user(queue, "stranger"))
     assert f"may not WRITE the transactional id baton.{queue.group}/{queue.topic}/0: allow it by a prefixed ACL" in said
     acls.allow("stranger", ResourceType.TRANSACTIONAL_ID, f"baton.{queue.group}/", AclOperation.WRITE, prefixed=True)
