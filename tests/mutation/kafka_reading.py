@@ -7,6 +7,7 @@ _KAFKA = "queues/kafka/"
 _LETTERS = "unit/queues/kafka/test_dead_letters.py"
 _BACKGROUND = "unit/queues/kafka/test_background_commits.py"
 _PROBES = "unit/consumer/test_probes.py"
+_ADDRESS = "unit/queues/kafka/test_address.py"
 _FETCHER = "unit/queues/kafka/test_fetcher.py"
 _AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
 _PARTITION = "unit/queues/kafka/test_fetched_partition.py"
@@ -29,4 +30,7 @@ KAFKA_READING = (
     Mutation("commits", "keep what was refused though nobody tries it again", _KAFKA + "refused_commits.py", "unit/queues/kafka/test_refused_commits.py", "            if self._thread.ident is None:\n                self._thread.start()\n            again_at = time.monotonic() + pause\n", "            again_at = time.monotonic() + pause\n            self._refused |= {number: _Refused(problem, pause, again_at) for number, problem in problems.items()}\n            if self._thread.ident is None:\n                self._thread.start()\n"),
     Mutation("probes", "wait for ever for a check that cannot begin", "consumer/probes.py", _PROBES, "                asked.set_result(f\"the check cannot begin: {error}\")", "                pass"),
     Mutation("probes", "wait for ever for a check that failed", "consumer/probes.py", _PROBES, "        except Exception as error:\n            wrong", "        except KeyboardInterrupt as error:\n            wrong"),
+    Mutation("address", "trust by the system where an address names a CA and no TLS", _KAFKA + "address.py", _ADDRESS, "        if name in options and not tls:", "        if False:"),
+    Mutation("address", "show nothing where an address names a mechanism and no user", _KAFKA + "address.py", _ADDRESS, "    if \"mechanism\" in options and not user:", "    if False:"),
+    Mutation("address", "take an empty group for none", _KAFKA + "address.py", _ADDRESS, "        if options.get(name) == \"\":", "        if False:"),
 )  # fmt: skip

@@ -136,6 +136,7 @@ def read(url: str) -> KafkaAddress:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError as error:
         raise QueueUnreachable(f"The address is no URL of a Kafka ({error}): write {EXAMPLE}") from None
+    _refuse_idle(options, user=bool(user), tls=parts.scheme == "kafkas")
     mechanism = options.pop("mechanism", MECHANISMS[0])
     if mechanism not in MECHANISMS:
         raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
@@ -147,8 +148,6 @@ def read(url: str) -> KafkaAddress:
     files = {name: options.pop(name, "") for name in _FILES}
     if bool(files["cert"]) != bool(files["key"]):
         raise QueueUnreachable("The address has a client certificate without its key, or a key alone: give both, cert and key")
-    if files["cert"] and parts.scheme != "kafkas":
-        raise QueueUnreachable("The address has a client certificate, and no TLS: begin it with kafkas://")
     ca, certificate, key = (_pem(name, path) for name, path in files.items())
     group = options.pop("group", None)
     for name in options:
@@ -166,6 +165,18 @@ def read(url: str) -> KafkaAddress:
         group,
         options,
     )
+
+
+def _refuse_idle(options: Mapping[str, str], *, user: bool, tls: bool) -> None:
+    """Options that would change nothing: whoever has written one believes that it does."""
+    for name in (*_FILES, "group"):
+        if options.get(name) == "":
+            raise QueueUnreachable(f"The address has {name}= without a value: give it one, or take it out")
+    if "mechanism" in options and not user:
+        raise QueueUnreachable("The address has mechanism=, and no user: write user:password@ before the host, or take it out")
+    for name in _FILES:
+        if name in options and not tls:
+            raise QueueUnreachable(f"The address has {name}=, and no TLS: begin it with kafkas://, or take it out")
 
 
 def _pem(option: str, path: str) -> str:

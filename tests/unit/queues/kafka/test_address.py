@@ -40,12 +40,16 @@ def test_a_url_names_brokers_user_and_settings(tmp_path: Path) -> None:
         ("kafka://", "there is no host:port"),
         ("kafka://broker:9092/orders", "no URL of a Kafka"),
         ("kafka://user@broker:9092", "a user without a password"),
-        ("kafka://broker:9092/?mechanism=GSSAPI", "take one of SCRAM-SHA-512"),
+        ("kafka://me:secret@broker:9092/?mechanism=GSSAPI", "take one of SCRAM-SHA-512"),
+        ("kafka://broker:9092/?mechanism=SCRAM-SHA-256", "mechanism=, and no user: write user:password@"),
         ("kafka://broker:9092/?enable.auto.commit=true", "'enable.auto.commit', which Baton makes itself: take it out"),
         ("kafka://broker:9092/?isolation.level=read_uncommitted", "which Baton makes itself"),
         ("kafkas://broker:9093/?ca=/nowhere/ca.pem", "the option ca, which names no file that can be read"),
         ("kafkas://broker:9093/?cert=/etc/tls.crt", "without its key, or a key alone"),
         ("kafka://broker:9092/?cert=/etc/tls.crt&key=/etc/tls.key", "begin it with kafkas://"),
+        ("kafka://me:secret@broker:9092/?ca=/etc/ca.crt", "ca=, and no TLS: begin it with kafkas://"),
+        ("kafka://broker:9092/?group=", "group= without a value: give it one, or take it out"),
+        ("kafkas://broker:9093/?ca=", "ca= without a value"),
     ],
 )
 def test_what_cannot_be_used_is_said_with_the_cure(url: str, said: str) -> None:
