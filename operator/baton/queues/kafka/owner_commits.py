@@ -22,7 +22,8 @@ _SILENT_FOR = 1.0
 """Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
 is sent to a topic without the right to, is one partition's trouble."""
 _AGAIN_AFTER = 6 * 3600.0
-"""Seconds after which an idle partition is committed again: what nobody commits expires."""
+"""Seconds after which an idle partition is committed again: in a group that never had a member, for the operator is not let in,
+what nobody commits expires."""
 
 
 class OwnerCommits:
