@@ -151,7 +151,7 @@ bench-spark: setup ## Time the Spark source beside the same reader without owner
 	@$(BIN)/python -m tests.bench.spark
 
 .PHONY: bench-handoff
-bench-handoff: setup ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in some twelve minutes; the last line is JSON
+bench-handoff: setup ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in a quarter of an hour; the last line is JSON
 	@$(BIN)/python -m tests.bench.handoff
 
 .PHONY: bench-throughput
