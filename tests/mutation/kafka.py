@@ -288,6 +288,8 @@ KAFKA = (
     Mutation("outputs", "keep any number of outputs behind an entry that is not finished", _KAFKA + "read_position.py", "unit/queues/kafka/test_read_position.py", "        if self.is_full:\n            return 0\n", ""),
     Mutation("records", "take what is no text for nobody", _KAFKA + "record.py", "unit/queues/kafka/test_record.py", '"" if uid is None else uid))', 'uid or ""))'),
     Mutation("guard", "leave the group without a need", _KAFKA + "guard.py", _GUARD, "    async def close(self) -> None:\n", "    async def close(self) -> None:\n        if self._member:\n            await self._client.to_group(LeaveGroupRequest(self._client.group, self._member))\n"),
+    Mutation("slow broker", "give no partition its commit where there is no time for all", _KAFKA + "group_offsets.py", "unit/queues/kafka/test_group_offsets.py", "_BEGUN_IN * within, at_once", "10**6, at_once"),
+    Mutation("holdings", "hand out what was lost while a batch was gathered", "consumer/dispatcher.py", "unit/consumer/test_dispatcher.py", "return _still_held([(sequence, found)] if found else parts)", "return [(sequence, found)] if found else parts"),
     Mutation("each", "begin all at once", _KAFKA + "each.py", _EACH, "for _ in range(at_once)", "for _ in range(10**4)"),
     Mutation("each", "leave the others where one fails", _KAFKA + "each.py", _EACH, "                problems.append(problem)", "                raise problem"),
     Mutation("each", "say nothing of what fails", _KAFKA + "each.py", _EACH, "    if problems:", "    if False:"),

@@ -1,0 +1,36 @@
+"""Many partitions of a slow broker: the first have their commits before the time for all is over."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from baton.queues.kafka import each
+from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.group_offsets import _of_each
+from baton.queues.protocol import PartitionUnavailable
+
+MANY, WITHIN = 40, 20.0
+
+
+class Broker:
+    """Takes a second for each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    async def answer(self, number: int) -> int:
+        self.now += 1.0
+        if number == 1:
+            raise StaleToken("TxnOffsetCommit")
+        return number
+
+
+async def test_those_for_which_there_is_no_time_are_told_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: broker.now))
+    asked: dict[int, Callable[[], Awaitable[int]]] = {number: partial(broker.answer, number) for number in range(MANY)}
+    found = await _of_each(asked, "Kafka at broker-0:9092", WITHIN)
+    assert found.keys() == asked.keys() and (found[0], broker.now < WITHIN) == (0, True)
+    assert isinstance(found[1], StaleToken) and isinstance(found[MANY - 1], PartitionUnavailable)
