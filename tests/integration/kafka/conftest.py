@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.adapter import KafkaQueue
@@ -74,6 +74,14 @@ class Queue:
         for value in values:
             self.producer.produce(self.topic, value, key, partition, headers=with_headers)
         assert self.producer.flush(PATIENCE) == 0
+
+    def commit_plainly(self, offset: int) -> None:
+        """For the first partition, as whoever has no token, and is in no group."""
+        plain = Consumer({"bootstrap.servers": self.broker.servers, "group.id": self.group})
+        try:
+            plain.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
+        finally:
+            plain.close()
 
     async def committed(self, partition: int = 0) -> int:
         """The group's offset, as anybody sees it."""

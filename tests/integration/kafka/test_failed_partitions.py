@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
@@ -18,12 +17,7 @@ async def test_an_owner_goes_on_where_the_log_is_as_long_as_its_place_again(
     queue = make(1)
     queue.send(*map(str, range(10)))
 
-    def put(offset: int) -> None:
-        plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
-        plain.commit(offsets=[TopicPartition(queue.topic, 0, offset)], asynchronous=False)
-        plain.close()
-
-    await asyncio.to_thread(put, 15)
+    await asyncio.to_thread(queue.commit_plainly, 15)
     reader = await queue.granted("a", 1)
     found: list[bytes | None] = []
 

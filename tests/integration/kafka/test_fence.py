@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
@@ -98,11 +98,11 @@ async def test_while_the_operator_is_in_the_group_nobody_commits_plainly_or_subs
 
     await eventually(guarded, "the operator is in the group")
     with pytest.raises(KafkaException) as refused:
-        await asyncio.to_thread(commit_plainly, queue)
+        await asyncio.to_thread(queue.commit_plainly, 2)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
     def subscribe() -> KafkaError | None:
-        member = Consumer(settings_of(queue))
+        member = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "enable.auto.commit": False})
         member.subscribe([queue.topic])
         try:
             message = member.poll(PATIENCE)
@@ -131,10 +131,10 @@ async def test_while_the_operator_is_away_for_a_moment_nobody_commits_plainly_un
         assert await queue.operator.release()
     await queue.operator.close()
     if given_up:
-        await asyncio.to_thread(commit_plainly, queue)
+        await asyncio.to_thread(queue.commit_plainly, 2)
         return
     with pytest.raises(KafkaException) as refused:
-        await asyncio.to_thread(commit_plainly, queue)
+        await asyncio.to_thread(queue.commit_plainly, 2)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_MEMBER_ID
 
 
@@ -314,7 +314,7 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 3)
     await queue.operator._guard.leave()
-    await asyncio.to_thread(commit_plainly, queue)
+    await asyncio.to_thread(queue.commit_plainly, 2)
     assert (await queue.operator.check()).owners == {}
     with pytest.raises(StaleOwner, match="belongs to nobody"):
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
@@ -505,17 +505,3 @@ async def test_members_that_speak_the_protocol_of_kip_848_are_seen(make: MakeQue
     await asyncio.to_thread(member.close)
     await queue.operator.ensure(None)
     assert await queue.operator.grant(0, Uid("a"), Epoch(1)) == Owner(Uid("a"), Epoch(1))
-
-
-def settings_of(queue: Queue) -> dict[str, Any]:
-    return {"bootstrap.servers": queue.broker.servers, "group.id": queue.group, "enable.auto.commit": False}
-
-
-def commit_plainly(queue: Queue) -> None:
-    """As a consumer does that has no token."""
-    plain = Consumer(settings_of(queue))
-    plain.assign([TopicPartition(queue.topic, 0, 0)])
-    try:
-        plain.commit(offsets=[TopicPartition(queue.topic, 0, 2)], asynchronous=False)
-    finally:
-        plain.close()

@@ -392,12 +392,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     queue = make(1)
     queue.send(*map(str, range(10)))
 
-    def put(offset: int) -> None:
-        plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
-        plain.commit(offsets=[TopicPartition(queue.topic, 0, offset)], asynchronous=False)
-        plain.close()
-
-    await asyncio.to_thread(put, 15)
+    await asyncio.to_thread(queue.commit_plainly, 15)
     reader = await queue.granted("a", 1)
     (said,) = (await queue.operator.check()).warnings
     assert "the log ends before the place of the group" in said and "(partition 0 at 10, not 15)" in said
@@ -412,7 +407,7 @@ async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(m
     assert "the log was cut off before it" in await asyncio.to_thread(until, told, "the owner is told, too")
     queue.send(*map(str, range(10, 20)))
     assert (await queue.operator.check()).warnings == (said,), "what was sent since is left out"
-    await asyncio.to_thread(put, 10)
+    await asyncio.to_thread(queue.commit_plainly, 10)
     assert (await queue.operator.check()).warnings == ()
     again = await queue.granted("a", 2)
     assert (await asyncio.to_thread(read, again, 0, 2, 1))[0].value == b"10"
@@ -460,9 +455,7 @@ async def test_a_place_before_the_end_of_an_open_transaction_is_no_cut(make: Mak
     producer.begin_transaction()
     producer.produce(queue.topic, "1", partition=0)
     assert producer.flush(PATIENCE) == 0
-    plain = Consumer({"bootstrap.servers": queue.broker.servers, "group.id": queue.group})
-    await asyncio.to_thread(lambda: plain.commit(offsets=[TopicPartition(queue.topic, 0, 1)], asynchronous=False))
-    await asyncio.to_thread(plain.close)
+    await asyncio.to_thread(queue.commit_plainly, 1)
     assert (await queue.operator.check()).warnings == ()
     await asyncio.to_thread(producer.abort_transaction)
 

@@ -31,7 +31,7 @@ class ExpectedPartitions:
         return self._until.pop(partition, None) is not None
 
     def over(self, now: float) -> Iterator[int]:
-        """Those that nobody has begun to read in their time."""
+        """Those whose time is over before anybody reads them."""
         return (partition for partition, until in list(self._until.items()) if now >= until)
 
     def full(self, fetched: Mapping[int, FetchedPartition]) -> Iterator[int]:

@@ -13,7 +13,7 @@ from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.output import MOST_IN_TRANSACTION
 from baton.queues.protocol import Owner
 
-_MOST_PENDING = 64_000_000
+_MOST_WAITING = 64_000_000
 """Weight of outputs that wait behind an entry that is not finished, before nothing more is handed out."""
 AHEAD = 1000
 """Offsets beyond what was handed out that a record reserves, or twice as many as were handed out since the record before: so many
@@ -128,7 +128,7 @@ class ReadPosition:
     @property
     def is_full(self) -> bool:
         """What is to be sent of finished entries waits for one before them, and is as much as a pod may keep."""
-        return self.outputs.weight >= _MOST_PENDING and not self.behind
+        return self.outputs.weight >= _MOST_WAITING and not self.behind
 
     def most(self, in_hand: int) -> int | None:
         """How many entries may be handed out, where the pod has so many in hand; None: any number."""
