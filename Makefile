@@ -2,8 +2,6 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# Many tests wait more than they work, so there is one process more than there are cores.
-SIDE_BY_SIDE := --numprocesses $(shell cores=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores + 1 : 4))) --dist loadfile --no-loadscope-reorder
 # The tests start hundreds of Python processes: each would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
 export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
@@ -55,18 +53,25 @@ cluster-down: setup ## Stop what `make cluster-up` left running
 demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
 	@$(BIN)/python -m demo
 
-.PHONY: built
-built: machine
+.PHONY: jar
+jar: setup
 	@$(BIN)/python -c 'from baton.spark import jar; jar()'
+
+.PHONY: images-built
+images-built: machine
 	@$(BIN)/python -m cluster build-images
 
 .PHONY: test
-test: check built ## What every change must pass: static checks, unit tests, simulation, integration, end to end
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long" tests
+test: check machine jar ## What every change must pass: static checks, unit tests, simulation, real servers on this machine (no image, no pod)
+	@$(BIN)/python -m tests test
+
+.PHONY: test-cluster
+test-cluster: machine jar images-built ## What needs a node: pods, helm, images, a browser, Prometheus, autoscalers, fleets under load (as root)
+	@$(BIN)/python -m tests cluster
 
 .PHONY: test-long
-test-long: built ## Before a release: more crashes, outages and controllers, and benchmarks; what takes a minute or more each
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m long tests
+test-long: machine jar images-built ## Before a release: what takes a minute or more each
+	@$(BIN)/python -m tests long
 
 .PHONY: test-keda
 test-keda: machine ## Fleets that KEDA scales, on a real cluster; builds KEDA first (a quarter of an hour, once), so it is not in `make test`
@@ -74,16 +79,17 @@ test-keda: machine ## Fleets that KEDA scales, on a real cluster; builds KEDA fi
 	$(BIN)/pytest tests/e2e/keda_scales.py
 
 .PHONY: check
-check: setup ## Static checks: ruff, mypy --strict, import-linter
+check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@for example in $(EXAMPLES); do $(BIN)/mypy $$example || exit; done
 	$(BIN)/lint-imports
+	@$(BIN)/python -m docs.prose
 
 .PHONY: quick
-quick: check ## What needs no root and no cluster: static checks, unit tests, simulation
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long" tests/unit tests/simulation
+quick: check ## The part of `make test` that needs no root and no servers: static checks, unit tests, simulation
+	@$(BIN)/python -m tests quick
 
 .PHONY: simulate-long
 simulate-long: setup ## Random fleets in virtual time (SEEDS=100000 FROM=0); one seed shows its timeline (SEEDS=1 FROM=17)

@@ -19,6 +19,8 @@ __all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_sum
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
 """In tests/integration/spark: they start programs, which have a Spark of their own or none."""
+SPREAD = ("test_a_change.py", "test_seeds.py")
+"""Their tests share nothing and take long: they go to all processes."""
 EARLY = (*OWN_SPARK, "test_a_change.py", "test_crowds.py", "test_killed_operators.py", "test_large_groups.py", "test_outages.py")
 """Nearly a minute or more each: a process that comes to one last would be waited for."""
 
@@ -91,6 +93,8 @@ class _ByWhatIsShared(LoadFileScheduling):  # type: ignore[misc] # xdist has no 
     """The tests of one file run in one process, and all that share something dear in one."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.partition("::")[0].endswith(SPREAD):
+            return nodeid
         return _shared(nodeid) or str(super()._split_scope(nodeid))
 
 

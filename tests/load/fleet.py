@@ -9,13 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from cluster.ports import free_ports
-from demo.audit import audit
-from demo.records import Evidence
 from tests.load import consumer, sink
 from tests.load.ledger_watch import LedgerWatch
 from tests.load.links import Links
 from tests.load.producer import Load
 from tests.load.witness import Witness
+from tests.promises import promised
 from tests.redis_server import RedisServer
 
 
@@ -79,13 +78,9 @@ class LoadedFleet:
     def verdict(self) -> None:
         """Fails where a promise was broken. Call it while the load is paused and the queue is empty."""
         with self._server.client() as server:
-            rows = sink.rows(server, self.queue)
-        verdict = audit(Evidence(self.load.produced, rows, self.witness.fences, self.witness.attempts))
-        assert verdict.clean, verdict
-        assert verdict.produced == verdict.processed > 0
-        assert sink.double_owners(rows) == []
-        assert self.witness.broken == [], self.witness.broken
-        assert self.ledger.broken == [], self.ledger.broken
+            sink.judged(self.load.produced, sink.rows(server, self.queue), self.witness)
+        with promised():
+            assert self.ledger.broken == [], self.ledger.broken
         assert all(process.poll() is None for process in self.consumers.values())
 
     def __enter__(self) -> Self:

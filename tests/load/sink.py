@@ -2,11 +2,14 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import redis
 
-from demo.records import Processed
+from demo.audit import Verdict, audit
+from demo.records import Evidence, Processed
+from tests.load.witness import Witness
+from tests.promises import promised
 
 
 def rows(server: redis.Redis, queue: str) -> list[Processed]:
@@ -17,6 +20,18 @@ def rows(server: redis.Redis, queue: str) -> list[Processed]:
 def processings(server: redis.Redis, queue: str) -> int:
     """How many there are, late ones included."""
     return int(server.llen(_list(queue)))
+
+
+@promised()
+def judged(produced: Mapping[str, int], found: list[Processed], witness: Witness | None) -> Verdict:
+    """The verdict on a run: nothing lost, done twice in silence, out of order, or under two owners. `produced`: key -> its last
+    sequence. Raises BrokenPromiseError."""
+    verdict = audit(Evidence(produced, found, *((witness.fences, witness.attempts) if witness else ())))
+    assert verdict.clean, verdict
+    assert verdict.produced == verdict.processed > 0
+    assert double_owners(found) == []
+    assert witness is None or witness.broken == [], witness.broken
+    return verdict
 
 
 def double_owners(found: Iterable[Processed]) -> list[str]:

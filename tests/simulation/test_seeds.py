@@ -11,6 +11,8 @@ from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
 from tests.simulation.seeds.workers import Found, play_all
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "250"))
+PART = 10
+"""Seeds of one test: xdist's workers share them."""
 MANY = 2000
 PARTITION = {(turn.before, turn.after) for turn in PARTITION_TRANSITIONS}
 GROUP = {(turn.before, turn.after) for turn in GROUP_TRANSITIONS}
@@ -34,20 +36,18 @@ def seen(found: Found, kind: str) -> set[tuple[str | None, str | None]]:
     return {(before, after) for of, before, after in found.turns if of == kind}
 
 
-@pytest.fixture(scope="module")
-def found() -> Found:
-    return played(0, SEEDS)
-
-
-@pytest.mark.timeout(7200)
-def test_whatever_happens_nobody_is_harmed_and_everybody_is_served(found: Found) -> None:
-    harmless(found)
-
-
-def test_the_engine_makes_the_transitions_of_the_table_and_no_others(found: Found) -> None:
+def keeps_to_the_table(found: Found) -> None:
+    """The engine makes no other transitions than those of the table, or two of them in one step."""
     together = {(one, other) for one, middle in PARTITION for again, other in PARTITION if middle == again}
     assert seen(found, "partition") - PARTITION - together == set()
     assert seen(found, "group") - GROUP == set()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_whatever_happens_no_pod_is_harmed_and_all_are_served(first: int) -> None:
+    found = played(first, min(PART, SEEDS - first))
+    harmless(found)
+    keeps_to_the_table(found)
 
 
 @pytest.mark.long

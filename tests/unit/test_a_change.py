@@ -6,8 +6,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "development" / "a-change.md").read_text()
+SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
+"""Heading -> text."""
+LAST = "Before it is sent"
 BLOCK = re.compile(r"^```(python|diff|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,10 +64,15 @@ def run(tree: Path, block: str) -> None:
         assert [part for part in expected if part not in done.stdout.splitlines()] == [], f"$ {line}\n{done.stdout[-6000:]}"
 
 
-def test_what_the_page_about_a_change_says_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_the_page_about_a_change_says_works(tmp_path: Path, section: str) -> None:
+    """The last section checks what those before it have changed."""
     tree = a_copy(ROOT, tmp_path / "tree")
     does = {"python": add, "diff": change, "console": run}
-    blocks = BLOCK.findall(PAGE)
-    assert {kind for kind, _ in blocks} == {*does}
+    blocks = BLOCK.findall(SECTIONS[section])
+    assert blocks
+    if section == LAST:
+        blocks = [block for part in SECTIONS.values() for block in BLOCK.findall(part) if block[0] != "console"] + blocks
+        blocks.insert(-1, ("console", "$ make generate\n"))
     for kind, block in blocks:
         does[kind](tree, block)

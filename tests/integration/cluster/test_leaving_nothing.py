@@ -19,7 +19,7 @@ from tests.integration.cluster.machine import Machine
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.own_node
+pytestmark = [pytest.mark.own_node, pytest.mark.promise]
 
 ROOT = Path(__file__).parents[3]
 

@@ -23,6 +23,8 @@ from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import PATIENCE, eventually, until
 
+pytestmark = pytest.mark.promise
+
 
 async def test_the_last_grant_owns_the_partition_and_a_lower_epoch_changes_nothing(queue: Queue) -> None:
     assert await queue.operator.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))

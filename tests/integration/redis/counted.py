@@ -9,6 +9,7 @@ from typing import TypeVar
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
 from tests.integration.redis.conftest import Queue
+from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 KEYS = 3
@@ -53,6 +54,7 @@ class Load:
             thread.join(PATIENCE)
 
 
+@promised()
 def handled(seen: Seen) -> Counter[bytes]:
     """The last number of each key. Each came in order, and what came twice was marked."""
     firsts: Counter[bytes] = Counter()

@@ -11,6 +11,8 @@ from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
 from tests.integration.redis.conftest import Queue
 
+pytestmark = pytest.mark.promise
+
 OLD, NEW = Epoch(3), Epoch(4)
 
 ACTIONS: dict[str, Callable[[RedisReader], object]] = {

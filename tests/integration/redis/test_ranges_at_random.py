@@ -16,6 +16,7 @@ from baton.queues.redis.keys import entry_id, entry_number, partition_keys, queu
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import RefusedError, Task
+from tests.promises import promised
 from tests.redis_server import RedisServer
 
 STEPS = 250
@@ -243,6 +244,7 @@ class World:
         """By Spark."""
         return {value for batch in self.batches[: self.committed] for value in (batch.rows or {}).values()}
 
+    @promised()
     def all_is_there(self) -> None:
         there = self.entries(0, 2**53)
         everything = {str(number).encode() for number in range(self.sent)}

@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.redis import RedisReader
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually, until
+
+pytestmark = pytest.mark.promise
 
 PARTITIONS = 6
 MEMBERS = 4

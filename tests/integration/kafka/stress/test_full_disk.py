@@ -12,6 +12,8 @@ from tests.integration.kafka.stress.verdict import output_verdict, verdict
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.small_disk import SmallDisk
 
+pytestmark = pytest.mark.promise
+
 _SPINS = 1.0
 """Of a processor, for three processes that wait for the broker."""
 

@@ -13,6 +13,8 @@ from tests.integration.kafka.stress.rounds import coordinator_rounds, place_roun
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.promise
+
 
 async def test_owners_that_are_stopped_and_killed_under_load_lose_nothing_and_commit_nothing_stale(
     broker: KafkaBroker, tmp_path: Path

@@ -15,6 +15,7 @@ from tests.integration.operator.kafka.conftest import RACK
 from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import KafkaBroker
+from tests.promises import promised
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -68,7 +69,8 @@ async def all_is_done(fleet: KafkaFleet) -> None:
 
     await eventually(so, "all is handled", shown=shown)
     found = verdict(fleet.handled(), fleet.sent)
-    assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
+    with promised():
+        assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
 
 
 def planned(assignor: str, topics: dict[str, int], before: dict[Partition, str]) -> dict[Partition, str]:

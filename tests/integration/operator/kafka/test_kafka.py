@@ -16,6 +16,7 @@ from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import ORDERED, KafkaBroker
+from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
@@ -87,7 +88,8 @@ async def test_under_load_nothing_is_lost_nothing_overtakes_and_repetition_is_ma
 
         await eventually(done, "all is finished with", shown=looking.check)
         found = verdict(fleet.handled(), fleet.sent)
-        assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
+        with promised():
+            assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
     await looking.close()
 
 

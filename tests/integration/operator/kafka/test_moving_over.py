@@ -16,6 +16,7 @@ from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdic
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.commands import described
+from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
@@ -124,5 +125,6 @@ async def test_a_group_moves_over_and_back_and_nothing_is_lost_or_done_twice(
             await eventually(done, "all is handled")
         assert theirs.errors == []
         found = verdict(fleet.handled(), fleet.sent)
-        assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
+        with promised():
+            assert (found.missing, found.out_of_order, found.repeated) == (0, [], []), found
         assert await shown_at_the_place(broker, fleet) == 0

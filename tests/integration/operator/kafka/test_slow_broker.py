@@ -11,6 +11,7 @@ from tests.integration.operator.kafka.fleet import KafkaFleet, verdict
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker.jars import USERS
 from tests.kafka_broker.slowed import slowed_broker
+from tests.promises import promised
 from tests.waiting import PATIENCE, eventually
 
 Start = Callable[..., Operator]
@@ -49,7 +50,8 @@ async def test_a_slow_broker_is_not_called_away_and_what_is_handed_off_is_neithe
 
             await eventually(all_handled, "all is handled", PATIENCE)
             found = verdict(fleet.handled(), fleet.sent)
-            assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
+            with promised():
+                assert (found.missing, found.out_of_order, found.unmarked) == (0, [], []), found
             said = fleet.log("slow-a") + fleet.log("slow-b")
         assert await world.events("QueueUnreachable") == []
         assert "did not answer" not in said and "does not answer" not in said, said[-3000:]

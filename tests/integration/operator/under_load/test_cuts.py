@@ -17,6 +17,7 @@ from tests.load.fleet import LoadedFleet
 from tests.load.links import Links
 from tests.load.troubles import Blow, Break, Trouble, spells
 from tests.network import Network
+from tests.promises import promised
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -162,7 +163,8 @@ async def test_whatever_fails_nothing_is_lost_done_twice_in_silence_or_out_of_or
             await cut_off.befall(trouble)
         over = time.monotonic() + spell.seconds
         while time.monotonic() < over:
-            assert busy.fleet.witness.broken == []
+            with promised():
+                assert busy.fleet.witness.broken == []
             await asyncio.sleep(0.1)
         for trouble in spell.troubles:
             await cut_off.mend(trouble)

@@ -1,0 +1,99 @@
+"""How a tier's run ends: what runs once more, what never does, what it prints, and what it does not leave behind."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.__main__ import left_behind
+from tests.processes import ChildProcess
+
+ROOT = Path(__file__).parents[2]
+FLAKY = """
+from pathlib import Path
+
+def test_fails_once():
+    tried = Path("{name}")
+    again = tried.exists()
+    tried.touch()
+    assert again, "not yet"
+"""
+CHATTY = """
+import logging
+
+def test_with_a_name_that_is_as_long_as_those_of_this_project_and_takes_up_more_than_a_line_of_a_terminal():
+    for number in range(5000):
+        print(f"printed {number}.")
+        logging.getLogger().warning(f"logged {number}.")
+    assert False, "\\n".join(["what it comes to"] + [f"said {number}." for number in range(5000)])
+"""
+LOSES = """
+from tests.promises import promised
+
+def test_loses_a_message():
+    with promised():
+        assert 1 == 2, "a message is lost"
+"""
+HOLDS = "def test_holds():\n    pass\n"
+
+
+def run(folder: Path, *files: tuple[str, str], processes: int = 0) -> tuple[int, list[str]]:
+    """Exit code and lines of a tier that has these files (path below tests/, text), and one test that holds in each folder."""
+    for path, text in (("unit/test_a.py", HOLDS), ("simulation/test_b.py", HOLDS), ("integration/test_c.py", HOLDS), *files):
+        file = folder / "tests" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\naddopts = -ra --force-short-summary -p tests.reports --import-mode=importlib\nmarkers = long\n"
+    )
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "BATON_TEST_RUN"))}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", "COLUMNS": "80", "CI": "1"}
+    command = [sys.executable, "-m", "tests", "test", f"--numprocesses={processes}"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_a_test_with_real_processes_that_passes_alone_is_flaky_and_fails_nothing(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, ("integration/test_d.py", FLAKY.format(name="tried")))
+    assert (code, lines[-1]) == (0, "FLAKY tests/integration/test_d.py::test_fails_once"), lines
+    assert "1 passed" in lines[-2]
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ([("unit/test_d.py", FLAKY.format(name="tried"))], "has no real processes"),
+        ([("integration/test_d.py", LOSES)], "saw a broken promise"),
+        ([(f"integration/test_{number}.py", FLAKY.format(name=number)) for number in range(4)], "at most 3 may be flaky"),
+    ],
+    ids=["unit", "promise", "four"],
+)
+def test_what_never_runs_again_fails_the_run(tmp_path: Path, files: list[tuple[str, str]], why: str) -> None:
+    code, lines = run(tmp_path, *files)
+    assert code == 1 and why in lines[-1], lines
+
+
+def test_a_process_that_is_left_behind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_TEST_RUN", "one")
+    with ChildProcess(["sleep", "3600"], start_new_session=True) as left:
+        try:
+            assert left_behind(patience=0) == [f"process {left.pid}: sleep 3600 "]
+        finally:
+            left.kill()
+    assert left_behind() == []
+
+
+def test_a_failure_is_reported_at_once_and_again_at_the_end_and_little_between(tmp_path: Path) -> None:
+    _, lines = run(tmp_path, ("unit/test_d.py", CHATTY), processes=1)
+    assert len(lines) < 300, "\n".join(lines[:400])
+    for kind in ("printed", "logged", "said"):
+        shown = [line for line in lines if f"{kind} 4999." in line]
+        assert shown and not [line for line in lines if f"{kind} 2500." in line], (kind, shown)
+    (at_once,) = (line for line in lines if line.startswith("failed: "))
+    assert at_once.startswith("failed: tests/unit/test_d.py::test_with") and at_once.endswith(
+        ": AssertionError: what it comes to"
+    )
+    (summary,) = (line for line in lines if line.startswith("FAILED "))
+    assert summary.endswith(" - AssertionError: what it comes to")
