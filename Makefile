@@ -70,13 +70,12 @@ test-cluster: machine jar images-built ## What needs a node: pods, helm, images,
 	@$(BIN)/python -m tests cluster
 
 .PHONY: test-long
-test-long: machine jar images-built ## Before a release: what takes a minute or more each
+test-long: machine jar images-built keda ## Before a release: what takes a minute or more each; builds KEDA first (a quarter of an hour, once)
 	@$(BIN)/python -m tests long
 
-.PHONY: test-keda
-test-keda: machine ## Fleets that KEDA scales, on a real cluster; builds KEDA first (a quarter of an hour, once), so it is not in `make test`
+.PHONY: keda
+keda: machine
 	@$(BIN)/python -m cluster prepare-keda
-	$(BIN)/pytest tests/e2e/keda_scales.py
 
 .PHONY: check
 check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English

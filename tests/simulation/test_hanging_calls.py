@@ -64,7 +64,7 @@ def test_calls_that_hang_in_some_namespaces_hold_up_nobody_elsewhere(namespaces:
         lone.fails = hangs  # type: ignore[assignment]
         await crowd(lone, namespaces, groups)
         await asyncio.sleep(10)  # until all that hangs has been found to
-        for number in range(20):
+        for number in range(8):  # longer than a list may be old
             await granted_within(lone, 1, f"b{number}")
             assert await oldest_list(lone) < 65
             assert lone.replica.stuck() is None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,9 +56,8 @@ class Dev:
         return self._run(command, self.folder / f"{name}.log")
 
     def last(self) -> str:
-        """What was said last of who owns what."""
-        lines = self.said.read_text().splitlines()
-        return lines[-1].partition("  ")[2] if lines else ""
+        """What was said last of who owns what. The client of Kafka may log a line after it."""
+        return ([""] + re.findall(r"^\d\d:\d\d:\d\d  (.*)$", self.said.read_text(), re.MULTILINE))[-1]
 
     def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
         file = self._stack.enter_context(output.open("wb"))

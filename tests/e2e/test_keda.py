@@ -1,7 +1,4 @@
-"""Fleets that KEDA scales by the lag that the operator tells: from none to many and back, under load, and nothing is lost.
-
-Run by `make test-keda`, which builds KEDA first.
-"""
+"""Fleets that KEDA scales by the lag that the operator tells: from none to many and back, under load, and nothing is lost."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +27,7 @@ WORK = 0.05
 """Seconds that a message takes: a pod does 20 in a second."""
 LONG = 600
 """Seconds for a size that an autoscaler has to come to, at its own pace and on a busy machine."""
-pytestmark = pytest.mark.timeout(4 * LONG)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * LONG)]
 
 SPARK_MOST, SPARK_LEAST = 6, 2
 """Executors."""
