@@ -58,9 +58,8 @@ def main(tier: str, *options: str) -> int:
 
 
 def side_by_side() -> list[str]:
-    """Options of xdist. Many tests wait more than they work, so there is one process more than there are cores."""
-    cores = os.cpu_count() or 1
-    return ["--numprocesses", str(min(cores + 1, 4)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    """Options of xdist: two processes more than there are cores, for tests with servers wait more than they work."""
+    return ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 6)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def repeatable() -> list[str]:

@@ -147,6 +147,7 @@ async def test_an_operator_of_one_namespace_works_with_roles_there_and_no_right_
     await hands_over(world, operator, redis_server)
 
 
+@pytest.mark.long
 async def test_of_two_releases_that_overlap_each_may_see_whether_the_other_lives(
     api: Cluster, control_plane: Machine, kubeconfig: Path, tmp_path: Path, start: Start
 ) -> None:

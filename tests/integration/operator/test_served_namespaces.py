@@ -62,6 +62,7 @@ async def ended(api: Cluster, name: str) -> None:
     await eventually(gone, f"{name} is gone")
 
 
+@pytest.mark.long
 async def test_a_namespace_that_is_deleted_with_its_role_binding_stops_no_other(two: Two, api: Cluster) -> None:
     operator = await two.start().leads()
     await fleet(two.shop, "a", "b")
@@ -123,6 +124,7 @@ async def refused(two: Two) -> bool:
     return not await may(two.bank.api, service_account(HOME, two.account.name), attributes)
 
 
+@pytest.mark.long
 async def test_a_kind_that_may_not_be_listed_is_said_there_and_nowhere_else(two: Two) -> None:
     await two.start().leads()
     for world in (two.shop, two.bank):

@@ -111,6 +111,7 @@ async def test_groups_that_another_release_serves_are_its_own(empty: World, left
     await empty.change("consumergroups", "theirs", LET_GO)
 
 
+@pytest.mark.long
 async def test_many_groups_as_large_as_groups_can_be_have_room_in_its_pod(empty: World, operators: Account) -> None:
     note = {"note": "x" * 250_000}
     for number in range(150):

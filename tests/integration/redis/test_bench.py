@@ -1,8 +1,11 @@
 """`make bench-consumer` with a few entries."""
 
+import pytest
+
 from tests.bench_runs import bench_run
 
 
+@pytest.mark.long
 def test_the_consumers_benchmark_ends_with_a_line_of_json() -> None:
     run = bench_run("tests.bench.consumer", "--tiny")
     for partitions in ("1 partition", "3 partitions"):

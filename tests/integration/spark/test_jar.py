@@ -8,6 +8,8 @@ import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
+import pytest
+
 from baton.spark import jar_file
 from tests.processes import ChildProcess
 
@@ -60,6 +62,7 @@ def test_without_a_jdk_a_wheel_is_built_without_it_and_a_release_is_refused(tmp_
     assert "no javac of Java 17 or later" in said and "Traceback" not in said
 
 
+@pytest.mark.long
 def test_processes_that_need_it_at_once_make_one(tmp_path: Path) -> None:
     for other in jar_file.OTHERS:  # without the network
         (tmp_path / other.file).symlink_to(jar_file.built().parent / other.file)
