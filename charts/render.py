@@ -12,8 +12,6 @@ from charts.dashboard import dashboard
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "baton"
 NAMESPACE = "baton-system"
-KUBE_VERSION = "1.35.0"
-"""What `helm template` takes for the cluster's version; nothing in the chart depends on it but the check of the lower bound."""
 
 _HEADER = """\
 # Baton, complete: namespace, CRDs, RBAC, Deployment. Rendered from charts/baton; do not edit, run `make generate`.
@@ -38,7 +36,7 @@ def crds() -> dict[str, str]:
 
 def template(helm: Path, namespace: str, *arguments: str) -> list[str | Path]:
     """The command that prints what `helm install baton charts/baton` with these arguments would apply."""
-    return [helm, "template", "baton", CHART, "--namespace", namespace, "--kube-version", KUBE_VERSION, *arguments]
+    return [helm, "template", "baton", CHART, "--namespace", namespace, *arguments]
 
 
 def install_manifest(helm: Path) -> str:

@@ -21,7 +21,7 @@ from cluster.faults import ClusterError
 from cluster.progress import told
 
 _MODULES = Path(__file__).parent / "go"
-_KUBERNETES = "1.35.4"
+KUBERNETES = "1.35.4"
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,15 @@ def _version_flags(version: str) -> str:
     return f"{place}gitVersion=v{version} {place}gitMajor={major} {place}gitMinor={minor}"
 
 
-KUBE = Program("kube", ".", f"-s -w {_version_flags(_KUBERNETES)}", "5 to 8 minutes")
-HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", "-s -w", "1 to 2 minutes")
+def _capabilities_flags(version: str) -> str:
+    """helm takes charts that are rendered without a cluster to be for this Kubernetes. Without the flags it is 1.20."""
+    major, minor, _ = version.split(".")
+    places = [f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion" for package in ("chartutil", "lint/rules")]
+    return " ".join(f"{place}Major={major} {place}Minor={minor}" for place in places)
+
+
+KUBE = Program("kube", ".", f"-s -w {_version_flags(KUBERNETES)}", "5 to 8 minutes")
+HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", f"-s -w {_capabilities_flags(KUBERNETES)}", "1 to 2 minutes")
 KEDA_MODULE = "github.com/kedacore/keda/v2"
 KEDA_OPERATOR = Program("keda-operator", f"{KEDA_MODULE}/cmd/operator", "-s -w", "10 to 16 minutes", "keda")
 KEDA_ADAPTER = Program("keda-adapter", f"{KEDA_MODULE}/cmd/adapter", "-s -w", "1 to 5 minutes after keda-operator", "keda")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from baton.kube.api import core_path, group_path
-from charts.render import CHART, KUBE_VERSION
+from charts.render import CHART
 from cluster import ClusterError, helm_binary
 from cluster.cluster import Cluster as Machine
 from tests.integration.operator.accounts import of_token
@@ -25,17 +25,7 @@ Start = Callable[..., Operator]
 
 def rendered(release: str, *settings: str) -> list[dict[str, Any]]:
     """What `helm install` would make in the namespace of the release's name, but for what runs."""
-    command: list[str | Path] = [
-        helm_binary(),
-        "template",
-        release,
-        CHART,
-        "--namespace",
-        release,
-        "--kube-version",
-        KUBE_VERSION,
-        "--no-hooks",
-    ]
+    command: list[str | Path] = [helm_binary(), "template", release, CHART, "--namespace", release, "--no-hooks"]
     command += ["--set", f"fullnameOverride={release}", *(word for one in settings for word in ("--set", one))]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [one for one in yaml.safe_load_all(text) if one and one["kind"] not in ("Deployment", "PodDisruptionBudget")]

@@ -12,8 +12,18 @@ import yaml
 
 from charts import render
 from charts.render import CHART, ROOT
+from cluster.programs import KUBERNETES
 from tests.cluster_autoscaler import LOCAL_VOLUMES, keeps_its_node
 from tests.unit.chart.conftest import Found, Objects, Template
+
+
+def test_the_project_s_helm_renders_for_the_kubernetes_of_its_cluster(helm: Path, tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: asks, version: 1.0.0}")
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "answer.yaml").write_text("version: {{ .Capabilities.KubeVersion.Version }}")
+    done = run([helm, "template", tmp_path], capture_output=True, text=True, check=True)
+    major, minor, _ = KUBERNETES.split(".")
+    assert f"version: v{major}.{minor}.0" in done.stdout
 
 
 def test_the_chart_passes_helm_lint(helm: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from baton.kube.api import group_path
 from baton.kube.errors import ApiError
 from baton.kube.leases import leases_path
-from charts.render import CHART, KUBE_VERSION
+from charts.render import CHART
 from cluster import helm_binary
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, acting, pod_of, token_of
 from tests.integration.operator.conftest import namespace
@@ -31,16 +31,7 @@ ActAs = Callable[..., Awaitable[Actor]]
 @pytest.fixture(scope="session")
 def rendered() -> list[dict[str, Any]]:
     """What the chart makes of policies and roles, for operators that serve these namespaces."""
-    command: list[str | Path] = [
-        helm_binary(),
-        "template",
-        "baton",
-        CHART,
-        "--namespace",
-        "baton-system",
-        "--kube-version",
-        KUBE_VERSION,
-    ]
+    command: list[str | Path] = [helm_binary(), "template", "baton", CHART, "--namespace", "baton-system"]
     command += ["--set", f"watchNamespaces={{{','.join(NAMESPACES)}}}", "--set", "rbac.aggregate=true"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [document for document in yaml.safe_load_all(text) if document]
