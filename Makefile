@@ -29,53 +29,64 @@ setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton 
 		--editable ./consumer --editable ./operator
 	@touch $@
 
+# What targets need is built or fetched by these, on this machine, before anything runs in a pod, a container or a build of an image.
+package-%: setup
+	@$(BIN)/python -m cluster packages $*
+
+program-%: setup
+	@$(BIN)/python -m cluster programs $*
+
+.PHONY: jar broker peers connector images-built
+jar: package-javac
+	@$(BIN)/python -c 'from baton.spark import jar_file; jar_file.prepare()'
+
+broker: package-java package-mvn
+	@$(BIN)/python -c 'from tests.kafka_broker import jars; jars.place()'
+
+peers: package-javac package-mvn
+	@$(BIN)/python -c 'from tests import peers; peers.built()'
+
+connector: package-java package-mvn
+	@$(BIN)/python -c 'from tests.bench.spark import kafka; kafka.connector_jars()'
+
+images-built: machine jar
+	@$(BIN)/python -m cluster build-images
+
 .PHONY: machine
 machine: setup ## Install the Debian packages and build the cluster's programs into the cache, where they are missing
 	@$(BIN)/python -m cluster prepare
 
 .PHONY: cluster-up
-cluster-up: $(if $(filter 0,$(NODE)),setup,machine) ## A real Kubernetes on this machine until `make cluster-down` (NODE=0: API server and controllers only, no root)
+cluster-up: $(if $(filter 0,$(NODE)),program-kube,machine) ## A real Kubernetes on this machine until `make cluster-down` (NODE=0: API server and controllers only, no root)
 	@$(BIN)/python -m cluster up $(if $(filter 0,$(NODE)),--no-node)
 
 .PHONY: cluster-install
-cluster-install: setup ## Install the operator of this checkout on the cluster that `make cluster-up` left running, by helm
+cluster-install: machine ## Install the operator of this checkout on the cluster that `make cluster-up` left running, by helm
 	@$(BIN)/python -m cluster install
 
 .PHONY: cluster-load
-cluster-load: setup ## Build the images of the examples, and load them into the cluster of `make cluster-up` (ONLY=redis, kafka, external or spark)
+cluster-load: machine jar ## Build the images of the examples, and load them into the cluster of `make cluster-up` (ONLY=redis, kafka, external or spark)
 	@$(BIN)/python -m cluster load $(foreach one,$(ONLY),--only $(one))
 
 .PHONY: cluster-down
-cluster-down: setup ## Stop what `make cluster-up` left running
-	@$(BIN)/python -m cluster down
+cluster-down: setup ## Stop what `make cluster-up` of this clone left running (ALL=1: of every clone)
+	@$(BIN)/python -m cluster down $(if $(filter 1,$(ALL)),--all)
 
 .PHONY: demo
-demo: machine ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
+demo: machine jar ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
 	@$(BIN)/python -m demo
 
-.PHONY: jar
-jar: setup
-	@$(BIN)/python -c 'from baton.spark import jar; jar()'
-
-.PHONY: images-built
-images-built: machine
-	@$(BIN)/python -m cluster build-images
-
 .PHONY: test
-test: check machine jar ## What every change must pass: static checks, unit tests, simulation, real servers on this machine (no image, no pod)
+test: check machine jar broker peers connector ## What every change must pass: static checks, unit tests, simulation, real servers on this machine (no image, no pod)
 	@$(BIN)/python -m tests test
 
 .PHONY: test-cluster
-test-cluster: machine jar images-built ## What needs a node: pods, helm, images, a browser, Prometheus, autoscalers, fleets under load (as root)
+test-cluster: machine jar broker images-built ## What needs a node: pods, helm, images, a browser, Prometheus, autoscalers, fleets under load (as root)
 	@$(BIN)/python -m tests cluster
 
 .PHONY: test-long
-test-long: machine jar images-built keda ## Before a release: what takes a minute or more each; builds KEDA first (a quarter of an hour, once)
+test-long: machine jar broker peers connector images-built program-keda ## Before a release: what takes a minute or more each; builds KEDA first (a quarter of an hour, once)
 	@$(BIN)/python -m tests long
-
-.PHONY: keda
-keda: machine
-	@$(BIN)/python -m cluster prepare-keda
 
 .PHONY: check
 check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English
@@ -87,7 +98,7 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English
 	@$(BIN)/python -m docs.prose
 
 .PHONY: quick
-quick: check ## The part of `make test` that needs no root and no servers: static checks, unit tests, simulation
+quick: check program-helm ## The part of `make test` that needs no root and no servers: static checks, unit tests, simulation
 	@$(BIN)/python -m tests quick
 
 .PHONY: simulate-long
@@ -100,12 +111,12 @@ soak: machine ## Cut the network, kill and stop a fleet, its operator and Redis 
 		$(BIN)/pytest -s --timeout=0 tests/integration/operator/under_load/test_cuts.py -k whatever_fails
 
 .PHONY: soak-spark
-soak-spark: setup ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
+soak-spark: package-redis-server package-ps jar ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
 	@for seed in $$(seq $(or $(FROM),1) $$(( $(or $(FROM),1) + $(or $(SEEDS),10) - 1 ))); do \
 		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/soak_chaos.py || exit; done
 
 .PHONY: mutate
-mutate: setup ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
+mutate: package-redis-server jar broker ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
 .PHONY: pictures
@@ -113,7 +124,7 @@ pictures: machine ## Take the pictures of the console that the guide shows, in C
 	$(BIN)/pytest -q tests/integration/operator/console_pictures.py
 
 .PHONY: dist
-dist: setup ## Build what is released, sdists and wheels, into dist/; needs a JDK 17 for the jar that baton-consumer carries
+dist: jar ## Build what is released, sdists and wheels, into dist/; needs a JDK 17 for the jar that baton-consumer carries
 	@rm -rf dist
 	@export BATON_RELEASE=1; for name in consumer operator; do \
 		$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist $$name || exit; done
@@ -124,7 +135,7 @@ release-check: setup ## What has to hold before a version is tagged: one version
 	@test -z "$$(git status --porcelain)" || { echo "release-check: commit or remove what git status shows" >&2; exit 1; }
 	@grep -Eq '^## $(VERSION) \([0-9]{4}-[0-9]{2}-[0-9]{2}\)' CHANGELOG.md \
 		|| { echo "release-check: put the date behind '## $(VERSION)' in CHANGELOG.md" >&2; exit 1; }
-	@$(MAKE) --no-print-directory check generate
+	@$(MAKE) --no-print-directory check generate images-built
 	@test -z "$$(git status --porcelain)" || { echo "release-check: commit what make generate has written" >&2; exit 1; }
 	$(BIN)/pytest -q tests/unit/test_distributions.py tests/unit/test_documentation.py tests/unit/chart
 	@$(MAKE) --no-print-directory dist
@@ -139,32 +150,31 @@ images: ## Build the images of operator and Spark fleet with docker, podman or b
 	$(ENGINE) build -f manifests/examples/spark/Dockerfile -t orders-spark:1 .
 
 .PHONY: bench-assignors
-bench-assignors: setup ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
+bench-assignors: peers ## Time the assignors beside Kafka's and RocketMQ's Java classes; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.assignors
 
 .PHONY: bench-engine
-bench-engine: setup ## Time steps of the engine, small to large, and (as root) hand-offs on a cluster; the last line is JSON
-	@test $$(id -u) != 0 || $(BIN)/python -m cluster prepare >&2
+bench-engine: $(if $(filter 0,$(shell id -u)),machine,setup) ## Time steps of the engine, small to large, and (as root) hand-offs on a cluster; the last line is JSON
 	@nice $(BIN)/python -m tests.bench.engine
 
 .PHONY: bench-consumer
-bench-consumer: setup ## Time consumer and producer beside redis-py alone on a Redis of its own; the last line is JSON
+bench-consumer: package-redis-server ## Time consumer and producer beside redis-py alone on a Redis of its own; the last line is JSON
 	@$(BIN)/python -m tests.bench.consumer
 
 .PHONY: bench-spark
-bench-spark: setup ## Time the Spark source beside the same reader without ownership, a Python source, the rate source, and on Kafka Spark's own; the last line is JSON
+bench-spark: package-redis-server jar broker connector ## Time the Spark source beside the same reader without ownership, a Python source, the rate source, and on Kafka Spark's own; the last line is JSON
 	@$(BIN)/python -m tests.bench.spark
 
 .PHONY: bench-handoff
-bench-handoff: setup ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in a quarter of an hour; the last line is JSON
+bench-handoff: package-redis-server program-kube broker ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in a quarter of an hour; the last line is JSON
 	@$(BIN)/python -m tests.bench.handoff
 
 .PHONY: bench-throughput
-bench-throughput: setup ## Consume and commit on Kafka beside confluent-kafka with its auto-commit; the last line is JSON
+bench-throughput: broker ## Consume and commit on Kafka beside confluent-kafka with its auto-commit; the last line is JSON
 	@$(BIN)/python -m tests.bench.throughput
 
 .PHONY: generate
-generate: setup ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
+generate: program-helm ## Write what is generated: CRDs, manifests/install.yaml, pages of docs/
 	$(BIN)/python -m baton.api.generate
 	$(BIN)/python -m charts.render
 	$(BIN)/python -m docs.generate

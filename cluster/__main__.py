@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from cluster import built_images, keda, packages, runs
+from cluster import built_images, packages, runs
 from cluster.cluster import OPERATOR_NAMESPACE, Cluster
 from cluster.faults import ClusterError
 from cluster.images import ROOT
-from cluster.processes import Registry
-from cluster.programs import HELM, KUBE
-from cluster.sweep import sweep
+from cluster.processes import Process, Registry
+from cluster.programs import HELM, KUBE, PROGRAMS
 
 
 @click.group()
@@ -22,29 +21,41 @@ def main() -> None:
 
 @main.command()
 def prepare() -> None:
-    """Install the packages and build the programs that are missing."""
-    packages.install(packages.TESTS)
-    KUBE.path()
-    HELM.path()
+    """Install the packages and build the programs that are missing, and say where they are."""
+    packages.install(*packages.PACKAGES)
+    click.echo(
+        f"the {len(set(packages.PACKAGES.values()))} Debian packages are installed; {KUBE.path()} and {HELM.path()} are built"
+    )
 
 
-@main.command("prepare-keda")
-def prepare_keda() -> None:
-    """Build KEDA, for tests that autoscale with it: a quarter of an hour, once."""
-    keda.prepare()
+@main.command("packages")
+@click.argument("programs", nargs=-1, type=click.Choice(list(packages.PACKAGES)))
+def install_packages(programs: tuple[str, ...]) -> None:
+    """Install the Debian packages that bring these programs, where they are missing; without a name: all that tests need."""
+    packages.install(*(programs or packages.PACKAGES))
+
+
+@main.command("programs")
+@click.argument("names", nargs=-1, required=True, type=click.Choice(list(PROGRAMS)))
+def build_programs(names: tuple[str, ...]) -> None:
+    """Build these programs into the cache, where they are missing."""
+    for program in (program for name in names for program in PROGRAMS[name]):
+        program.path()
 
 
 @main.command("build-images")
 def build_images() -> None:
-    """Build the images of operator and Spark fleet by their Dockerfiles, for the tests that run in them."""
-    built_images.build(built_images.OPERATOR)
-    built_images.build(built_images.SPARK)
+    """Build the images that tests run in, by their Dockerfiles."""
+    built_images.each(built_images.TESTED)
 
 
-@main.command("packages")
-def install_packages() -> None:
-    """Install the Debian packages that are missing."""
-    packages.install(packages.TESTS)
+@main.command(hidden=True)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("pid", type=int)
+@click.argument("started", type=int)
+def guard(folder: Path, pid: int, started: int) -> None:
+    """Stand by while a cluster runs, and remove it when its owner ends without doing so: killed, or crashed."""
+    runs.guard(folder, Process(pid, started))
 
 
 @main.command()
@@ -89,7 +100,8 @@ _FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=
 @click.option("--tag", help="With --dockerfile: how manifests call it.")
 @click.option("--context", type=_FOLDER, help="With --dockerfile: what it copies from, unless that is the top of the clone.")
 def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, context: Path | None) -> None:
-    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running."""
+    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running. An image
+    that cannot be built keeps no other from it."""
     if (dockerfile is None) != (tag is None) or (dockerfile is None and context is not None) or (dockerfile is not None and only):
         raise click.UsageError("An image of your own takes --dockerfile and --tag; --only is for those of the examples.")
     if dockerfile is not None and tag is not None:
@@ -97,25 +109,19 @@ def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, contex
     else:
         asked = [built_images.EXAMPLES[name] for name in only or built_images.EXAMPLES]
     cluster = _kept()
-    for image in asked:
+
+    def load_one(image: built_images.Image) -> None:
         click.echo(f"loaded {cluster.load_built_image(image)}, built by {image.dockerfile}")
+
+    built_images.each(asked, load_one)
 
 
 @main.command()
-def down() -> None:
-    """Stop what was left running and remove what was left lying. A cluster in use by a process that still runs stays."""
-    with runs.exclusive():
-        found = runs.folders()
-        used = [folder for folder in found if runs.owner(folder) is not None]
-        for folder in found:
-            if folder not in used:
-                said = "stopped" if runs.is_kept(folder) else "removed what was left of"
-                sweep(folder, node=folder.name == runs.NODE)
-                click.echo(f"{said} {folder.name}")
-    for folder in used:
-        click.echo(f"left alone: {runs.in_use(folder)}, and ends with it")
-    if not found:
-        click.echo("no cluster")
+@click.option("--all", "everything", is_flag=True, help="Also what other clones left running.")
+def down(everything: bool) -> None:
+    """Stop what this clone left running and remove what is abandoned. What a process still uses stays, and other clones'."""
+    for line in list(runs.down(everything=everything)) or ["no cluster"]:
+        click.echo(line)
 
 
 @main.command()
@@ -124,8 +130,7 @@ def status() -> None:
     if not runs.folders():
         click.echo("no cluster")
     for folder in runs.folders():
-        whose = "nobody's any more: `down` removes it" if runs.is_abandoned(folder) else runs.in_use(folder)
-        click.echo(f"{folder}: {whose}\n  export KUBECONFIG={folder}/kubeconfig")
+        click.echo(f"{runs.whose(folder)}\n  export KUBECONFIG={folder}/kubeconfig")
         registry = Registry(folder)
         for name in registry.names():
             process = registry.find(name)
@@ -133,10 +138,12 @@ def status() -> None:
 
 
 def _kept() -> Cluster:
-    """Raises ClusterError."""
+    """Raises ClusterError, also for another clone's."""
     cluster = Cluster(node=True)
     if not runs.is_kept(cluster.folder):
         raise ClusterError("there is no cluster with a node that was left running: start one with: make cluster-up")
+    if not runs.is_ours(cluster.folder):
+        raise ClusterError(f"the cluster {runs.whose(cluster.folder)}")
     return cluster
 
 

@@ -1,20 +1,22 @@
 """Images as a user builds them: by the Dockerfiles of the checkout. Here by buildah, without Docker and without a registry.
 
 The base image that the Dockerfiles name cannot be fetched without a registry: one of Debian's packages, with the same Python,
-stands in for it. Layers stay in the cache, so that a second build makes only what has changed.
+stands in for it. Layers stay in the cache, so that a second build makes only what has changed. A build fetches Python and Debian
+packages, and no jar: those that Dockerfiles compile against are fetched on the machine (`make jar`) and mounted read-only.
 """
 
 import fcntl
 import json
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cluster import packages
 from cluster.faults import ClusterError
 from cluster.images import ROOT
 from cluster.programs import cache
@@ -38,10 +40,11 @@ EXTERNAL_CONSUMER = Image("docker.io/library/jobs-consumer:1", _EXAMPLES / "exte
 SPARK = Image("docker.io/library/orders-spark:1", _EXAMPLES / "spark" / "Dockerfile")
 EXAMPLES = {"redis": CONSUMER, "kafka": KAFKA_CONSUMER, "external": EXTERNAL_CONSUMER, "spark": SPARK}
 """By a word for each."""
+TESTED = (OPERATOR, CONSUMER, SPARK)
+"""Those that tests run in."""
 
-_RELEASE = "bookworm"
-_BASE = f"localhost/python:3.11-slim-{_RELEASE}"
-_PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
+_BASE = f"localhost/python:3.11-slim-{packages.RELEASE}"
+_PACKAGES = ("python3", "python3-pip", "python3-venv", "ca-certificates")
 _STAND_IN = """\
 FROM scratch
 ADD base.tar /
@@ -66,15 +69,26 @@ def complete(tag: str) -> str:
 
 
 def build(image: Image) -> None:
-    """Raises ClusterError."""
-    (cache() / "images").mkdir(parents=True, exist_ok=True)
-    with (cache() / "images.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Raises ClusterError, and leaves no container or mount of a build that failed."""
+    with _alone():
         if not _buildah("images", "--quiet", "--filter", f"reference={_BASE}"):
             with told("making a base image of Debian packages", "1 to 3 minutes"):
                 _make_base()
         with told(f"building {image.name}", "up to 10 minutes the first time"):
             _bud(image)
+
+
+def each(asked: Iterable[Image], make: Callable[[Image], object] = build) -> None:
+    """Make every image, even if another one fails. Raises ClusterError that names those that failed."""
+    failed = []
+    for image in asked:
+        try:
+            make(image)
+        except ClusterError as error:
+            print(f"cluster: {error}", file=sys.stderr, flush=True)
+            failed.append(image.name.removeprefix("docker.io/library/"))
+    if failed:
+        raise ClusterError(f"not made: {', '.join(failed)}; what failed stands above")
 
 
 def configuration(image: Image) -> dict[str, Any]:
@@ -86,11 +100,8 @@ def configuration(image: Image) -> dict[str, Any]:
 @contextmanager
 def contents(image: Image) -> Iterator[Path]:
     """Its files, to be looked at."""
-    container = _buildah("from", "--pull-never", image.name)
-    try:
-        yield Path(_buildah("mount", container))
-    finally:
-        _buildah("rm", container)
+    with _alone():
+        yield Path(_buildah("mount", _buildah("from", "--pull-never", image.name)))
 
 
 def archive(image: Image, name: str) -> Path:
@@ -106,9 +117,22 @@ def archive(image: Image, name: str) -> Path:
     return Path(path)
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time. It leaves no containers, nor their mounts: buildah does where a build fails or is killed."""
+    (cache() / "images").mkdir(parents=True, exist_ok=True)
+    with (cache() / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            _buildah("rm", "--all")
+            yield
+        finally:
+            _buildah("rm", "--all")
+
+
 def _make_base() -> None:
     with tempfile.TemporaryDirectory(prefix="baton-base-") as folder:
-        _run(["mmdebstrap", "--quiet", "--variant=minbase", f"--include={_PACKAGES}", _RELEASE, f"{folder}/base.tar"])
+        packages.make_debian(Path(folder) / "base.tar", *_PACKAGES)
         (Path(folder) / "Dockerfile").write_text(_STAND_IN)
         _buildah("build", "--quiet", "--tag", _BASE, folder)
 
@@ -119,22 +143,17 @@ def _bud(image: Image) -> None:
         settings = cache() / "images" / "pip.conf"
         settings.write_text(_PIP.read_text().replace(_CERTIFICATES, _MOUNTED))
         volumes = [f"--volume={settings}:{_PIP}:ro", f"--volume={_CERTIFICATES}:{_MOUNTED}:ro"]
-    # Jars of others that are in the cache are not fetched in the build.
     volumes += [f"--volume={jar}:/root/.cache/baton/{jar.name}:ro" for jar in cache().glob("*.jar") if "baton" not in jar.name]
     arguments = (f"--build-arg=PYTHON={_BASE}", f"--file={image.dockerfile}", f"--tag={image.name}", str(image.context))
     _buildah("build", "--layers", "--pull-never", *volumes, *arguments)
 
 
 def _buildah(*arguments: str) -> str:
+    packages.require("buildah")
     storage = cache() / "images"
     places = (f"--root={storage / 'root'}", f"--runroot={storage / 'run'}")
     driver = ("--storage-driver=overlay", "--storage-opt=overlay.skip_mount_home=true")  # else it leaves the folder mounted
-    return _run(["buildah", *places, *driver, *arguments])
-
-
-def _run(command: list[str]) -> str:
-    if shutil.which(command[0]) is None:
-        raise ClusterError(f"{command[0]} is missing: run `python -m cluster packages` as root, or install it by hand")
+    command = ["buildah", *places, *driver, *arguments]
     # An ordinary RUN in a folder of its own, with the machine's network: nothing here is to be kept apart.
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from cluster import built_images, images, packages, runs, volumes
+from cluster import built_images, images, packages, runs
 from cluster.controlplane import ControlPlane
 from cluster.faults import ClusterError
 from cluster.network import ADDRESS, make_bridge
@@ -19,7 +19,6 @@ from cluster.node import NAME, Node
 from cluster.processes import Registry, start_time
 from cluster.programs import KUBE, helm_binary
 from cluster.progress import told
-from cluster.sweep import sweep
 from cluster.waiting import PATIENCE, wait_until
 
 OPERATOR_NAMESPACE = "baton-system"
@@ -37,7 +36,9 @@ class Cluster:
     """Of the bridge: what listens here is reached by pods and by this machine, and by nobody else."""
 
     def __init__(self, *, node: bool = True) -> None:
-        self.folder = runs.RUNS / (runs.NODE if node else f"control-{os.getpid()}-{next(_CONTROL_PLANES)}")
+        # A folder that exists was left running by an earlier process with this pid.
+        places = (runs.RUNS / f"control-{os.getpid()}-{number}" for number in _CONTROL_PLANES)
+        self.folder = runs.RUNS / runs.NODE if node else next(place for place in places if not place.exists())
         self._registry = Registry(self.folder)
         self._control = ControlPlane(self.folder, self._registry, node=node)
         self._node = Node(self.folder, self._registry) if node else None
@@ -73,7 +74,7 @@ class Cluster:
                 raise ClusterError(
                     "a node needs containers, mounts and a bridge: run this as root, or use a cluster without a node"
                 )
-            packages.require(packages.NODE)
+            packages.require(*packages.NODE)
         KUBE.path()
         runs.claim(self.folder)
         try:
@@ -85,7 +86,7 @@ class Cluster:
     def down(self) -> None:
         """Stop and remove everything of it. Safe to repeat."""
         if self.folder.exists():
-            sweep(self.folder, node=self._node is not None)
+            runs.sweep(self.folder)
 
     def keep(self) -> None:
         """Leave it running when this process ends, until `make cluster-down`. Do not call `down` then."""
@@ -94,7 +95,7 @@ class Cluster:
 
     def _start(self) -> None:
         me = os.getpid()
-        guard = [sys.executable, "-m", "cluster.guard", str(self.folder), str(me), str(start_time(me))]
+        guard = [sys.executable, "-m", "cluster", "guard", str(self.folder), str(me), str(start_time(me))]
         self._registry.start("guard", guard, {"PYTHONPATH": str(images.ROOT)})
         if self._node is not None:
             make_bridge(self.folder)
@@ -147,13 +148,21 @@ class Cluster:
             raise ClusterError(f"`helm {' '.join(arguments)}` failed: {done.stderr.strip()}")
         return done.stdout
 
-    def provide_volumes(self, count: int = volumes.COUNT) -> None:
-        """PersistentVolumes for claims that name no class: folders in `volumes` of the run folder, which go with it."""
+    def provide_volumes(self, count: int = 8) -> None:
+        """PersistentVolumes for claims that name no class: folders in `volumes` of the run folder, which go with it. Nothing
+        makes more, and a claim takes one for good: the same claim, made again, has the next."""
         for number in range(1, count + 1):
             folder = self.folder / "volumes" / f"volume-{number}"
             folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o777)
-            self.apply(volumes.volume(number, folder))
+            folder.chmod(0o777)  # no fsGroup is applied to a hostPath
+            spec = {
+                "capacity": {"storage": "100Gi"},
+                "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": {"path": str(folder), "type": "Directory"},
+            }
+            metadata = {"name": f"volume-{number}"}
+            self.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec})
 
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
         """Wait until the condition is true, with PATIENCE at least. Raises ClusterError, which says what did not come true."""

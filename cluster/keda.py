@@ -22,15 +22,8 @@ _WITHOUT = {"keda-admission", "keda-admission-webhooks"}
 """Its webhooks: they only check ScaledObjects that people write."""
 
 
-def prepare() -> None:
-    """Build what is missing: a quarter of an hour on two cores."""
-    KEDA_OPERATOR.path()
-    KEDA_ADAPTER.path()
-
-
 def install(cluster: Cluster) -> None:
     """Install it, and wait until autoscalers are told its metrics. Raises ClusterError."""
-    prepare()
     source = go_source(KEDA_OPERATOR, KEDA_MODULE)
     documents = list(yaml.safe_load_all(cluster.kubectl("kustomize", str(source / "config" / "default"))))
     secret, authority = _certificates(cluster.folder / "keda-pki")

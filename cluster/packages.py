@@ -1,6 +1,7 @@
 """The Debian packages that a node and the tests need, found by the programs that they bring."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,8 @@ from pathlib import Path
 from cluster.faults import ClusterError
 from cluster.progress import told
 
-CONTROL_PLANE = {"ip": "iproute2"}
-"""program -> package, for a cluster without a node."""
-
-NODE = {
-    **CONTROL_PLANE,
+PACKAGES = {
+    "ip": "iproute2",
     "unshare": "util-linux",
     "containerd": "containerd",
     "ctr": "containerd",
@@ -22,58 +20,76 @@ NODE = {
     "bridge": "containernetworking-plugins",
     "iptables-save": "iptables",
     "conntrack": "conntrack",
-}
-
-TESTS = {
-    **NODE,
     "redis-server": "redis-server",
+    "java": "openjdk-17-jre-headless",
     "javac": "openjdk-17-jdk-headless",
+    "mvn": "maven",
     "buildah": "buildah",
     "mmdebstrap": "mmdebstrap",
     "prometheus": "prometheus",
+    "promtool": "prometheus",
     "chromium": "chromium",
+    "openssl": "openssl",
+    "ps": "procps",
 }
-"""… and for everything that the tests and the demo start."""
+"""By program that cluster, demo and tests start. A test compares them with the programs that the code names."""
 
+NODE = ("ip", "unshare", "containerd", "ctr", "runc", "bridge", "iptables-save", "conntrack")
+"""Those that a cluster with a node takes."""
+
+RELEASE = "bookworm"
+_LISTS = (".list", ".sources")
 CNI_PROGRAMS = Path("/usr/lib/cni")
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where the cluster's processes look for programs."""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where Debian has programs, those for root too."""
 
 
-def missing(needed: dict[str, str]) -> list[str]:
-    """The packages, in order, whose programs are not on this machine."""
-    return sorted({package for program, package in needed.items() if not _found(program)})
-
-
-def require(needed: dict[str, str]) -> None:
+def require(*programs: str) -> None:
     """Raises ClusterError with the command that helps if a package is missing."""
-    if packages := missing(needed):
-        raise ClusterError(f"missing {_enumerate(packages)}: run `python -m cluster packages` as root, or install by hand")
+    if packages := _missing(programs):
+        raise ClusterError(f"missing {packages}: run `make machine` as root, or install by hand")
 
 
-def install(needed: dict[str, str]) -> None:
-    """Install what is missing with apt-get; raises ClusterError when that is not possible."""
-    packages = missing(needed)
+def install(*programs: str) -> None:
+    """Install the missing packages of these programs with apt-get. Raises ClusterError where that is not possible."""
+    packages = _missing(programs)
     if not packages:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise ClusterError(f"missing {_enumerate(packages)}: install as root (apt-get install {' '.join(packages)})")
+        raise ClusterError(f"missing {packages}: install as root (apt-get install {packages})")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", *packages]
-    with told(f"installing {_enumerate(packages)}", "1 to 2 minutes"):
+    command = ["apt-get", "install", "--yes", "--quiet=2", "--no-install-recommends", *packages.split()]
+    with told(f"installing {packages}", "1 to 2 minutes"):
         for attempt in (["apt-get", "update", "--quiet=2"], command):
             done = subprocess.run(
                 attempt, check=False, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
-        raise ClusterError(f"apt-get could not install {_enumerate(packages)}: see its lines above")
+        raise ClusterError(f"apt-get could not install {packages}: see its lines above")
+
+
+def make_debian(place: Path, *included: str) -> None:
+    """Make a Debian 12 with these packages and its smallest base system, a folder or an archive, from where this machine's apt
+    gets its own. Raises ClusterError."""
+    require("mmdebstrap")
+    apt = Path("/etc/apt")
+    lists = [path for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))) if path.suffix in _LISTS]
+    debian = re.compile(rf"/debian\b.*?\b{RELEASE}\b.*?\bmain\b", re.DOTALL)
+    sources = [str(path) for path in lists if path.exists() and debian.search(path.read_text())]
+    settings = [path for path in (apt / "apt.conf.d").glob("*") if re.search(r"::(Proxy|Verify|CaInfo)", path.read_text())]
+    options = ["--quiet", "--variant=minbase", f"--include={','.join(included)}", *(f"--aptopt={path}" for path in settings)]
+    done = subprocess.run(["mmdebstrap", *options, RELEASE, str(place), *sources], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ClusterError(f"mmdebstrap failed: {(done.stdout + done.stderr).strip()[-2000:]}")
+
+
+def _missing(programs: Iterable[str]) -> str:
+    """The packages that bring those that are not on this machine, separated by spaces."""
+    return " ".join(sorted({PACKAGES[program] for program in programs if not _found(program)}))
 
 
 def _found(program: str) -> bool:
     # `bridge` is also a program of iproute2: only the one in the plugins' folder counts.
-    return shutil.which(program, path=str(CNI_PROGRAMS) if program == "bridge" else PATH) is not None
-
-
-def _enumerate(names: Iterable[str]) -> str:
-    return ", ".join(names)
+    places = (str(CNI_PROGRAMS),) if program == "bridge" else (_PATH, os.environ.get("PATH", ""))
+    return any(shutil.which(program, path=place) for place in places)

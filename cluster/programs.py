@@ -73,6 +73,8 @@ HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", f"-s -w {_capabilities_flags(
 KEDA_MODULE = "github.com/kedacore/keda/v2"
 KEDA_OPERATOR = Program("keda-operator", f"{KEDA_MODULE}/cmd/operator", "-s -w", "10 to 16 minutes", "keda")
 KEDA_ADAPTER = Program("keda-adapter", f"{KEDA_MODULE}/cmd/adapter", "-s -w", "1 to 5 minutes after keda-operator", "keda")
+PROGRAMS = {"kube": [KUBE], "helm": [HELM], "keda": [KEDA_OPERATOR, KEDA_ADAPTER]}
+"""By what `make program-NAME` builds."""
 
 
 def cache() -> Path:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from cluster import packages
+from cluster.packages import require
 from cluster.programs import cache
 
 
@@ -32,7 +32,7 @@ def made_once(name: str, sources: Sequence[Path], make: Callable[[Path], None]) 
 
 def fetch_jars(pom: Path, lib: Path) -> None:
     """The jars that a pom names, with what they need, from where Maven looks. Raises RuntimeError."""
-    packages.install({"mvn": "maven"})
+    require("java", "mvn")
     print(f"{pom.parent.name}: fetching jars (once)", file=sys.stderr, flush=True)
     run(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"])
 

@@ -1,14 +1,17 @@
-"""The images that the Dockerfiles make: nobody's but an ordinary user's, labelled, and with a list of what is in them."""
+"""The images that the Dockerfiles make: they run as an ordinary user, have labels, and list what is in them."""
 
+import fcntl
 import json
 import re
+from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 
 import baton
-from cluster import built_images
+from cluster import ClusterError, built_images
 from cluster.built_images import OPERATOR, SPARK, Image
+from cluster.programs import cache
 
 
 @pytest.mark.parametrize(("image", "part"), [(OPERATOR, "operator"), (SPARK, "consumer")], ids=["operator", "spark"])
@@ -27,3 +30,25 @@ def test_an_image_is_an_ordinary_users_labelled_and_says_what_it_is_made_of(imag
     pinned = {(canonicalize_name(name), version) for name, version in re.findall(r"^([\w.-]+)==([\w.+-]+)", locked, re.MULTILINE)}
     assert pinned
     assert pinned - packages == set()
+
+
+def test_an_image_that_fails_keeps_no_other_from_being_built_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second stage fails when the first is done, so that both of their containers are mounted."""
+    files = {"fails": "COPY --from=first /made /made\nRUN false", "works": "COPY --from=first /made /made"}
+    images = []
+    for name, lines in files.items():
+        text = f"ARG PYTHON\nFROM ${{PYTHON}} AS first\nRUN touch /made\nFROM ${{PYTHON}}\n{lines}\n"
+        (tmp_path / name).write_text(text)
+        images.append(Image(f"docker.io/library/{name}:1", tmp_path / name, tmp_path))
+    with pytest.raises(ClusterError, match=r"^not made: fails:1;"):
+        built_images.each(images)
+    assert 'building at STEP "RUN false"' in capsys.readouterr().err
+    with (cache() / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # no other test builds meanwhile
+        mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{cache()}/" in line]
+        assert mounts == []
+        assert list((cache() / "images" / "root" / "overlay-containers").glob("*/")) == []
+    with built_images.contents(images[1]) as root:
+        assert (root / "made").exists()

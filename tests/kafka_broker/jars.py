@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster import packages
 from tests.made_once import fetch_jars, made_once, run
 
 HERE = Path(__file__).parent
 CLUSTER_ID = "bWFkZS1mb3ItdGVzdHM"
 USERS = {"operator": "operator's password", "pod": "pod's password", "stranger": "stranger's password"}
 """With SCRAM-SHA-512; what each may do, a test says by ACLs."""
-_NEEDED = {"java": "openjdk-17-jre-headless"}
 _FORMAT = """process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:1
@@ -33,7 +31,6 @@ def java(main: str, *arguments: str, lib: Path, options: Sequence[str] = ()) -> 
 
 
 def _make(work: Path) -> None:
-    packages.install(_NEEDED)
     fetch_jars(HERE / "pom.xml", work / "lib")
     configuration = work / "format.properties"
     configuration.write_text(_FORMAT.format(data=work / "data"))

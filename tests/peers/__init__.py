@@ -10,12 +10,10 @@ from pathlib import Path
 
 from baton.assignors import Request
 from baton.model import Partition, QueueName
-from cluster import packages
 from tests.made_once import fetch_jars, made_once, run
 
 HERE = Path(__file__).parent
 SOURCES = ("pom.xml", "Peers.java")
-NEEDED = {"javac": "openjdk-17-jdk-headless"}
 Hands = dict[str, list[Partition]]
 
 
@@ -36,7 +34,7 @@ class PeerAnswer:
 def ask(questions: Iterable[tuple[str, Request]], repeats: int = 0) -> list[PeerAnswer | str]:
     """The peers' answers; a text is the exception that a peer threw."""
     lines = "".join(f"{_line(assignor, request, repeats)}\n" for assignor, request in questions)
-    classes = _built()
+    classes = built()
     command = ["java", "-Xss16m", "-Xmx1500m", "-cp", f"{classes}:{classes / 'lib'}/*", "Peers"]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     return [line if line.startswith("ERROR") else _answer(line) for line in done.stdout.splitlines()]
@@ -93,12 +91,11 @@ def _partition(text: str) -> Partition:
     return Partition(QueueName(queue), int(number))
 
 
-def _built() -> Path:
+def built() -> Path:
     """The folder with the compiled program and its jars, made if it is not there."""
     return made_once("peers", [HERE / source for source in SOURCES], _build)
 
 
 def _build(work: Path) -> None:
-    packages.install(NEEDED)
     fetch_jars(HERE / "pom.xml", work / "lib")
     run(["javac", "-d", str(work), "-cp", f"{work / 'lib'}/*", str(HERE / "Peers.java")])

@@ -67,6 +67,14 @@ def built() -> Path:
     return place
 
 
+def prepare() -> Path:
+    """The jar, as `built`, with the jars of others beside it: builds of images are given these, and fetch none."""
+    jar, cache = built(), _cache()
+    with _alone(cache / "baton-spark.lock"):
+        _others(cache)
+    return jar
+
+
 def spark_jars() -> Path | None:
     """The folder of Spark's own jars: of this environment's pyspark, or of SPARK_HOME."""
     package = find_spec("pyspark")
@@ -89,17 +97,9 @@ def jdk() -> Path | None:
 
 
 def _build(place: Path, cache: Path) -> None:
-    programs, spark = jdk(), spark_jars()
-    if programs is None:
-        raise JarError(
-            f"The jar of Spark's source `baton` is not built yet, and no javac of Java {JAVA} or later is on the PATH or in "
-            f"JAVA_HOME: install a JDK (Debian: apt-get install openjdk-{JAVA}-jdk-headless), or a wheel of baton-consumer that "
-            "carries the jar"
-        )
-    if spark is None:
-        raise JarError("Spark's source `baton` is compiled against Spark's jars: install pyspark, or set SPARK_HOME")
+    programs, spark = _tools()
     print("baton: building the jar of Spark's source `baton` (once)", file=sys.stderr, flush=True)
-    others = [_fetched(other, programs, spark, cache) for other in OTHERS]
+    others = _others(cache)
     with tempfile.TemporaryDirectory(dir=cache, prefix="baton-spark-") as folder:
         classes, jar = Path(folder) / "classes", Path(folder) / "baton-spark.jar"
         shutil.copytree(SOURCES / "META-INF", classes / "META-INF")
@@ -111,10 +111,29 @@ def _build(place: Path, cache: Path) -> None:
         jar.rename(place)
 
 
-def _fetched(other: Fetched, programs: Path, spark: Path, cache: Path) -> Path:
-    """Another's jar, with the content that is expected."""
+def _tools() -> tuple[Path, Path]:
+    """The folders of the JDK's programs and of Spark's jars."""
+    programs, spark = jdk(), spark_jars()
+    if programs is None:
+        raise JarError(
+            f"The jar of Spark's source `baton` is not built yet, and no javac of Java {JAVA} or later is on the PATH or in "
+            f"JAVA_HOME: install a JDK (Debian: apt-get install openjdk-{JAVA}-jdk-headless), or a wheel of baton-consumer that "
+            "carries the jar"
+        )
+    if spark is None:
+        raise JarError("Spark's source `baton` is compiled against Spark's jars: install pyspark, or set SPARK_HOME")
+    return programs, spark
+
+
+def _others(cache: Path) -> list[Path]:
+    """The jars of others, with the content that is expected."""
+    return [_fetched(other, cache) for other in OTHERS]
+
+
+def _fetched(other: Fetched, cache: Path) -> Path:
     place = cache / other.file
     if not place.exists() or _sha256(place) != other.sha256:
+        programs, spark = _tools()
         [ivy] = spark.glob("ivy-*.jar")
         with tempfile.TemporaryDirectory(dir=cache, prefix="ivy-") as folder:
             settings = os.environ.get("BATON_IVY_SETTINGS")

@@ -14,10 +14,22 @@ def test_a_jar_that_is_carried_is_taken(tmp_path: Path) -> None:
     assert jar_file.path(carried) == carried
 
 
-def test_without_a_jdk_it_says_what_to_install(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from baton.spark import jar_file; jar_file.built()"]
+def without_a_jdk(cache: Path, called: str) -> str:
+    """What a call of the module says last."""
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    environment |= {"PATH": str(tmp_path), "BATON_CACHE": str(tmp_path)}
+    environment |= {"PATH": str(cache), "BATON_CACHE": str(cache)}
+    command = [sys.executable, "-c", f"from baton.spark import jar_file; print(jar_file.{called})"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    said = done.stderr.splitlines()[-1]
+    return (done.stdout + done.stderr).splitlines()[-1]
+
+
+def test_without_a_jdk_it_says_what_to_install(tmp_path: Path) -> None:
+    said = without_a_jdk(tmp_path, "built()")
     assert "no javac of Java 17 or later" in said and "apt-get install openjdk-17-jdk-headless" in said
+
+
+def test_a_build_of_an_image_finds_the_jars_of_others_though_the_jar_was_there_before(tmp_path: Path) -> None:
+    jar = tmp_path / f"baton-spark-{jar_file._key()}.jar"
+    jar.touch()
+    assert without_a_jdk(tmp_path, "built()") == str(jar)
+    assert "no javac" in without_a_jdk(tmp_path, "prepare()")  # they would be fetched now
