@@ -23,9 +23,8 @@ def main() -> None:
 def prepare() -> None:
     """Install the packages and build the programs that are missing, and say where they are."""
     packages.install(*packages.PACKAGES)
-    click.echo(
-        f"the {len(set(packages.PACKAGES.values()))} Debian packages are installed; {KUBE.path()} and {HELM.path()} are built"
-    )
+    count = len(set(packages.PACKAGES.values()))
+    click.echo(f"machine: the {count} Debian packages are installed; {KUBE.path()} and {HELM.path()} are built")
 
 
 @main.command("packages")

@@ -16,6 +16,11 @@ from cluster.faults import ClusterError
 ROOT = Path(__file__).parents[3]
 
 
+def test_make_machine_says_what_is_there() -> None:
+    said = subprocess.run(["make", "--silent", "machine"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"machine: the \d+ Debian packages are installed; \S+/kube and \S+/helm are built\n", said)
+
+
 def test_a_cluster_without_a_node_is_up_until_it_is_taken_down() -> None:
     up = subprocess.run(["make", "--silent", "cluster-up", "NODE=0"], cwd=ROOT, capture_output=True, text=True, check=True)
     try:
