@@ -193,6 +193,7 @@ class DevGroup:
 
     async def write(self, data: Mapping[str, str]) -> None:
         self._folder.write(data)
+        self.server.ledger = data
 
     @property
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import redis
@@ -46,10 +46,10 @@ def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
             process.communicate()
 
 
-def server_program() -> str | None:
+def server_program(environment: Mapping[str, str] = os.environ) -> str | None:
     """The first of either on PATH."""
-    names = ("redis-server", "valkey-server")
-    return next((found for folder in os.get_exec_path() for name in names if (found := shutil.which(name, path=folder))), None)
+    names, folders = ("redis-server", "valkey-server"), os.get_exec_path(environment)
+    return next((found for folder in folders for name in names if (found := shutil.which(name, path=folder))), None)
 
 
 def _free_port() -> int:

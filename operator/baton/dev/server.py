@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,6 +45,8 @@ class DevServer:
         self._leases: dict[str, Json] = {}
         self._processes: dict[str, Process] = {}
         self._versions = count(1)
+        self.ledger: Mapping[str, str] = {}
+        """As it was written last."""
         self.token = token_hex(16)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -76,8 +78,8 @@ class DevServer:
     def _answered(self, method: str, path: str, body: Json) -> tuple[int, Json]:
         top, _, name = path.rpartition("/")
         match method:
-            case "GET" if path == "/processes":
-                return 200, {"items": [self._shown(process) for process in self._processes.values()]}
+            case "GET" if path == "/group":
+                return 200, {"processes": [self._shown(process) for process in self._processes.values()], "ledger": self.ledger}
             case "POST" if path == "/processes":
                 name = body.get("name") or self._free_name()
                 return (CONFLICT, {}) if name in self._processes else (200, self._begin(name))

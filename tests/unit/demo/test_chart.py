@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from demo.chart import averaged, chart, sampled
-from demo.observer import Moment
+from demo.stage import Moment
 from demo.story import Line, Voice, clock_text
 from demo.view import Colours, spark
 
