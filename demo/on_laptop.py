@@ -46,6 +46,7 @@ class OnLaptop(Stage):
     queue = f"dev/{QUEUE}"
     delay, max_handoff = 3.0, 2.0
     rate = float(os.environ.get("RATE", "500"))
+    _folder = Path(os.devnull)
 
     def __init__(self, story: Story, embedded: Path | None = None) -> None:
         """`embedded`: a folder with a server that comes before those on PATH."""
