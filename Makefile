@@ -187,8 +187,7 @@ lock: setup ## Resolve the dependencies again and write requirements.lock, and t
 		$(LOCK) --output-file manifests/operator/requirements.lock
 	$(BIN)/uv pip compile consumer/pyproject.toml --extra metrics --extra redis --extra spark --quiet --constraint requirements.lock \
 		$(LOCK) --output-file manifests/examples/spark/requirements.lock
-	$(BIN)/uv pip compile operator/pyproject.toml --extra redis --group try --universal --quiet --constraint requirements.lock \
-		$(LOCK) --output-file demo/requirements.lock
+	$(BIN)/uv pip compile --group try --universal --quiet --constraint requirements.lock $(LOCK) --output-file demo/requirements.lock
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays
