@@ -38,7 +38,11 @@ def _perform(*, laptop: bool) -> int:
     if laptop:  # each stage needs what may not be there for the other
         from demo.on_laptop import OnLaptop, embedded_server
 
-        stage: Stage = OnLaptop(story, embedded_server())
+        try:
+            stage: Stage = OnLaptop(story, embedded_server())
+        except Unavailable as lack:
+            say(str(lack))
+            return 2
     else:
         from demo.on_cluster import OnCluster
 
@@ -51,10 +55,6 @@ def _perform(*, laptop: bool) -> int:
         except KeyboardInterrupt:
             say("interrupted: stopping everything", "bold")
             return 130
-        except Unavailable as lack:
-            watching.close()
-            say(str(lack))
-            return code
         except BrokenPromise as broken:
             watching.close()
             say(f"a promise was broken: {broken}", "bold red")

@@ -38,7 +38,7 @@ def main() -> int:
 
 def _make() -> None:
     try:
-        import ensurepip  # noqa: F401 - Debian has it in a package of its own
+        import ensurepip  # noqa: F401 - on Debian another package has it
         import venv
     except ImportError:
         cure = "apt-get install python3-venv, or name another Python with PYTHON=python3.13"

