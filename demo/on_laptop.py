@@ -168,7 +168,7 @@ class OnLaptop(Stage):
                 self.observer.ended = "`baton dev` does not answer"
                 return
             if found != before:
-                self.observer.show(_picture(**json.loads(found)))
+                self.observer.show(of_processes(**json.loads(found)))
             before = found
 
     def _look_after_consumers(self) -> None:
@@ -183,7 +183,7 @@ class OnLaptop(Stage):
                     self.observer.ended = f"{name} has ended by itself"
 
 
-def _picture(processes: list[dict[str, Any]], ledger: dict[str, str]) -> Picture:
+def of_processes(processes: list[dict[str, Any]], ledger: dict[str, str]) -> Picture:
     """What `baton dev` lists, and the rest as the engine sees it, from the ledger."""
     members = [_member(process) for process in processes]
     leaving = frozenset(member.name for member in members if member.phase == "leaving")

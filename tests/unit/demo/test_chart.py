@@ -19,6 +19,10 @@ def test_values_are_averaged_over_the_span_of_a_column() -> None:
     assert averaged([], 2, end=4.0) == (0, 0)
 
 
+def test_a_span_without_a_value_has_the_last_one() -> None:
+    assert averaged([(1.0, 3), (3.0, 5)], 4, end=4.0) == (0, 3, 3, 5)
+
+
 def test_bars_are_as_high_as_their_values() -> None:
     assert spark((0.0, 4.0, 8.0)) == "▁▅█"
     assert spark(()) == ""
