@@ -72,6 +72,14 @@ cluster-load: machine jar ## Build the images of the examples, and load them int
 cluster-down: setup ## Stop what `make cluster-up` of this clone left running (ALL=1: of every clone)
 	@$(BIN)/python -m cluster down $(if $(filter 1,$(ALL)),--all)
 
+PYTHON ?= python3
+
+.PHONY: try
+try: ## The demo's story in a minute, told by processes of this machine: no root, no cluster, Python 3.11 or later (PYTHON=python3.13)
+	@command -v $(PYTHON) >/dev/null || { echo "make try needs Python 3.11 or later: there is no $(PYTHON)" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make try needs Python 3.11 or later, such as PYTHON=python3.13: this is " + sys.version.split()[0])'
+	@$(PYTHON) -m demo.environment && exec .venv-try/bin/python -m demo laptop
+
 .PHONY: demo
 demo: machine jar ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)
 	@$(BIN)/python -m demo
@@ -182,14 +190,15 @@ generate: program-helm ## Write what is generated: CRDs, manifests/install.yaml,
 LOCK := --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-package baton-consumer
 
 .PHONY: lock
-lock: setup ## Resolve the dependencies again and write requirements.lock, and those of the images
+lock: setup ## Resolve the dependencies again and write requirements.lock, and those of the images and of `make try`
 	$(BIN)/uv pip compile consumer/pyproject.toml operator/pyproject.toml --group dev --quiet --upgrade --all-extras \
 		$(LOCK) --output-file requirements.lock
 	$(BIN)/uv pip compile operator/pyproject.toml --extra kafka --extra redis --quiet --constraint requirements.lock \
 		$(LOCK) --output-file manifests/operator/requirements.lock
 	$(BIN)/uv pip compile consumer/pyproject.toml --extra metrics --extra redis --extra spark --quiet --constraint requirements.lock \
 		$(LOCK) --output-file manifests/examples/spark/requirements.lock
+	$(BIN)/uv pip compile --group try --universal --quiet --constraint requirements.lock $(LOCK) --output-file demo/requirements.lock
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-try .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,7 +1,8 @@
-"""`make demo`: the whole story on a real cluster, and the verdict. KEEP=1 leaves everything running.
+"""`make demo` (python -m demo): the whole story on a real cluster, and the verdict. KEEP=1 leaves everything running.
+`make try` (python -m demo laptop): the same on processes of this machine.
 
-Exit code: 0 for a clean run; 1 for a gap, an unmarked duplicate, a violation of order or an accepted stale access; 2 where the
-story could not be told to its end.
+Exit code: 0 for a clean run; 1 for a broken promise: a gap, an unmarked duplicate, a violation of order, an accepted stale call,
+or a move that was to be spared; 2 where the story could not be told to its end.
 """
 
 import os
@@ -10,44 +11,65 @@ import sys
 from contextlib import ExitStack
 from types import FrameType
 
-from rich.console import Console
 
-from demo.diagnosis import look
-from demo.performance import Performance, around
-from demo.story import Story
-
-
-def main() -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):
+def main(arguments: list[str]) -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    try:
+        return _perform(laptop=arguments == ["laptop"])
+    except KeyboardInterrupt:
+        return 130
+
+
+def _perform(*, laptop: bool) -> int:
+    from rich.console import Console
+
+    from demo.performance import Performance
+    from demo.stage import Stage, Unavailable
+    from demo.steps import BrokenPromise
+    from demo.story import Story
+
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 120)
-    keep = os.environ.get("KEEP", "") not in ("", "0")
-    with ExitStack() as running, ExitStack() as watching:
-        performance = Performance(console, Story(plain=not console.is_terminal), running, watching)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    story = Story(plain=not console.is_terminal)
+    if laptop:  # each stage needs what may not be there for the other
+        from demo.on_laptop import OnLaptop, embedded_server
+
         try:
-            clean = performance.tell().clean
+            stage: Stage = OnLaptop(story, embedded_server())
+        except Unavailable as lack:
+            say(str(lack))
+            return 2
+    else:
+        from demo.on_cluster import OnCluster
+
+        stage = OnCluster(story)
+    with ExitStack() as running, ExitStack() as watching:
+        performance = Performance(console, stage, running, watching)
+        code = 2
+        try:
+            code = 0 if performance.tell().clean else 1
         except KeyboardInterrupt:
-            console.print("interrupted: stopping everything", style="bold")
+            say("interrupted: stopping everything", "bold")
             return 130
+        except BrokenPromise as broken:
+            watching.close()
+            say(f"a promise was broken: {broken}", "bold red")
+            code = 1
         except Exception as error:
             watching.close()
-            _explain(console, performance, error)
-            clean = None
-        if keep and performance.installation is not None:
+            for text in stage.look():
+                say(text)
+            say(f"the story could not be told to its end: {type(error).__name__}: {error}", "bold red")
+        if os.environ.get("KEEP", "") not in ("", "0") and (around := stage.keep()):
             running.pop_all()
-            performance.installation.cluster.keep()
-            console.print(around(performance.installation, performance.url), highlight=False, markup=False, soft_wrap=True)
-    if clean is None:
-        return 2
-    print(performance.line, flush=True)
-    return 0 if clean else 1
-
-
-def _explain(console: Console, performance: Performance, error: Exception) -> None:
-    if performance.installation is not None:
-        for text in look(performance.installation.cluster.kubectl):
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
-    console.print(f"the story could not be told to its end: {type(error).__name__}: {error}", style="bold red", markup=False)
+            say(around)
+    if performance.line:
+        print(performance.line, flush=True)
+    return code
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -55,4 +77,4 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

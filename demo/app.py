@@ -5,15 +5,18 @@ partition, and takes a range only from there on. It does not look at epochs: a b
 also when a partition was granted on meanwhile, and its rows come to nobody else.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
 
 SINK = """
 local late = tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1])
@@ -27,6 +30,21 @@ return late and 1 or 0
 """
 """Keys: the last offset that it has, results, count of processed messages, when each owner had its first row. Arguments: first
 and last offset of the range, result, number of messages, epoch and executor, when it had the first of them."""
+
+
+def report(
+    server: Any, root: str, executor: str, partition: int, epoch: int, batch: int, run: str, span: tuple[int, int], began: float,
+    rows: Sequence[Sequence[object]],
+) -> None:  # fmt: skip
+    """Tell the sink at `server` (a client, or a pipeline) of one partition's part of a batch.
+
+    `span`: what grows from result to result, so that the sink knows one that comes too late: see SINK. Of each row: offset,
+    timestamp (milliseconds), key, sequence, and whether it was redelivered."""
+    result = {"partition": partition, "epoch": epoch, "executor": executor, "batch": batch, "run": run, "rows": rows}
+    keys = [f"demo:{{{root}}}:{partition}:{each}" for each in ("taken", "results", "count", "first")]
+    told = json.dumps(result, separators=(",", ":"))
+    server.eval(SINK, len(keys), *keys, *span, told, len(rows), f"{epoch} {executor}", began)
+
 
 SECONDS = float(os.environ.get("DEMO_SECONDS_PER_BATCH", "1.1"))
 """What an executor spends on its part of a batch. It sleeps, for the demo's two cores have other work."""
@@ -58,6 +76,7 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
     """A task's ranges of a batch: some work for so many seconds, reported together when all of it is done. A task that is cut off
     in its middle is tried again as a whole."""
     import redis
+    from pyspark import TaskContext
 
     task = TaskContext.get()
     assert task is not None
@@ -70,28 +89,19 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
     if parts:
         time.sleep(seconds)
     with redis.Redis.from_url(url) as server, server.pipeline() as pipe:
-        sink = server.register_script(SINK)
         for (partition, epoch), found in parts.items():
-            result = {
-                "partition": partition,
-                "epoch": epoch,
-                "executor": executor,
-                "batch": batch,
-                "run": f"{task.taskAttemptId()}-{uuid4().hex[:6]}",
-                "rows": [
-                    [str(row.offset), round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
-                    for row in found
-                ],
-            }
-            place = f"{{{root}}}:{partition}"
-            keys = [f"demo:{place}:{each}" for each in ("taken", "results", "count", "first")]
-            told = json.dumps(result, separators=(",", ":"))
-            who, first, last = f"{epoch} {executor}", found[0].offset, found[-1].offset
-            sink(keys, [first, last, told, len(found), who, began[partition, epoch]], client=pipe)
+            done = [
+                [str(row.offset), round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
+                for row in found
+            ]
+            run, span = f"{task.taskAttemptId()}-{uuid4().hex[:6]}", (found[0].offset, found[-1].offset)
+            report(pipe, root, executor, partition, epoch, batch, run, span, began[partition, epoch], done)
         pipe.execute()
 
 
 def main() -> None:
+    from pyspark.sql import SparkSession
+
     import baton.spark
 
     group = os.environ["BATON_GROUP"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from demo.observer import Moment
+from demo.stage import Moment
 from demo.story import Line
 from demo.view import Colours, spark
 
@@ -24,12 +24,18 @@ def sampled(moments: Sequence[Moment], columns: int, end: float, begin: float = 
 
 
 def averaged(rates: Sequence[tuple[float, float]], columns: int, end: float, begin: float = 0.0) -> tuple[float, ...]:
-    """The average of what was measured in each of `columns` equal spans, from (time, value) pairs; 0 where nothing was."""
+    """The average of what was measured in each of `columns` equal spans, from (time, value) pairs; 0 before the first.
+
+    A span in which nothing was measured has what the one before has: a short run has more spans than measurements.
+    """
     spans: list[list[float]] = [[] for _ in range(columns)]
     for at, rate in rates:
         if begin <= at < end:
             spans[int((at - begin) / (end - begin) * columns)].append(rate)
-    return tuple(sum(span) / len(span) if span else 0.0 for span in spans)
+    found: list[float] = []
+    for span in spans:
+        found.append(sum(span) / len(span) if span else found[-1] if found else 0.0)
+    return tuple(found)
 
 
 def chart(

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baton.model.names import API_GROUP, API_VERSION, GROUP_LABEL
+from demo.stage import PARTITIONS
 
 Json = dict[str, Any]
 
 NAMESPACE = "shop"
 QUEUE = GROUP = "orders"
-PARTITIONS = 12
 DELAY = 8
 """Seconds. Long enough for an executor to come and go within it."""
 MAX_HANDOFF = 6

@@ -1,10 +1,11 @@
-"""One look at the fleet: what the cluster says of members, ledger and group at one moment, made into one value."""
+"""One look at the fleet: what the stage says of members, ledger and group at one moment, made into one value."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
@@ -19,7 +20,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pod of the fleet and its part of the ledger."""
+    """A pod (or process) of the fleet and its part of the ledger."""
 
     name: str
     uid: str
@@ -95,13 +96,9 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
     status = group.get("status") or {}
     whole = _json(ledger.get(LEDGER_GROUP_KEY))
     executors = _annotation(lease, EXECUTORS_ANNOTATION).split(",")
-    entries = _entries(ledger)
-    members = [_member(pod, entries, executors, queue) for pod in pods.values()]
-    known = {member.uid for member in members}
-    members += [_gone(entry, queue) for entry in entries.values() if entry.uid not in known]
     ready: Json = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
     return Picture(
-        members=tuple(sorted(members, key=lambda member: _natural(member.name))),
+        members=fleet((_member(pod, executors) for pod in pods.values()), ledger, queue),
         state=status.get("state", ""),
         hold_until=status.get("holdUntil") or "",
         generation=status.get("assignmentGeneration", 0),
@@ -119,6 +116,23 @@ def compose(pods: Mapping[str, Json], ledger: Mapping[str, str], group: Json, le
     )
 
 
+def fleet(members: Iterable[Member], ledger: Mapping[str, str], queue: str) -> tuple[Member, ...]:
+    """The members with their parts of the ledger, and those that only the ledger names."""
+    entries = _entries(ledger)
+    found = [_with_part(member, entries.get(member.name), queue) for member in members]
+    known = {member.uid for member in found}
+    gone = [Member(entry.member, entry.uid, "gone") for entry in entries.values() if entry.uid not in known]
+    found += [_with_part(member, entries[member.name], queue) for member in gone]
+    return tuple(sorted(found, key=lambda member: _natural(member.name)))
+
+
+def _with_part(member: Member, entry: MemberEntry | None, queue: str) -> Member:
+    if entry is None or entry.uid != member.uid:
+        return member
+    owned, revoking = (dict(part.get(QueueName(queue), {})) for part in (entry.owned, entry.revoking))
+    return replace(member, listed=True, active=entry.active, owned=owned, revoking=revoking)
+
+
 def _entries(ledger: Mapping[str, str]) -> dict[str, MemberEntry]:
     found = {}
     for name, text in ledger.items():
@@ -130,11 +144,9 @@ def _entries(ledger: Mapping[str, str]) -> dict[str, MemberEntry]:
     return found
 
 
-def _member(pod: Json, entries: Mapping[str, MemberEntry], executors: list[str], queue: str) -> Member:
+def _member(pod: Json, executors: list[str]) -> Member:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
-    entry = entries.get(metadata["name"])
-    mine = entry if entry is not None and entry.uid == metadata["uid"] else None
     executor = labels.get(SPARK_EXECUTOR_ID_LABEL, "")
     return Member(
         name=metadata["name"],
@@ -142,21 +154,6 @@ def _member(pod: Json, entries: Mapping[str, MemberEntry], executors: list[str],
         phase=_phase(pod),
         executor=executor,
         registered=executor in executors if labels.get(SPARK_ROLE_LABEL) == "executor" else True,
-        listed=mine is not None,
-        active=mine is not None and mine.active,
-        owned=dict(mine.owned.get(queue, {})) if mine else {},  # type: ignore[call-overload]
-        revoking=dict(mine.revoking.get(queue, {})) if mine else {},  # type: ignore[call-overload]
-    )
-
-
-def _gone(entry: MemberEntry, queue: str) -> Member:
-    return Member(
-        name=entry.member,
-        uid=entry.uid,
-        phase="gone",
-        listed=True,
-        owned=dict(entry.owned.get(queue, {})),  # type: ignore[call-overload]
-        revoking=dict(entry.revoking.get(queue, {})),  # type: ignore[call-overload]
     )
 
 

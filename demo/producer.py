@@ -6,7 +6,6 @@ way.
 """
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Self
 
-RATE = float(os.environ.get("RATE", "2500"))
-"""Messages per second."""
 KEYS = 240
 _TICK = 0.04
 """Seconds between two calls; each sends what the clock says is due."""
@@ -57,7 +54,8 @@ def run(url: str, queue: str, rate: float) -> None:
 class Producer:
     """The producer as a process of its own, so that the view's work does not disturb its rate."""
 
-    def __init__(self, url: str, queue: str, rate: float) -> None:
+    def __init__(self, url: str, queue: str, rate: float, process_group: int = 0) -> None:
+        """`process_group`: 0 makes one. It is not this process's: Ctrl-C is for the demo, which stops its producer itself."""
         self.produced = 0
         self.keys: dict[str, int] = {}
         self.rate = 0.0
@@ -68,7 +66,7 @@ class Producer:
             stderr=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parent.parent,
-            start_new_session=True,  # Ctrl-C is for the demo, which stops its producer itself
+            process_group=process_group,
         )
         self._reader = threading.Thread(target=self._read, name="producer", daemon=True)
         self._reader.start()

@@ -7,21 +7,18 @@ from dataclasses import dataclass, field
 
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
-from cluster import Cluster
 from demo.attempts import attempts
 from demo.gauges import Gauges
-from demo.manifests import DELAY, GROUP, MAX_HANDOFF, NAMESPACE, PARTITIONS, QUEUE
-from demo.observer import Observer
 from demo.picture import Member, Picture
-from demo.producer import RATE, Producer
+from demo.producer import Producer
 from demo.records import Attempt
+from demo.stage import PARTITIONS, Observer, Stage
 from demo.story import Story
 
-CONTAINER = "spark-kubernetes-executor"
-"""As Spark names it."""
 _START = 120.0
-"""Seconds: far more than an executor needs to start, also on a busy machine."""
-_REBALANCE = DELAY + MAX_HANDOFF + 30.0
+"""Seconds: far more than a member needs to start, also on a busy machine."""
+_REBALANCE = 45.0
+"""Seconds: far more than a delay and a hand-off take together."""
 
 
 class BrokenPromise(Exception):  # noqa: N818 - reads as what happened
@@ -32,25 +29,31 @@ class BrokenPromise(Exception):  # noqa: N818 - reads as what happened
 class Run:
     """What the steps work with, and what they leave for the verdict."""
 
-    story: Story
-    observer: Observer
+    stage: Stage
     gauges: Gauges
     producer: Producer
-    cluster: Cluster
-    url: str
     attempts: list[Attempt] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
-    """Names of pods that are stopped."""
+    """Names of members that are stopped."""
+
+    @property
+    def story(self) -> Story:
+        return self.stage.story
+
+    @property
+    def observer(self) -> Observer:
+        return self.stage.observer
 
 
-def steps() -> list[tuple[str, Callable[[Run], None]]]:
+def steps(stage: Stage) -> list[tuple[str, Callable[[Run], None]]]:
     """The story's steps in their order, each with its title."""
+    member, members = ("an " if stage.member[0] in "aeiou" else "a ") + stage.member, f"{stage.member}s"
     return [
-        ("two executors share twelve partitions", begin),
+        (f"{['no', 'one', 'two', 'three'][stage.first]} {members} share twelve partitions", begin),
         ("scale out to four, under load", scale_out),
-        ("an executor comes and goes within the delay", come_and_go),
-        ("an executor is killed with SIGKILL", kill_one),
-        ("an executor is stopped with SIGSTOP, past its deadline, and wakes up", stop_one),
+        (f"{member} comes and goes within the delay", come_and_go),
+        (f"{member} is killed with SIGKILL", kill_one),
+        (f"{member} is stopped with SIGSTOP, past its deadline, and wakes up", stop_one),
         ("scale in to two", scale_in),
         ("the producer stops, and the rest is processed", drain),
     ]
@@ -58,14 +61,14 @@ def steps() -> list[tuple[str, Callable[[Run], None]]]:
 
 def begin(run: Run) -> None:
     _flowing(run)
-    run.observer.wait("what has piled up meanwhile to be worked off", lambda picture: run.gauges.lag < 5 * RATE, 60)
-    run.story.good(f"{run.gauges.flow.produced_rate:,.0f} messages per second go in and come out")
+    run.observer.wait("what has piled up meanwhile to be worked off", lambda picture: run.gauges.lag < 5 * run.stage.rate, 60)
+    run.story.good("messages go in, and come out of every partition")
 
 
 def scale_out(run: Run) -> None:
     before = run.observer.picture
-    _scale(run, 4)
-    after = run.observer.wait("four executors, all partitions owned", lambda picture: picture.settled(4), _START + _REBALANCE)
+    run.stage.scale(4)
+    after = _settled(run, 4)
     _flowing(run)
     run.story.good(_moved(before, after))
 
@@ -73,15 +76,15 @@ def scale_out(run: Run) -> None:
 def come_and_go(run: Run) -> None:
     before = run.observer.picture
     known = {member.uid for member in before.members}
-    _scale(run, 5)
+    run.stage.scale(5)
     during = run.observer.wait(
-        "a fifth executor, held down",
+        f"a fifth {run.stage.member}, held down",
         lambda picture: len(picture.serving) == 5 and picture.state == "Holddown",
         _START,
     )
     newcomer = next(member for member in during.serving if member.uid not in known)
     run.story.cluster(f"{newcomer.name} has come; nothing is handed to it before {during.hold_until[11:19]}")
-    _scale(run, 4)
+    run.stage.scale(4)
     after = run.observer.wait(f"{newcomer.name} gone again", lambda picture: picture.settled(4), _REBALANCE)
     if after.moves != before.moves or _grants(after) != _grants(before):
         raise BrokenPromise(f"a member that came and went within the delay cost {counted(after.moves - before.moves, 'move')}")
@@ -94,20 +97,20 @@ def kill_one(run: Run) -> None:
     _send(run, victim, signal.SIGKILL)
     lost = set(victim.owned)
     run.observer.wait("its partitions in other hands", lambda picture: _elsewhere(picture, victim, lost), _START + _REBALANCE)
-    after = run.observer.wait("four executors again", lambda picture: picture.settled(4), _START + _REBALANCE)
+    after = _settled(run, 4)
     _flowing(run)
     run.story.good(_moved(before, after))
 
 
 def stop_one(run: Run) -> None:
-    """The pod that is to go is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
-    before = run.observer.picture
-    _scale(run, 3)
+    """The member that goes is stopped just before it is asked to let go: it misses the deadline, is fenced off, and wakes up."""
+    before, own = run.observer.picture, _refused(run)
+    run.stage.scale(3)
     named = run.observer.wait("the ledger to name who goes", lambda picture: bool(_victims(picture)), 60)
     victim = _victims(named)[0]
     grants = dict(victim.owned)
     run.observer.wait("the delay to begin", lambda picture: picture.held_until is not None, 60)
-    run.observer.wait("the end of the delay", lambda picture: _left(picture) < 1.0, DELAY + 5)
+    run.observer.wait("the end of the delay", lambda picture: _left(picture) < 1.0, run.stage.delay + 5)
     _send(run, victim, signal.SIGSTOP)
     run.stopped.add(victim.name)
     try:
@@ -127,19 +130,22 @@ def stop_one(run: Run) -> None:
     run.story.cluster(f"{victim.name} goes on with what it had")
     _try(run, victim, grants, "as if it were the one that woke up")
     counts = run.gauges.counts
+    run.observer.wait("what it does itself", lambda picture: _refused(run) > own or _ended(picture, victim), _START + _REBALANCE)
+    if _refused(run) > own:
+        run.story.good(f"{victim.name} itself was refused, too")
     run.observer.wait(
         "its partitions to be processed by their new owners",
         lambda picture: all(run.gauges.counts.get(number, 0) > counts.get(number, 0) for number in grants),
         60,
     )
-    after = run.observer.wait("three executors", lambda picture: picture.settled(3), _START + _REBALANCE)
+    after = _settled(run, 3)
     run.story.good(_moved(before, after))
 
 
 def scale_in(run: Run) -> None:
     before = run.observer.picture
-    _scale(run, 2)
-    after = run.observer.wait("two executors, all partitions owned", lambda picture: picture.settled(2), _REBALANCE + 30)
+    run.stage.scale(2)
+    after = _settled(run, 2)
     _flowing(run)
     run.story.good(_moved(before, after))
 
@@ -153,12 +159,12 @@ def drain(run: Run) -> None:
 
 def _send(run: Run, victim: Member, what: signal.Signals) -> None:
     run.story.deed(f"{what.name} to all processes of {victim.name}, owner of {format_numbers(victim.owned)}")
-    run.cluster.signal_container(victim.name, what, NAMESPACE, CONTAINER)
+    run.stage.signal(victim, what)
 
 
-def _scale(run: Run, replicas: int) -> None:
-    run.story.deed(f"kubectl scale consumergroup/{GROUP} --replicas={replicas}")
-    run.cluster.kubectl("--namespace", NAMESPACE, "scale", f"consumergroup/{GROUP}", f"--replicas={replicas}")
+def _settled(run: Run, members: int) -> Picture:
+    what = f"{members} {run.stage.member}s, all partitions owned"
+    return run.observer.wait(what, lambda picture: picture.settled(members), _START + _REBALANCE)
 
 
 def _flowing(run: Run) -> None:
@@ -173,11 +179,20 @@ def _flowing(run: Run) -> None:
 
 def _try(run: Run, victim: Member, grants: dict[int, int], when: str) -> None:
     """Its credentials, straight at the queue."""
-    made = list(attempts(run.url, f"{NAMESPACE}/{QUEUE}", victim.uid, grants))
+    made = list(attempts(run.stage.url, run.stage.queue, victim.uid, grants))
     run.attempts += made
     refused = sum(attempt.refused for attempt in made)
     tell = run.story.good if refused == len(made) else run.story.bad
     tell(f"{refused} of {len(made)} calls with its credentials, {when}, were refused by the queue")
+
+
+def _refused(run: Run) -> int:
+    """Calls that the queue refused to members themselves."""
+    return run.gauges.flow.stale_refused - sum(attempt.refused for attempt in run.attempts)
+
+
+def _ended(picture: Picture, member: Member) -> bool:
+    return all(other.uid != member.uid or other.phase in ("failed", "gone") for other in picture.members)
 
 
 def _fullest(picture: Picture) -> Member:
@@ -185,7 +200,8 @@ def _fullest(picture: Picture) -> Member:
 
 
 def _victims(picture: Picture) -> list[Member]:
-    return [member for member in picture.serving if member.name in picture.victims and member.owned]
+    going = [member for member in picture.members if member.name in picture.victims and member.phase in ("ready", "leaving")]
+    return [member for member in going if member.owned]
 
 
 def _elsewhere(picture: Picture, member: Member, partitions: set[int]) -> bool:

@@ -70,7 +70,7 @@ def _state(picture: Picture) -> Text:
     )
     if picture.state == "Holddown" and picture.hold_until:
         text.append(f" until {picture.hold_until[11:19]}", "yellow")
-    text.append(f"   generation {picture.generation}   partitions {picture.partitions}   desired executors {picture.replicas}")
+    text.append(f"   generation {picture.generation}   partitions {picture.partitions}   desired size {picture.replicas}")
     if picture.moving:
         text.append(f"   moving {picture.moving}", "cyan")
     if picture.trouble:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.names import DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
+from baton.cli.names import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
 from baton.cli.printing import need_kafka, need_redis, refuse, say
-from baton.cli.queue_server import VARIABLE
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
@@ -21,20 +20,25 @@ if TYPE_CHECKING:
     from baton.dev.queues import DevQueue
 
 _PARTITIONS = 6
-FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache") / "baton" / "dev"
+_CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache")
+FOLDER = Path(os.environ.get("BATON_CACHE") or _CACHES / "baton") / "dev"
 
 _folder = click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=FOLDER,
     envvar="BATON_DEV_FOLDER",
-    help="The folder for its files, and no others. A second `baton dev` needs another one. Default: in ~/.cache.",
+    help="State directory; it has no other files, and serves one `baton dev`. Default: dev in BATON_CACHE or ~/.cache/baton.",
 )
 
 
 @click.group(invoke_without_command=True)
 @click.option(
-    "--redis-url", type=REDIS_URL, envvar=VARIABLE, show_envvar=True, help="A running Redis. Default: the command starts one."
+    "--redis-url",
+    type=REDIS_URL,
+    envvar="BATON_REDIS_URL",
+    show_envvar=True,
+    help="A running Redis or Valkey. Default: the command starts one.",
 )
 @click.option(
     "--kafka-url",
@@ -54,6 +58,20 @@ _folder = click.option(
 )
 @click.option("--partitions", type=click.IntRange(1, 1024), help="Default: 6. A topic has what it has.")
 @click.option("--delay", type=click.FloatRange(0, 3600), default=1.0, show_default=True, help="spec.rebalance.delaySeconds.")
+@click.option(
+    "--max-handoff",
+    type=click.FloatRange(0, 3600),
+    default=3.0,
+    show_default=True,
+    help="spec.rebalance.maxHandoffSeconds of the queue.",
+)
+@click.option(
+    "--max-redeliveries",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    show_default=True,
+    help="spec.maxRedeliveries of the queue; 0: any number.",
+)
 @_folder
 @click.pass_context
 def dev(
@@ -64,6 +82,8 @@ def dev(
     name: str,
     partitions: int | None,
     delay: float,
+    max_handoff: float,
+    max_redeliveries: int,
     folder: Path,
 ) -> None:
     """Hand partitions off between processes of this machine, as the operator does in a cluster.
@@ -90,12 +110,14 @@ def dev(
     signals, here = EndSignals(), DevFolder(folder)
 
     def queue(server: str) -> "DevQueue":
-        return on_redis(server, name, partitions or _PARTITIONS) if kafka_url is None else on_kafka(server, name, topic or name)
+        if kafka_url is not None:
+            return on_kafka(server, name, topic or name, max_redeliveries)
+        return on_redis(server, name, partitions or _PARTITIONS, max_redeliveries)
 
     with signals.handled():
         try:
             with here.held(), _server(kafka_url or redis_url, signals) as url:
-                signals.run(lambda: _serve(queue(url), delay, here, started=url not in (kafka_url, redis_url)))
+                signals.run(lambda: _serve(queue(url), delay, max_handoff, here, started=url not in (kafka_url, redis_url)))
         except (DevError, QueueUnreachable) as problem:
             refuse(str(problem))
 
@@ -109,8 +131,9 @@ def _server(url: str | None, signals: "EndSignals") -> AbstractContextManager[st
 
 @dev.command(context_settings={"ignore_unknown_options": True})
 @_folder
+@click.option("--name", type=DEV_PROCESS, help="The name of the process. Default: the queue's, with the lowest free number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(folder: Path, command: tuple[str, ...]) -> None:
+def run(folder: Path, name: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND as a pod of the group would run: a consumer finds all it needs, and a producer the server.
 
     Give it after --, as in: baton dev run -- python consumer.py
@@ -119,7 +142,7 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
     from baton.dev.process import LocalProcess
 
     try:
-        code = LocalProcess(DevFolder(folder)).run(command)
+        code = LocalProcess(DevFolder(folder), name).run(command)
     except DevError as error:
         refuse(str(error))
     sys.exit(code)
@@ -135,7 +158,7 @@ def _quiet() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
-async def _serve(queue: "DevQueue", delay: float, folder: "DevFolder", *, started: bool) -> None:
+async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "DevFolder", *, started: bool) -> None:
     from baton.dev.folder import Address
     from baton.dev.group import DevGroup
     from baton.dev.queues import NAMESPACE
@@ -151,7 +174,7 @@ async def _serve(queue: "DevQueue", delay: float, folder: "DevFolder", *, starte
         say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands off")
         say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
 
-    group = DevGroup(queue, delay, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
+    group = DevGroup(queue, delay, max_handoff, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
     assert queue.kind.variable is not None
     folder.announce(Address(group.server.url, group.server.token, NAMESPACE, queue.name, queue.kind.variable, queue.url))
     await group.run()

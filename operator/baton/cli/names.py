@@ -48,6 +48,7 @@ HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give sm
 ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
 WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
 TOPIC = _Name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
+DEV_PROCESS = _Name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
 DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 
 

@@ -38,13 +38,14 @@ class DevGroup:
         self,
         queue: DevQueue,
         delay: float,
+        max_handoff: float,
         folder: DevFolder,
         told: Callable[[str], None],
         begun: Callable[[int], None],
     ) -> None:
         """`begun` is called when the queue has answered for the first time, with its number of partitions."""
         self._dev_queue, self._name, self._queue = queue, queue.name, QueueName(queue.name)
-        self._spec = GroupSpec(delay=delay)
+        self._spec, self._max_handoff = GroupSpec(delay=delay), max_handoff
         self._folder = folder
         self._told = told
         self._begun: Callable[[int], None] | None = begun
@@ -140,7 +141,10 @@ class DevGroup:
             spec=self._spec,
             queues={
                 self._queue: ObservedQueue(
-                    partitions=facts.partitions, incarnation=facts.incarnation, owners=facts.owners if afresh else {}
+                    partitions=facts.partitions,
+                    max_handoff=self._max_handoff,
+                    incarnation=facts.incarnation,
+                    owners=facts.owners if afresh else {},
                 )
             },
             members=seen.members,
@@ -189,6 +193,7 @@ class DevGroup:
 
     async def write(self, data: Mapping[str, str]) -> None:
         self._folder.write(data)
+        self.server.ledger = data
 
     @property
     def drained(self) -> frozenset[tuple[Partition, Epoch]]:

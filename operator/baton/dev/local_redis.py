@@ -1,17 +1,21 @@
-"""A Redis of its own, for as long as `baton dev` runs."""
+"""A Redis or Valkey of its own, for as long as `baton dev` runs."""
 
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import redis
 
 from baton.dev.folder import DevError
 
+NO_SERVER = (
+    "there is no redis-server or valkey-server here to start: install one (apt-get install redis-server, or brew install redis)"
+)
 _STARTS_WITHIN = 30.0
 _WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
 """A server that ends with whoever holds the other end of its input, however that one ends."""
@@ -21,12 +25,9 @@ _WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
 def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
     """The URL of one that is started, and stopped in the end; it keeps nothing. It is not waited for where somebody asks to end.
     Raises DevError."""
-    program = shutil.which("redis-server")
+    program = server_program()
     if program is None:
-        raise DevError(
-            "there is no redis-server here to start: install it (apt-get install redis-server, or brew install redis), "
-            "or name one that runs with --redis-url"
-        )
+        raise DevError(f"{NO_SERVER}, or name one that runs with --redis-url")
     with tempfile.TemporaryDirectory(prefix="baton-dev-") as directory:
         port = _free_port()
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", directory, "--save", "", "--appendonly", "no"]
@@ -43,6 +44,12 @@ def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
             yield url
         finally:
             process.communicate()
+
+
+def server_program(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The first of either on PATH."""
+    names, folders = ("redis-server", "valkey-server"), os.get_exec_path(environment)
+    return next((found for folder in folders for name in names if (found := shutil.which(name, path=folder))), None)
 
 
 def _free_port() -> int:

@@ -14,6 +14,7 @@ import urllib3
 from baton.dev.companion import Companion
 from baton.dev.end_signals import TOGETHER
 from baton.dev.folder import DevError, DevFolder
+from baton.dev.server import CONFLICT
 from baton.model.names import DEV_QUEUE_VARIABLE
 from baton.queues.kinds import KINDS
 
@@ -27,11 +28,12 @@ _ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 class LocalProcess:
     """See above. Raises DevError where no `baton dev` answers."""
 
-    def __init__(self, folder: DevFolder) -> None:
+    def __init__(self, folder: DevFolder, name: str | None = None) -> None:
+        """`name`: None takes the group's, with the lowest number that is free."""
         self._address = folder.address()
         self._folder = folder
         self._pool = urllib3.PoolManager()
-        found = self._request("POST", "/processes")
+        found = self._request("POST", "/processes", {} if name is None else {"name": name})
         self.name, self._uid = str(found["name"]), str(found["uid"])
 
     def run(self, command: Sequence[str]) -> int:
@@ -61,7 +63,7 @@ class LocalProcess:
 
     def _started(self, command: Sequence[str]) -> "subprocess.Popen[bytes]":
         try:
-            return subprocess.Popen(command, env=_without_queues(os.environ) | self.environment())
+            return subprocess.Popen(command, env=without_queues(os.environ) | self.environment())
         except OSError as error:
             raise DevError(f"{command[0]} cannot be run: {error.strerror}") from None
 
@@ -88,18 +90,20 @@ class LocalProcess:
         except DevError:
             return
 
-    def _request(self, method: str, path: str) -> Any:
+    def _request(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self._address.token}"}
         try:
-            answer = self._pool.request(method, self._address.api + path, headers=headers, timeout=5.0, retries=False)
+            answer = self._pool.request(method, self._address.api + path, json=body, headers=headers, timeout=5.0, retries=False)
         except urllib3.exceptions.HTTPError:
             raise DevError("the `baton dev` that ran here does not answer: start it again") from None
+        if answer.status == CONFLICT:
+            raise DevError(f"a process {(body or {}).get('name')} runs already: choose another --name")
         if answer.status != 200:
             raise DevError(f"`baton dev` refused: {answer.status}: start it again")
         return answer.json()
 
 
-def _without_queues(environment: Mapping[str, str]) -> dict[str, str]:
+def without_queues(environment: Mapping[str, str]) -> dict[str, str]:
     """A process has one address of queues: another kind's may stand in this shell."""
     ours = {kind.variable for kind in KINDS}
     return {name: value for name, value in environment.items() if name not in ours}

@@ -34,7 +34,7 @@ class DevQueue:
         return f"{NAMESPACE}/{self.name}"
 
 
-def on_redis(url: str, name: str, partitions: int) -> DevQueue:
+def on_redis(url: str, name: str, partitions: int, max_redeliveries: int) -> DevQueue:
     """Raises QueueUnreachable where it is no URL of a Redis."""
     from baton.queues.redis import RedisQueue
     from baton.queues.redis.url import read
@@ -51,11 +51,11 @@ def on_redis(url: str, name: str, partitions: int) -> DevQueue:
             f"database of your own in --redis-url. If nothing runs there any more: redis-cli HDEL 'pq:{{{full_name}}}:queue' "
             "group uid"
         ),
-        open=lambda claimant: RedisQueue(url, full_name, claimant, stands_in="--redis-url"),
+        open=lambda claimant: RedisQueue(url, full_name, claimant, max_redeliveries=max_redeliveries, stands_in="--redis-url"),
     )
 
 
-def on_kafka(url: str, name: str, topic: str) -> DevQueue:
+def on_kafka(url: str, name: str, topic: str, max_redeliveries: int) -> DevQueue:
     """Raises QueueUnreachable where it is no URL of a Kafka, and MissingExtraError."""
     with extra("kafka"):
         from baton.queues.kafka.adapter import KafkaQueue
@@ -75,5 +75,7 @@ def on_kafka(url: str, name: str, topic: str) -> DevQueue:
             f"stop those, or choose another name with --queue. If nothing runs there any more: kafka-consumer-groups.sh --delete "
             f"--group {group}"
         ),
-        open=lambda claimant: KafkaQueue(address, group, TopicToOpen(topic=topic, queue=name), claimant),
+        open=lambda claimant: KafkaQueue(
+            address, group, TopicToOpen(topic=topic, queue=name, max_redeliveries=max_redeliveries), claimant
+        ),
     )

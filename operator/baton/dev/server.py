@@ -3,8 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 _LARGEST = 2**20
 """Bytes of a request."""
-_ABSENT, _CONFLICT = 404, 409
+ABSENT, CONFLICT = 404, 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class DevServer:
         self._leases: dict[str, Json] = {}
         self._processes: dict[str, Process] = {}
         self._versions = count(1)
+        self.ledger: Mapping[str, str] = {}
+        """As it was written last."""
         self.token = token_hex(16)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -76,8 +78,11 @@ class DevServer:
     def _answered(self, method: str, path: str, body: Json) -> tuple[int, Json]:
         top, _, name = path.rpartition("/")
         match method:
+            case "GET" if path == "/group":
+                return 200, {"processes": [self._shown(process) for process in self._processes.values()], "ledger": self.ledger}
             case "POST" if path == "/processes":
-                return 200, self._begin()
+                name = body.get("name") or self._free_name()
+                return (CONFLICT, {}) if name in self._processes else (200, self._begin(name))
             case "PATCH" if top == "/processes" and name in self._processes:
                 self._processes[name] = replace(self._processes[name], ending=True)
                 return 200, {}
@@ -90,17 +95,23 @@ class DevServer:
                 return 200, self._leases[name]
             case "POST" if path == self._leases_path:
                 name = str((body.get("metadata") or {}).get("name"))
-                return (_CONFLICT, {}) if name in self._leases else (200, self._put(name, body))
+                return (CONFLICT, {}) if name in self._leases else (200, self._put(name, body))
             case "PUT" if top == self._leases_path and name in self._leases:
                 before = self._leases[name]["metadata"]["resourceVersion"]
                 same = (body.get("metadata") or {}).get("resourceVersion") == before
-                return (200, self._put(name, body)) if same else (_CONFLICT, {})
-        return _ABSENT, {"message": f"{method} {path}: baton dev has nothing there"}
+                return (200, self._put(name, body)) if same else (CONFLICT, {})
+        return ABSENT, {"message": f"{method} {path}: baton dev has nothing there"}
 
-    def _begin(self) -> Json:
-        name = next(name for number in count(1) if (name := f"{self._group}-{number}") not in self._processes)
+    def _free_name(self) -> str:
+        return next(name for number in count(1) if (name := f"{self._group}-{number}") not in self._processes)
+
+    def _begin(self, name: str) -> Json:
         self._processes[name] = Process(MemberId(name), Uid(str(uuid4())))
         return {"name": name, "uid": self._processes[name].uid}
+
+    def _shown(self, process: Process) -> Json:
+        session = self._leases.get(session_lease_name(process.name), {})
+        return {**asdict(process), "session": _holder(session) == process.uid}
 
     def _put(self, name: str, body: Json) -> Json:
         metadata = {**body["metadata"], "name": name, "resourceVersion": str(next(self._versions))}

@@ -9,18 +9,19 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
-from kubernetes.aio import client, config
 
 from baton.kube.clock import ServerTime
 from baton.kube.deep_json import parsed
 from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
-from baton.kube.kubeconfig_files import loaded
 from baton.kube.namespace_turns import Bounds, NamespaceTurns
 from baton.model.times import from_http_text
+
+if TYPE_CHECKING:  # it takes a second to import, and what never connects (`baton dev`) does without it
+    from kubernetes.aio import client
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ LARGEST_PAGE = 8 * 2**20
 class Api:
     """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
 
-    def __init__(self, connection: client.ApiClient | None) -> None:
+    def __init__(self, connection: "client.ApiClient | None") -> None:
         """None: for one that answers by itself."""
         self._client: Any = connection  # its types end where the HTTP begins
         self._turns = NamespaceTurns(BOUNDS)
@@ -54,7 +55,7 @@ class Api:
         """By the last answer that did; in the event loop's time."""
 
     @property
-    def settings(self) -> client.Configuration:
+    def settings(self) -> "client.Configuration":
         """Of the connection: the server, and as whom it is asked."""
         made: client.Configuration = self._client.configuration
         return made
@@ -212,11 +213,15 @@ async def _said(data: bytes) -> Json:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator[tuple[Api, client.Configuration]]:
+async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncIterator["tuple[Api, client.Configuration]"]:
     """An Api for this kubeconfig and context (None: the current one). Without a kubeconfig: by the pod's own service account.
 
     Raises ConfigException, which says what is missing.
     """
+    from kubernetes.aio import client, config
+
+    from baton.kube.kubeconfig_files import loaded
+
     settings = client.Configuration()
     async with AsyncExitStack() as stack:
         if kubeconfig is None:
@@ -228,8 +233,10 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
 
 
 @asynccontextmanager
-async def connected(settings: client.Configuration) -> AsyncIterator[Api]:
+async def connected(settings: "client.Configuration") -> AsyncIterator[Api]:
     """An Api for the server, and as the user, that these settings name."""
+    from kubernetes.aio import client
+
     settings.trace_configs = [_no_redirects()]
     settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:

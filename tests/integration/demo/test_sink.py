@@ -14,15 +14,15 @@ from demo.app import SINK
 from demo.attempts import attempts
 from demo.gauges import Gauges
 from demo.producer import Producer
-from demo.server import QueueServer
+from tests.redis_server import RedisServer
 from tests.waiting import until
 
 QUEUE = "shop/orders"
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with QueueServer("127.0.0.1", tmp_path_factory.mktemp("redis")) as server:
+def url() -> Iterator[str]:
+    with RedisServer() as server:
         yield server.url
 
 

@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from demo.chart import averaged, chart, sampled
-from demo.observer import Moment
+from demo.stage import Moment
 from demo.story import Line, Voice, clock_text
 from demo.view import Colours, spark
 
@@ -17,6 +17,10 @@ def test_each_column_shows_what_held_at_its_end() -> None:
 def test_values_are_averaged_over_the_span_of_a_column() -> None:
     assert averaged([(0.0, 1), (1.0, 3), (2.0, 5), (9.0, 7)], 2, end=4.0) == (2, 5)
     assert averaged([], 2, end=4.0) == (0, 0)
+
+
+def test_a_span_without_a_value_has_the_last_one() -> None:
+    assert averaged([(1.0, 3), (3.0, 5)], 4, end=4.0) == (0, 3, 3, 5)
 
 
 def test_bars_are_as_high_as_their_values() -> None:

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from baton.engine import GroupState, dump, step
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
+from demo.on_laptop import of_processes
 from demo.picture import Member, Picture, compose
 
 
@@ -86,3 +89,31 @@ def test_why_a_group_is_not_ready_is_told() -> None:
 def test_a_ledger_that_somebody_broke_is_shown_without_what_cannot_be_read() -> None:
     (member,) = shown(pod("exec-1"), ledger={"exec-1": "{", "group": "nonsense"}).members
     assert member == Member("exec-1", "uid-exec-1", "ready", executor="1", registered=True)
+
+
+def test_processes_of_a_laptop_are_shown_with_the_engines_own_view_of_the_ledger() -> None:
+    state = GroupState.new("dev/orders")
+    facts = Observation(
+        GroupSpec(delay=0.0),
+        {QueueName("orders"): ObservedQueue(2)},
+        {MemberId("orders-1"): ObservedMember(Uid("u1")), MemberId("orders-2"): ObservedMember(Uid("u2"))},
+    )
+    made = step(state, facts, 100.0).state
+    processes = [
+        {"name": "orders-1", "uid": "u1", "ending": False, "session": True},
+        {"name": "orders-2", "uid": "u2", "ending": True, "session": True},
+        {"name": "orders-3", "uid": "u3", "ending": False, "session": False},
+    ]
+    picture = of_processes(processes, dump(made))
+    assert [(member.name, member.phase, member.listed) for member in picture.members] == [
+        ("orders-1", "ready", True),
+        ("orders-2", "leaving", True),
+        ("orders-3", "starting", False),
+    ]
+    assert (picture.state, picture.partitions, picture.moving) == ("Rebalancing", 2, 2)
+    assert (picture.replicas, set(picture.victims)) == (2, {"orders-2"})
+
+
+def test_before_there_is_a_ledger_processes_are_shown_alone() -> None:
+    picture = of_processes([{"name": "orders-1", "uid": "u1", "ending": False, "session": True}], {})
+    assert picture == Picture(members=(Member("orders-1", "u1", "ready", registered=True),))

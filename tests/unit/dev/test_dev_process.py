@@ -158,3 +158,23 @@ def test_a_process_has_the_address_of_its_own_queue_alone(dev: Dev) -> None:
     command = [str(BATON), "dev", "run", "--", sys.executable, "-c", show]
     shown = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert shown.split() == ["redis://127.0.0.1:1/0", "None"]
+
+
+def test_a_name_that_is_taken_is_refused(dev: Dev, run: Callable[[], "subprocess.Popen[str]"]) -> None:
+    run()
+    command = [str(BATON), "dev", "run", "--name", "orders-1", "--", "true"]
+    done = subprocess.run(command, env=dev.environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.strip().endswith("a process orders-1 runs already: choose another --name")
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [({"BATON_CACHE": "/c"}, "/c/dev"), ({"XDG_CACHE_HOME": "/x"}, "/x/baton/dev"), ({"HOME": "/h"}, "/h/.cache/baton/dev")],
+)
+def test_its_folder_is_in_the_cache(variables: dict[str, str], folder: str) -> None:
+    others = {"BATON_CACHE", "XDG_CACHE_HOME", "BATON_DEV_FOLDER"}
+    environment = {name: text for name, text in os.environ.items() if name not in others} | variables
+    command = [str(BATON), "dev", "run", "--", "true"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert f"runs with {folder}:" in done.stderr

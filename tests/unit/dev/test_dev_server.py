@@ -57,6 +57,24 @@ def test_processes_have_names_and_uids_of_their_own_and_their_leases_go_with_the
     assert again["name"] == "orders-1" and again["uid"] != first["uid"]
 
 
+def test_a_process_may_choose_its_name_and_the_group_is_shown_with_sessions_and_ledger(served: Served) -> None:
+    ask = served.connection().request
+    chosen = ask("POST", "/processes", {"name": "mine"})
+    ask("POST", "/processes")
+    lease = KubernetesLease(served.connection(), "dev", "baton-mine")
+    lease.write({"metadata": {}, "spec": {"holderIdentity": chosen["uid"]}})
+    ask("PATCH", "/processes/orders-1")
+    served.server.ledger = {"group": "{}"}
+    with pytest.raises(ApiRefused, match="409"):
+        ask("POST", "/processes", {"name": "mine"})
+    shown = ask("GET", "/group")
+    assert [(one["name"], one["ending"], one["session"]) for one in shown["processes"]] == [
+        ("mine", False, True),
+        ("orders-1", True, False),
+    ]
+    assert shown["ledger"] == {"group": "{}"}
+
+
 def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Served) -> None:
     driver = served.connection().request("POST", "/processes")
     lease = KubernetesLease(served.connection(), "dev", "orders-driver")
