@@ -57,7 +57,7 @@ class Dev:
 
     def last(self) -> str:
         """What was said last of who owns what. The client of Kafka may log a line after it."""
-        return ["", *re.findall(r"^\d\d:\d\d:\d\d  (.*)$", self.said.read_text(), re.MULTILINE)][-1]
+        return str(["", *re.findall(r"^\d\d:\d\d:\d\d  (.*)$", self.said.read_text(), re.MULTILINE)][-1])
 
     def _run(self, command: list[str], output: Path) -> subprocess.Popen[bytes]:
         file = self._stack.enter_context(output.open("wb"))
