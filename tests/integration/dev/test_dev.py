@@ -206,7 +206,7 @@ def test_what_is_missing_is_said_in_one_line(dev: Dev, tmp_path: Path) -> None:
     assert alone.returncode == 1 and "start one in another terminal" in alone.stderr
     nothing = dev.environment | {"PATH": str(tmp_path)}
     bare = subprocess.run([BATON, "dev"], env=nothing, capture_output=True, text=True, check=False)
-    assert bare.returncode == 1 and "no redis-server here" in bare.stderr and "--redis-url" in bare.stderr
+    assert bare.returncode == 1 and "no redis-server or valkey-server here" in bare.stderr and "--redis-url" in bare.stderr
     dev.start()
     until((dev.folder / "dev" / "address.json").exists)
     second = subprocess.run([BATON, "dev"], env=dev.environment, capture_output=True, text=True, check=False)
