@@ -38,6 +38,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "cluster-load": (*_CLUSTER, "jar"),
     "cluster-down": ("environment",),
     "demo": (*_CLUSTER, "jar"),
+    "try": (),
     "check": ("environment",),
     "quick": ("environment", "helm"),
     "test": (*_CLUSTER, *_JARS),
@@ -100,4 +101,9 @@ def test_every_target_of_the_table_is_in_the_makefile() -> None:
 
 
 def test_only_what_needs_no_environment_does_without_one() -> None:
-    assert {target for target in FOR_USERS if "setup" not in prerequisites(target) | {target}} == {"help", "images", "clean"}
+    assert {target for target in FOR_USERS if "setup" not in prerequisites(target) | {target}} == {
+        "help",
+        "try",
+        "images",
+        "clean",
+    }

@@ -51,7 +51,7 @@ def debian() -> Iterator[Path]:
         yield root
 
 
-@pytest.mark.parametrize("targets", ["setup check"])
+@pytest.mark.parametrize("targets", ["try", "setup check"])
 def test_a_user_needs_no_more_than_make_git_and_python(debian: Path, targets: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name.lower().startswith(tuple(map(str.lower, VARIABLES)))}
     environment |= {"HOME": "/home/user", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
