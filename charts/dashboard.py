@@ -48,7 +48,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Lag", "Entries that are not done yet.", _by_group(f"baton_group_lag{_OF}")),
             Panel(
                 "Time to work it off",
-                "As fast as entries were done in the last minute.",
+                "As fast as entries were done in the last minute; while none is done, the age of the oldest.",
                 _by_group(f"baton_group_lag_seconds{_OF}"),
                 "s",
             ),

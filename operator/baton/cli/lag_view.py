@@ -30,7 +30,9 @@ class GroupLag:
     lag: int | None = None
     """Entries; None: of one of its queues it is not known."""
     seconds: float | None = None
-    """How long that takes at the present pace; None: nothing is done, or it is not known yet."""
+    """How long that takes at the present pace; while none is known, the same as `waiting`."""
+    waiting: float | None = None
+    """The age of the oldest entry while nothing is done, or no pace is known yet."""
     queues: Mapping[str, Mapping[int, int] | None] = field(default_factory=dict)
     """By queue and partition, where that was asked for; None: not known."""
     problem: str | None = None
@@ -40,7 +42,7 @@ class GroupLag:
         """For programs."""
         queues = {name: None if of is None else {"lag": sum(of.values())} for name, of in self.queues.items()}
         told = {"namespace": self.namespace, "group": self.group, "lag": self.lag, "lagSeconds": self.seconds}
-        return {**told, "queues": queues, "problem": self.problem}
+        return {**told, "waitingSeconds": self.waiting, "queues": queues, "problem": self.problem}
 
     def of(self, partition: Partition) -> int | None:
         """None: not known."""
@@ -49,16 +51,18 @@ class GroupLag:
     @property
     def pace(self) -> str | None:
         """`8 s`: how long it takes. `?`: nothing is done, or it is not known yet."""
-        if self.seconds is None:
+        if self.seconds is None or self.waiting is not None:
             return "?" if self.lag else None
         return f"{self.seconds:.0f} s"
 
     @property
     def text(self) -> str:
-        """`412 entries, 8 s of work at the present pace`"""
+        """`412 entries, 8 s of work at the present pace`, or `412 entries, the oldest 90 s old`"""
         if self.lag is None:
             return f"not known{f' ({self.problem})' if self.problem else ': one of its queues does not tell'}"
         pace = f", {self.seconds:.0f} s of work at the present pace" if self.seconds is not None and self.lag else ""
+        if self.waiting is not None:
+            pace = f", the oldest {self.waiting:.0f} s old"
         return f"{counted(self.lag, 'entry', 'entries')}{pace}"
 
 
@@ -66,13 +70,12 @@ def read_group(raw: object) -> GroupLag:
     """One group as the operator tells it. Raises NotTheOperatorError."""
     if not isinstance(raw, dict):
         raise NotTheOperatorError
-    lag, seconds, queues = _number(raw.get("lag")), raw.get("lagSeconds"), raw.get("queues", {})
-    if not isinstance(queues, dict) or not isinstance(seconds, int | float | None) or isinstance(seconds, bool):
+    lag, queues = _number(raw.get("lag")), raw.get("queues", {})
+    if not isinstance(queues, dict):
         raise NotTheOperatorError
-    if seconds is not None and not isfinite(seconds):
-        seconds = None
+    seconds, waiting = (_seconds(raw.get(name)) for name in ("lagSeconds", "waitingSeconds"))
     by_queue = {str(name): None if of is None else _partitions(of) for name, of in queues.items()}
-    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, by_queue)
+    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, waiting, by_queue)
 
 
 def read_groups(raw: object) -> list[GroupLag]:
@@ -88,6 +91,12 @@ def _partitions(raw: object) -> dict[int, int]:
         raise NotTheOperatorError
     found = {int(name): _number(lag) for name, lag in raw.items() if name.isascii() and name.isdigit() and len(name) < 10}
     return {number: lag for number, lag in sorted(found.items()) if lag is not None}
+
+
+def _seconds(raw: object) -> float | None:
+    if not isinstance(raw, int | float | None) or isinstance(raw, bool):
+        raise NotTheOperatorError
+    return raw if raw is not None and isfinite(raw) else None
 
 
 def _number(raw: object) -> int | None:

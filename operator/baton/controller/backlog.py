@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import inf
 from typing import NamedTuple
 
 FRESH = 15.0
@@ -23,6 +22,8 @@ class Look(NamedTuple):
     """Entries that are not finished with, per partition. Empty: its kind cannot say."""
     finished: int | None
     """Entries that are, since it was made."""
+    oldest: float | None = None
+    """Seconds since the oldest of those that are not was sent. None: not asked."""
 
 
 class DoneSoFar(NamedTuple):
@@ -40,6 +41,8 @@ class Known(NamedTuple):
     last: Look
     rate: float | None
     """Entries finished with per second, while there was something to do: who waits is not slow. None: not known yet."""
+    waiting_since: float
+    """When the oldest waiting entry was sent (monotonic seconds). Where the queue does not tell: since when none was finished."""
 
 
 class Backlog:
@@ -52,13 +55,19 @@ class Backlog:
 
     def saw(self, look: Look) -> None:
         """A queue that was made again, or lost entries, counts from the beginning."""
+        before = self._known
         if look.finished is None or (self._progress and look.finished < self._progress[-1].finished):
             self._progress.clear()
         if look.finished is not None:
             self._progress.append(DoneSoFar(look.at, look.finished, any(look.lag.values())))
             while look.at - self._progress[0].at > RATED_OVER:
                 self._progress.popleft()
-        self._known = Known(look, self._rate())
+        waiting_since = look.at
+        if look.oldest is not None:
+            waiting_since -= look.oldest
+        elif before is not None and any(before.last.lag.values()) and before.last.finished == look.finished:
+            waiting_since = before.waiting_since
+        self._known = Known(look, self._rate(), waiting_since)
 
     def lost(self) -> None:
         """It does not answer."""
@@ -81,8 +90,11 @@ class Work(NamedTuple):
 
     lag: int
     """Entries."""
-    seconds: float | None
-    """How long it takes as fast as work was done in the last minute; infinite: nothing is done. None: not known yet."""
+    seconds: float
+    """How long it takes as fast as work was done in the last minute; without a known pace, `waiting`. Finite, and 0 only without
+    lag: autoscalers take infinity and a missing number for 0."""
+    waiting: float | None = None
+    """The age of the oldest entry, while nothing is done or no pace is known yet."""
 
 
 def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
@@ -92,9 +104,10 @@ def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
     if not fresh or len(fresh) < len(known):
         return None
     lag = sum(sum(one.last.lag.values()) for one in fresh)
-    rates = [one.rate for one in fresh if one.rate is not None]
     if lag == 0:
         return Work(0, 0.0)
-    if len(rates) < len(fresh):
-        return Work(lag, None)
-    return Work(lag, lag / sum(rates) if sum(rates) > 0 else inf)
+    rates = [one.rate for one in fresh if one.rate is not None]
+    if len(rates) == len(fresh) and sum(rates) > 0:
+        return Work(lag, lag / sum(rates))
+    waiting = max(1.0, *(now - one.waiting_since for one in fresh if any(one.last.lag.values())))
+    return Work(lag, waiting, waiting)

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable
 from http import HTTPStatus
-from math import isfinite
 
 from baton.controller.backlog import Work
 from baton.controller.health import WebPage
@@ -57,8 +56,8 @@ class LagPage:
 
 
 def _told(namespace: str, name: str, work: Work | None) -> dict[str, object]:
-    seconds = work.seconds if work is not None and work.seconds is not None and isfinite(work.seconds) else None
-    return {"namespace": namespace, "group": name, "lag": None if work is None else work.lag, "lagSeconds": seconds}
+    lag, seconds, waiting = (None, None, None) if work is None else work
+    return {"namespace": namespace, "group": name, "lag": lag, "lagSeconds": seconds, "waitingSeconds": waiting}
 
 
 def _refused(status: HTTPStatus, why: str) -> WebPage:

@@ -242,9 +242,15 @@ class Metrics(Collector):
         )
         yield gauge(
             "baton_group_lag_seconds",
-            "How long they take, as fast as entries were done in the last minute",
+            "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
             labels,
-            [(key, found.seconds) for key, found in works if found.seconds is not None],
+            [(key, found.seconds) for key, found in works],
+        )
+        yield gauge(
+            "baton_group_waiting_seconds",
+            "The age of the oldest entry, while none is done",
+            labels,
+            [(key, found.waiting) for key, found in works if found.waiting is not None],
         )
 
 

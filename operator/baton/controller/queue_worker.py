@@ -222,7 +222,7 @@ class QueueWorker:
             warnings=seen.warnings + self.effects.warnings,
             zones=seen.zones,
         )
-        self.backlog.saw(Look(asked, seen.lag, seen.finished))
+        self.backlog.saw(Look(asked, seen.lag, seen.finished, seen.oldest))
         if surprised or self.facts.telling != known.telling:
             self._changed()
 

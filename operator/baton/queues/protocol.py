@@ -88,6 +88,8 @@ class QueueCheck(NamedTuple):
     """Where the server of each partition is, for assignors that look at zones."""
     letters: int | None = None
     """How many dead letters there are now, which wait for somebody. None: the queue keeps none."""
+    oldest: float | None = None
+    """Seconds since the oldest entry of `lag` was sent. Left out while entries are finished with, as it costs another look."""
 
 
 class QueueAdapter(Protocol):

@@ -84,11 +84,11 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "BatonWorkStandsStill": (
-        Case({f"baton_group_lag_seconds{{{OF}}}": "Inf " * 33}, 31, True),
-        Case({f"baton_group_lag_seconds{{{OF}}}": "800x40"}, 31, False),
+        Case({f"baton_group_waiting_seconds{{{OF}}}": "60+60x40"}, 31, True),
+        Case({f"baton_group_waiting_seconds{{{OF}}}": "60x20 stale"}, 31, False),
         Case(
             {
-                f"baton_group_lag_seconds{{{OF}}}": "Inf " * 33,
+                f"baton_group_waiting_seconds{{{OF}}}": "60+60x40",
                 f'baton_group_ready{{{OF}, reason="ScaledToZero"}}': "1x40",
             },
             31,

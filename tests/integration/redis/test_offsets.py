@@ -16,6 +16,7 @@ from baton.queues.redis.keys import entry_number, partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.logged import RefusedError, Task
+from tests.waiting import eventually
 
 
 def numbers(raw: redis.Redis, queue: Queue) -> list[int]:
@@ -51,6 +52,22 @@ async def test_the_offset_is_the_first_entry_that_is_not_acknowledged(queue: Que
     reader.ack(0, Epoch(1), [entries[0].offset])
     assert await offsets(queue) == PartitionOffsets(first + 2, first + 2, last + 1, 2, 1)
     assert (await queue.operator.check()).lag[0] == 2
+
+
+async def test_the_age_of_the_oldest_entry_is_told_while_nothing_is_done(queue: Queue) -> None:
+    assert (await queue.operator.check()).oldest is None
+    sent = time.monotonic()
+    queue.send("a", "b")
+
+    async def older() -> bool:
+        oldest = (await queue.operator.check()).oldest
+        return oldest is not None and 1 < oldest <= time.monotonic() - sent + 0.1
+
+    await eventually(older, "the oldest entry grows older")
+    reader = await queue.granted("a", 1)
+    reader.ack(0, Epoch(1), [reader.read(0, Epoch(1), 1)[0].offset])
+    assert (await queue.operator.check()).oldest is None, "an entry was done since the last look"
+    assert cast("float", (await queue.operator.check()).oldest) > 1
 
 
 async def test_who_looks_writes_nothing(queue: Queue, raw: redis.Redis) -> None:

@@ -94,7 +94,18 @@ def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [None, [], {"lag": "1"}, {"lag": True}, {"lag": -1}, {"lagSeconds": "x"}, {"queues": []}, {"queues": {"a": []}}]
+    "raw",
+    [
+        None,
+        [],
+        {"lag": "1"},
+        {"lag": True},
+        {"lag": -1},
+        {"lagSeconds": "x"},
+        {"waitingSeconds": True},
+        {"queues": []},
+        {"queues": {"a": []}},
+    ],
 )
 def test_what_no_operator_tells_is_refused(raw: object) -> None:
     with pytest.raises(NotTheOperatorError):

@@ -1,7 +1,5 @@
 """How much there is to do in queues, and for how long."""
 
-from math import inf
-
 from baton.controller.backlog import FRESH, Backlog, Look, Work, work
 
 
@@ -24,7 +22,7 @@ def test_of_several_queues_it_is_the_sum() -> None:
 
 def test_what_is_not_fresh_is_not_told() -> None:
     queue = backlog(Look(0, {0: 4}, 0))
-    assert work([queue], now=FRESH) == Work(4, None)
+    assert work([queue], now=FRESH) == Work(4, 15.0, 15.0)
     assert work([queue], now=FRESH + 0.1) is None
     assert work([queue, Backlog()], now=1) is None, "nothing is known of one of them"
     queue.lost()
@@ -36,21 +34,25 @@ def test_a_kind_that_cannot_say_says_nothing() -> None:
     assert work([backlog(Look(0, {}, None))], now=1) is None
 
 
-def test_nothing_to_do_takes_no_time_and_a_fleet_that_does_nothing_takes_for_ever() -> None:
+def test_nothing_to_do_takes_no_time_and_a_fleet_that_does_nothing_as_long_as_the_oldest_entry_has_waited() -> None:
     assert work([backlog(Look(0, {0: 0}, 9))], now=1) == Work(0, 0.0)
-    assert work([backlog(Look(0, {0: 4}, 9), Look(30, {0: 6}, 9))], now=30) == Work(6, inf)
+    assert work([backlog(Look(0, {0: 4}, 9), Look(30, {0: 6}, 9))], now=31) == Work(6, 31.0, 31.0)
+    assert work([backlog(Look(0, {0: 4}, 9, 100.0), Look(30, {0: 6}, 9, 130.0))], now=31) == Work(6, 131.0, 131.0)
+    assert work([backlog(Look(0, {0: 4}, 9, 0.0))], now=0) == Work(4, 1.0, 1.0), "0 would be no lag"
+    idle, waits = backlog(Look(0, {0: 0}, 9)), backlog(Look(0, {0: 4}, 9, 20.0))
+    assert work([idle, waits], now=1) == Work(4, 21.0, 21.0)
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
     busy_then_idle = [Look(at, {0: 10}, min(at, 60)) for at in range(0, 181, 5)]
-    assert work([backlog(*busy_then_idle)], now=180) == Work(10, inf)
+    assert work([backlog(*busy_then_idle)], now=180) == Work(10, 120.0, 120.0), "since the last progress was seen"
 
 
 def test_who_had_nothing_to_do_is_not_slow_when_much_comes_at_once() -> None:
     trickle = [Look(at, {0: 0}, at // 20) for at in range(0, 60, 5)]
     burst = [Look(60, {0: 2997}, 3), Look(65, {0: 2497}, 503), Look(70, {0: 1997}, 1003)]
-    assert work([backlog(*trickle, burst[0])], now=60) == Work(2997, None)
-    assert work([backlog(*trickle, *burst[:2])], now=65) == Work(2497, None)
+    assert work([backlog(*trickle, burst[0])], now=60) == Work(2997, 1.0, 1.0)
+    assert work([backlog(*trickle, *burst[:2])], now=65) == Work(2497, 1.0, 1.0)
     assert work([backlog(*trickle, *burst)], now=70) == Work(1997, 19.97)
 
 

@@ -131,7 +131,10 @@ def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
     assert (code, json.loads(told)) == (503, {"error": "the lag of shop/orders is not known: look at its queues"})
     served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True, seen(served, {0: 30, 1: 10}))}))
     code, told = served.get(path)
-    assert (code, json.loads(told)) == (200, {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0})
+    assert (code, json.loads(told)) == (
+        200,
+        {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0, "waitingSeconds": None},
+    )
     served.leads = False
     assert served.get(path)[0] == 503, "nobody is known to lead"
     served.leader = "10.0.0.1:8080\r\nSet-Cookie: a=b"

@@ -74,6 +74,8 @@ class RedisQueue:
         """Run id and partition count for which all partitions were seen to exist."""
         self._lost: Mapping[int, int] = {}
         """By partition, entries that went with a deleted stream."""
+        self._finished: int | None = None
+        """Entries that were finished with at the last look."""
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The server's run id and the queue's birth mark are its incarnation: a restart, a failover and a
@@ -96,6 +98,10 @@ class RedisQueue:
                 letters=sum(one.letters for one in seen.values()),
                 warnings=server.warnings(self._url.place),
             )
+        lagging = [partition for partition, lag in checked.lag.items() if lag]
+        if lagging and checked.finished == self._finished:
+            checked = checked._replace(oldest=await self._offsets.oldest(lagging))
+        self._finished = checked.finished
         if not all(one.whole for one in seen.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         for partition, owner in owners.items():

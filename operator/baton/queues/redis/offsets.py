@@ -2,8 +2,9 @@
 
 There is no way back: what is finished with is deleted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from re import fullmatch
+from typing import TypeVar
 
 from baton.model.ids import Epoch
 from baton.queues.offsets import PartitionOffsets, Reached
@@ -13,6 +14,8 @@ from baton.queues.redis.batch import ScriptRun
 from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.keys import PartitionKeys, queue_key
 from baton.queues.redis.transport import Transport
+
+T = TypeVar("T")
 
 _BEGINNING = (-1, 0)
 
@@ -28,10 +31,17 @@ class OffsetScripts:
 
     async def told(self, count: int) -> Mapping[int, PartitionOffsets]:
         """Of each of so many partitions that is there."""
-        partitions = range(count)
-        asked = [ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions]
-        answers = await self._transport.all(self._transport.asking, asked, _offsets)
-        return {partition: one for partition, one in zip(partitions, answers, strict=True) if one is not None}
+        found = await self._asked(range(count), _offsets)
+        return {partition: one for partition, one in found.items() if one is not None}
+
+    async def oldest(self, partitions: Iterable[int]) -> float | None:
+        """Seconds since the oldest entry of these partitions that is not finished with was sent. None: none has one to read."""
+        return max((age for age in (await self._asked(partitions, _age)).values() if age is not None), default=None)
+
+    async def _asked(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
+        asked = {partition: ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions}
+        answers = await self._transport.all(self._transport.asking, list(asked.values()), read)
+        return dict(zip(asked, answers, strict=True))
 
     async def reach(self, partition: int, end: int, since: int | None) -> Reached:
         """See SetsOffsets."""
@@ -82,5 +92,10 @@ def _entry(raw: bytes | int | None) -> tuple[int, int]:
 def _offsets(raw: object) -> PartitionOffsets | None:
     if raw == []:
         return None
-    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(4)(raw))
+    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(5)(raw)[:4])
     return PartitionOffsets(first, first, end, max(0, lag), pending)
+
+
+def _age(raw: object) -> float | None:
+    age = None if raw == [] else server_answers.scalars(5)(raw)[4]
+    return None if age in (None, b"") else records.number(age, "offsets") / 1000
