@@ -121,7 +121,7 @@ async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fe
     assert await queue.operator.outstanding(0) == 0
     queue.send("d", "e")
     assert await lag(queue) == 2
-    assert f"somebody deleted the stream of {queue.name}/0, with 3 entries" in caplog.text
+    assert f"3 entries of {queue.name}/0 vanished unfinished" in caplog.text
     caplog.clear()
     assert await lag(queue) == 2
     assert caplog.text == "", "it is said once"
@@ -130,6 +130,55 @@ async def test_a_stream_that_was_deleted_is_made_again_with_its_group_and_the_fe
     assert entry.offset not in [entry.offset for entry in found]
     owner.ack(0, TWO, [entry.offset for entry in found])
     assert await lag(queue) == 0
+
+
+@pytest.mark.parametrize("read", [0, 50], ids=["unread", "handed out"])
+async def test_entries_that_are_removed_by_hand_are_no_lag_and_are_told(
+    queue: Queue, keys: PartitionKeys, caplog: pytest.LogCaptureFixture, read: int
+) -> None:
+    queue.send(*numbers(0, 400))
+    owner = await queue.granted("owner", ONE)
+    first = owner.read(0, ONE, 40)
+    owner.ack(0, ONE, [entry.offset for entry in first])
+    held = [entry.offset for entry in owner.read(0, ONE, read)] if read else []
+    with queue.raw() as raw:
+        raw.xtrim(keys.stream, maxlen=10, approximate=False)
+    told = (await queue.operator.offsets())[0]
+    assert (await lag(queue), told.lag, owner.lag([0])) == (10, 10, 10)
+    assert f"350 entries of {queue.name}/0 vanished unfinished" in caplog.text
+    warnings = (await queue.operator.check()).warnings
+    assert any(f"350 entries of {queue.name} vanished unfinished from 1 partition (0)" in one for one in warnings)
+    with queue.raw() as raw:
+        raw.xdel(keys.stream, *(entry for entry, _ in raw.xrange(keys.stream, count=4)))
+    assert await lag(queue) == 6
+    queue.send(*numbers(400, 500))
+    assert await lag(queue) == 106
+    found = owner.read(0, ONE, 1000)
+    assert [int(entry.value) for entry in found] == [*range(394, 500)]
+    owner.ack(0, ONE, [*held, *(entry.offset for entry in found)])
+    assert await lag(queue) == 0
+    queue.send("a", "b", "c")
+    assert (await lag(queue), (await queue.operator.offsets())[0].lag) == (3, 3)
+    with queue.raw() as raw:
+        counted = int(raw.hget(keys.progress, "lost") or 0)
+        assert counted == 354 - read, "what was handed out and acknowledged was done"
+        owner.read(0, ONE, 2)
+        raw.delete(keys.stream)
+    assert await lag(queue) == 0
+    assert owner.read(0, ONE) == []
+    queue.send("d")
+    assert await lag(queue) == 1
+    assert f"3 entries of {queue.name}/0 vanished" in caplog.text
+
+
+async def test_what_a_restored_backup_has_in_part_is_no_lag(queue: Queue, keys: PartitionKeys) -> None:
+    queue.send(*numbers(0, 20))
+    with queue.raw() as raw:
+        stream = raw.dump(keys.stream)
+        queue.send(*numbers(20, 50))
+        raw.restore(keys.stream, 0, stream, replace=True)
+    assert await lag(queue) == 20
+    assert any("30 entries" in one for one in (await queue.operator.check()).warnings)
 
 
 async def test_whoever_comes_first_finds_a_deleted_stream(queue: Queue, keys: PartitionKeys) -> None:

@@ -1,23 +1,22 @@
 """A partitioned queue on Redis streams, as the operator sees it."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
-from baton.model.wording import counted
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
 from baton.queues.redis import partition_check, records, scripts, server_answers
 from baton.queues.redis.announcer import Announcer
+from baton.queues.redis.backlog import VanishedEntries
 from baton.queues.redis.batch import Batches, Hint, ScriptRun
 from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
-from baton.queues.redis.offsets import OffsetScripts
+from baton.queues.redis.offsets import OffsetScripts, Waiting
 from baton.queues.redis.partition_check import PartitionCheck
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
@@ -28,8 +27,6 @@ from baton.queues.redis.transport import Transport
 from baton.queues.redis.url import read
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 256
 """Questions to partitions in one round trip: so few that the event loop is free again in a few milliseconds."""
@@ -72,8 +69,7 @@ class RedisQueue:
         self._offsets = OffsetScripts(self._transport, queue, claimant, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
-        self._lost: Mapping[int, int] = {}
-        """By partition, entries that went with a deleted stream."""
+        self._vanished = VanishedEntries(self._url.place, queue)
         self._finished: int | None = None
         """Entries that were finished with at the last look."""
 
@@ -86,7 +82,6 @@ class RedisQueue:
             born, count, most = server_answers.fields(3)(answer)
             seen = dict(enumerate(await self._check_each(records.number(count, "partitions"), records.number(most, "most"))))
             owners = {partition: one.owner for partition, one in seen.items() if one.owner is not None}
-            self._tell_lost({partition: one.lost for partition, one in seen.items()})
             checked = QueueCheck(
                 None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
                 None if count is None else records.count(count),
@@ -96,12 +91,17 @@ class RedisQueue:
                 stale_refused={partition: one.refused for partition, one in seen.items()},
                 dead_letters={partition: one.dead for partition, one in seen.items()},
                 letters=sum(one.letters for one in seen.values()),
-                warnings=server.warnings(self._url.place),
             )
-        lagging = [partition for partition, lag in checked.lag.items() if lag]
-        if lagging and checked.finished == self._finished:
-            checked = checked._replace(oldest=await self._offsets.oldest(lagging))
+        waiting: Mapping[int, Waiting] = {}
+        idle = self._finished in (None, checked.finished)
         self._finished = checked.finished
+        if asked := [partition for partition, one in seen.items() if one.backlog.gone or (idle and one.backlog.lag)]:
+            waiting = await self._offsets.waiting(asked)
+        vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in seen.items()}
+        checked = checked._replace(
+            oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if idle else None,
+            warnings=(*server.warnings(self._url.place), *self._vanished.warnings(vanished)),
+        )
         if not all(one.whole for one in seen.values()):
             self._made = None  # somebody deleted some: `ensure` makes them again
         for partition, owner in owners.items():
@@ -177,15 +177,6 @@ class RedisQueue:
 
     async def close(self) -> None:
         await self._transport.close()
-
-    def _tell_lost(self, lost: Mapping[int, int]) -> None:
-        for partition, count in lost.items():
-            if count > self._lost.get(partition, 0):
-                log.warning(
-                    "%s: somebody deleted the stream of %s/%d, with %s not done; it has been made again",
-                    *(self._url.place, self._queue, partition, counted(count - self._lost.get(partition, 0), "entry", "entries")),
-                )
-        self._lost = lost
 
     async def _create(self, table: RoutingTable, partitions: range, change: ResizeRecord | None = None) -> None:
         """Make these partitions, or what is missing of them. What a change brings to its new place by this table waits there."""

@@ -19,7 +19,7 @@ class PartitionKeys(NamedTuple):
     the next is further ahead."""
     progress: str
     """Hash: last (entry added), done (how many are finished with, in the same count), dead (how many of these went
-    to the dead letters), lost (how many went with a stream that was deleted), committed, the ranges that
+    to the dead letters), lost (how many vanished before they were finished with), committed, the ranges that
     are logged or set aside for Spark (docs/development/spark-source.md), seen (entries up to it may have been handed out),
     history (the server's), since (when that was first seen, in microseconds), waits: 1 if its owner has read everything and is
     to be woken;

@@ -4,7 +4,7 @@ There is no way back: what is finished with is deleted."""
 
 from collections.abc import Callable, Iterable, Mapping
 from re import fullmatch
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from baton.model.ids import Epoch
 from baton.queues.offsets import PartitionOffsets, Reached
@@ -18,6 +18,15 @@ from baton.queues.redis.transport import Transport
 T = TypeVar("T")
 
 _BEGINNING = (-1, 0)
+
+
+class Waiting(NamedTuple):
+    """What waits in a partition."""
+
+    age: float | None
+    """Seconds since the oldest entry that is not finished with was sent. None: no entry is there to be read."""
+    vanished: int
+    """Entries that were not finished with and are gone, besides those that were counted before."""
 
 
 class OffsetScripts:
@@ -34,9 +43,9 @@ class OffsetScripts:
         found = await self._asked(range(count), _offsets)
         return {partition: one for partition, one in found.items() if one is not None}
 
-    async def oldest(self, partitions: Iterable[int]) -> float | None:
-        """Seconds since the oldest entry of these partitions that is not finished with was sent. None: none has one to read."""
-        return max((age for age in (await self._asked(partitions, _age)).values() if age is not None), default=None)
+    async def waiting(self, partitions: Iterable[int]) -> Mapping[int, Waiting]:
+        """What waits in each of these partitions."""
+        return await self._asked(partitions, _waiting)
 
     async def _asked(self, partitions: Iterable[int], read: Callable[[object], T]) -> dict[int, T]:
         asked = {partition: ScriptRun(scripts.OFFSETS, self._keys(partition), ()) for partition in partitions}
@@ -92,10 +101,12 @@ def _entry(raw: bytes | int | None) -> tuple[int, int]:
 def _offsets(raw: object) -> PartitionOffsets | None:
     if raw == []:
         return None
-    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(5)(raw)[:4])
+    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(6)(raw)[:4])
     return PartitionOffsets(first, first, end, max(0, lag), pending)
 
 
-def _age(raw: object) -> float | None:
-    age = None if raw == [] else server_answers.scalars(5)(raw)[4]
-    return None if age in (None, b"") else records.number(age, "offsets") / 1000
+def _waiting(raw: object) -> Waiting:
+    if raw == []:
+        return Waiting(None, 0)
+    *_, age, vanished = server_answers.scalars(6)(raw)
+    return Waiting(None if age == b"" else records.number(age, "offsets") / 1000, records.number(vanished, "offsets"))

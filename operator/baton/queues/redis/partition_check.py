@@ -10,7 +10,7 @@ from baton.queues.redis.keys import PartitionKeys
 
 _OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
 _PROGRESS = (*backlog.FIELDS, "lost", "dead")
-QUESTIONS = 5
+QUESTIONS = 6
 """To one partition."""
 
 
@@ -23,7 +23,7 @@ class PartitionCheck(NamedTuple):
     """All that makes it a partition is there."""
     backlog: PartitionBacklog
     lost: int
-    """Entries that went with a deleted stream."""
+    """Entries that were seen to have vanished before they were finished with; see `PartitionBacklog.gone`."""
     dead: int
     """Entries that were set aside since it was made."""
     letters: int
@@ -38,6 +38,7 @@ def ask(pipe: Any, keys: PartitionKeys) -> None:
     pipe.hmget(keys.progress, *_PROGRESS)
     pipe.get(keys.refused)
     pipe.xlen(keys.dead)
+    pipe.xlen(keys.stream)
 
 
 def read(found: Sequence[object]) -> list[PartitionCheck]:
@@ -51,7 +52,7 @@ def _read(found: Sequence[object]) -> PartitionCheck:
     return PartitionCheck(
         owner=None if epoch is None else records.owner([uid, epoch, paused]),
         whole=server_answers.number(found[1]) == 3 and None not in limits,
-        backlog=backlog.read(progress),
+        backlog=backlog.read(progress, server_answers.number(found[5])),
         lost=records.number(lost, "lost"),
         dead=records.number(dead, "dead"),
         letters=server_answers.number(found[4]),

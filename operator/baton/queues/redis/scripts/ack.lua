@@ -31,5 +31,11 @@ elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and t
 else
   redis.call('XDEL', STREAM, unpack(ids))
 end
-if redis.call('XLEN', STREAM) == 0 then redis.call('HDEL', PROGRESS, 'largest', 'largestAt') end
+if redis.call('XLEN', STREAM) == 0 then
+  redis.call('HDEL', PROGRESS, 'largest', 'largestAt')
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'done')
+  if fields[1] and fields[1] ~= fields[2] and left_to_do(tonumber(fields[1])) == 0 then
+    redis.call('HSET', PROGRESS, 'done', fields[1])
+  end
+end
 return {'OK', done, outstanding(pending)}

@@ -146,6 +146,10 @@ local function finish_up_to(finish, pending)
     return (cut(committed, length))
   end
   finish_pending(finish, pending)
+  if length < last - done then -- some vanished
+    redis.call('HINCRBY', PROGRESS, 'lost', last - done - length)
+    done = last - length
+  end
   if length > last - done then reached = set_all_foreign_aside(committed, finish, last) end -- there are more than producers' own
   local gaps, all, gone = done ~= committed, false, 0
   if gaps then

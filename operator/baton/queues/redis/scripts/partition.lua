@@ -118,6 +118,14 @@ local function nothing_left()
   return #redis.call('XRANGE', STREAM, '(' .. id(committed), '+', 'COUNT', 1) == 0
 end
 
+-- Entries up to this one that are not finished with. Where none is there any more, those that were not vanished, and are counted.
+local function left_to_do(last)
+  local left = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
+  if not nothing_left() then return left end
+  if left > 0 then redis.call('HINCRBY', PROGRESS, 'lost', left) end
+  return 0
+end
+
 -- Bytes of keys, values and headers of all that was added, and of what was added up to the last mark (nil: there is none). Known
 -- once one has looked.
 local added_bytes, marked
@@ -136,13 +144,13 @@ local function look()
   local clock = redis.call('TIME')
   local now = clock[1] * 1e6 + clock[2]
   local next = fields[1] and last + 1e9 + math.max(0, now - tonumber(since or math.min(last, now))) or now
-  local left, seen = last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0), last
+  local left, seen = 0, last
   if not fields[1] then -- somebody deleted this record, or it is a new partition
     left = redis.call('XLEN', STREAM)
     next = at_least(next)
     seen = left > 0 and next or 0
-  elseif nothing_left() then
-    left = 0
+  else
+    left = left_to_do(last)
   end
   if tonumber(redis.call('HGET', PROGRESS, 'staged') or 0) > 0 then redis.call('HSET', PROGRESS, 'suspect', '1') end
   redis.call('HSET', PROGRESS, 'history', now_in, 'since', now, 'last', next, 'seen', seen, 'done', next - left, 'waits', '1')
@@ -248,6 +256,8 @@ local function set_aside(entry_id, deliveries, why)
     redis.call('XADD', DEAD, '*', 'offset', entry_id, 'key', fields['k'], 'value', fields['v'], 'timestamp', fields['t'],
       'deliveries', deliveries, 'why', why, unpack(headers))
     redis.call('HINCRBY', PROGRESS, 'dead', 1)
+  else
+    redis.call('HINCRBY', PROGRESS, 'lost', 1)
   end
   local served, left = unserved()
   if left and number(entry_id) > served and number(entry_id) <= left then redis.call('HINCRBY', OWNER, 'waiting', -1) end
@@ -335,7 +345,7 @@ end
 -- Lets the numbers go on behind the highest id that the stream ever had; where that is beyond all numbers, as soon as there is
 -- nothing to do, in a new stream. Answer: the last number now, or nil: not yet.
 local function skip(last)
-  local left = nothing_left() and 0 or last - tonumber(redis.call('HGET', PROGRESS, 'done') or 0)
+  local left = left_to_do(last)
   local top = redis.pcall('XADD', STREAM, '*', 'w', '') -- an error: it is the highest that there is
   if type(top) == 'string' then redis.call('XDEL', STREAM, top) end
   local next = type(top) == 'string' and number(top) or HIGHEST

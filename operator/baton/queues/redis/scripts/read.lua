@@ -74,7 +74,8 @@ elseif wanted > 0 then
       elseif entry[2] then
         set_foreign_aside(entry)
       else
-        finish_singly({entry[1]}) -- somebody deleted it by hand: there is nothing to hand out
+        finish_singly({entry[1]}) -- deleted by hand: there is nothing to hand out
+        redis.call('HINCRBY', PROGRESS, 'lost', 1)
       end
       behind = entry[1]
     end

@@ -35,5 +35,7 @@ for _, value in ipairs(redis.call('HMGET', SLOTS, unpack(every))) do
   local to = place(value)
   if to and to ~= STREAM then return 1 end
 end
-redis.call('HDEL', PROGRESS, 'staged', 'suspect') -- somebody may have deleted a stage, or added to one
+local staged = tonumber(redis.call('HGET', PROGRESS, 'staged') or 0)
+if staged > 0 then redis.call('HINCRBY', PROGRESS, 'lost', staged) end -- a stage was deleted, or shortened
+redis.call('HDEL', PROGRESS, 'staged', 'suspect') -- below 0: entries were added by hand
 return 1
