@@ -95,6 +95,8 @@ class Work(NamedTuple):
     lag: autoscalers take infinity and a missing number for 0."""
     waiting: float | None = None
     """The age of the oldest entry, while nothing is done or no pace is known yet."""
+    partitions: int = 0
+    """Those with lag: more pods than that have nothing to do."""
 
 
 def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
@@ -103,11 +105,12 @@ def work(backlogs: Iterable[Backlog], now: float) -> Work | None:
     fresh = [one for one in known if one is not None]
     if not fresh or len(fresh) < len(known):
         return None
-    lag = sum(sum(one.last.lag.values()) for one in fresh)
+    lags = [lag for one in fresh for lag in one.last.lag.values() if lag]
+    lag = sum(lags)
     if lag == 0:
         return Work(0, 0.0)
     rates = [one.rate for one in fresh if one.rate is not None]
     if len(rates) == len(fresh) and sum(rates) > 0:
-        return Work(lag, lag / sum(rates))
+        return Work(lag, lag / sum(rates), None, len(lags))
     waiting = max(1.0, *(now - one.waiting_since for one in fresh if any(one.last.lag.values())))
-    return Work(lag, waiting, waiting)
+    return Work(lag, waiting, waiting, len(lags))

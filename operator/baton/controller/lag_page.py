@@ -56,8 +56,9 @@ class LagPage:
 
 
 def _told(namespace: str, name: str, work: Work | None) -> dict[str, object]:
-    lag, seconds, waiting = (None, None, None) if work is None else work
-    return {"namespace": namespace, "group": name, "lag": lag, "lagSeconds": seconds, "waitingSeconds": waiting}
+    lag, seconds, waiting, partitions = work or (None, None, None, None)
+    told = {"namespace": namespace, "group": name, "lag": lag, "lagSeconds": seconds}
+    return {**told, "waitingSeconds": waiting, "partitionsWithLag": partitions}
 
 
 def _refused(status: HTTPStatus, why: str) -> WebPage:

@@ -247,6 +247,12 @@ class Metrics(Collector):
             [(key, found.seconds) for key, found in works],
         )
         yield gauge(
+            "baton_group_lag_partitions",
+            "Partitions of all of the group's queues that have lag",
+            labels,
+            [(key, float(found.partitions)) for key, found in works],
+        )
+        yield gauge(
             "baton_group_waiting_seconds",
             "The age of the oldest entry, while none is done",
             labels,

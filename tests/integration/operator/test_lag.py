@@ -25,7 +25,9 @@ async def test_it_is_told_without_members_and_absent_while_the_queue_is_away(
             producer.send_many([("key", str(number)) for number in range(400)])
         await operator.measures("baton_group_lag", lambda lag: lag == 400, **labels)
         told = json.loads(operator.get(path)[1])
-        assert told["lag"] == 400 and told["lagSeconds"] == told["waitingSeconds"] > 0
+        assert (told["lag"], told["partitionsWithLag"]) == (400, 1), "all have one key"
+        assert told["lagSeconds"] == told["waitingSeconds"] > 0
+        assert operator.metric("baton_group_lag_partitions", **labels) == 1
         # KEDA reads infinity and an empty answer as 0: a fleet of none would never wake.
         await operator.measures("baton_group_lag_seconds", lambda seconds: 7 < seconds < float("inf"), **labels)
 

@@ -133,7 +133,7 @@ def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
     code, told = served.get(path)
     assert (code, json.loads(told)) == (
         200,
-        {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0, "waitingSeconds": None},
+        {"namespace": "shop", "group": "orders", "lag": 40, "lagSeconds": 20.0, "waitingSeconds": None, "partitionsWithLag": 2},
     )
     served.leads = False
     assert served.get(path)[0] == 503, "nobody is known to lead"
