@@ -65,8 +65,7 @@ events:
   - {at: 1.0, join: [c]}
 until: 2
 """
-    deadline = [line for line in lines(tmp_path, text) if line.get("how") == "deadline"]
-    assert [line["t"] for line in deadline] == [1]
+    assert [line["t"] for line in lines(tmp_path, text) if line["event"] == "miss"] == [1]
 
 
 def test_one_instant_shows_releases_then_grants_then_revokes_then_standbys(tmp_path: Path) -> None:

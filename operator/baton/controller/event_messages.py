@@ -9,14 +9,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from baton.controller.event_reasons import EventReason
-from baton.engine.step_events import Granted, Redirected, ReleaseCause, Released, Revoked
+from baton.engine.step_events import DeadlineMissed, Granted, Redirected, ReleaseCause, Released, Revoked
 from baton.kube.events import Kind
 from baton.model.ids import Partition
 from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 from baton.model.wording import counted
 
-H = TypeVar("H", Revoked, Redirected, Released, Granted)
+OfPartition = Revoked | Redirected | Released | DeadlineMissed | Granted
+H = TypeVar("H", Revoked, Redirected, Released | DeadlineMissed, Granted)
 
 LONGEST_LIST = 240
 """Characters of a list of partitions; the ledger has all of them."""
@@ -60,11 +61,11 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     ]
 
 
-def released(those: Sequence[Released], most: int) -> list[EventMessage]:
-    """Who let go, who had to, and who is gone."""
+def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
+    """Who let go, who is gone, and who missed the deadline."""
     told: list[EventMessage] = []
-    for how, reason, kind, one_did, many_did in _RELEASES:
-        of = [one for one in those if one.how is how]
+    for what, reason, kind, one_did, many_did in _RELEASES:
+        of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
         members = _alike(of, lambda one: one.member)
         if len(members) > most:
             told.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
@@ -87,7 +88,7 @@ def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
     ]
 
 
-def named(those: Iterable[Revoked | Redirected | Released | Granted]) -> str:
+def named(those: Iterable[OfPartition]) -> str:
     """`partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`"""
     numbers: dict[str, list[int]] = defaultdict(list)
     for partition in sorted({Partition(*one.partition) for one in those}):
@@ -112,7 +113,7 @@ _RELEASES = (
         "{members} are gone, and leave {what}",
     ),
     (
-        ReleaseCause.DEADLINE,
+        True,
         EventReason.DEADLINE_MISSED,
         Kind.WARNING,
         "{member} did not let go of {what} in time: the hand-off goes on without its word, and a queue that fences refuses it "
@@ -121,6 +122,15 @@ _RELEASES = (
         "{members} did not let go of {what} in time: the hand-offs go on without their word, and a queue that fences refuses "
         "them from then on. What they left unfinished is delivered again; if this happens often, raise maxHandoffSeconds or make "
         "the consumers' batches smaller",
+    ),
+    (
+        False,
+        EventReason.DEADLINE_MISSED,
+        Kind.WARNING,
+        "{member} did not let go of {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
+        "stop it, or set spec.source.external.onDeadline to Force",
+        "{members} did not let go of {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
+        "hang, stop them, or set spec.source.external.onDeadline to Force",
     ),
 )
 
@@ -166,7 +176,7 @@ def _because(those: Sequence[Revoked | Redirected | Granted]) -> str:
     return f": {why[0]}{more}" if why else ""
 
 
-def _counted(those: Sequence[Revoked | Redirected | Released | Granted]) -> str:
+def _counted(those: Sequence[OfPartition]) -> str:
     queues = sorted({one.partition.queue for one in those})
     of = f" of {queues[0]}" if len(queues) == 1 else f" of {len(queues)} queues"
     return f"{counted(len(those), 'partition')}{of}"

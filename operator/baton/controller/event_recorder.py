@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import structlog
 
 from baton.controller.cluster_cache import GroupKey
+from baton.controller.event_messages import OfPartition
 from baton.controller.event_reasons import EventReason
-from baton.controller.event_rounds import MOST_SENTENCES, EventRounds, OfPartition
+from baton.controller.event_rounds import MOST_SENTENCES, EventRounds
 from baton.controller.metrics import Metrics
 from baton.controller.offload import aside
 from baton.controller.problems import Problem, Reason

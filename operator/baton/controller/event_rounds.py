@@ -9,11 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from baton.controller import event_messages
-from baton.controller.event_messages import EventMessage
-from baton.engine.step_events import Granted, Redirected, Released, Revoked
+from baton.controller.event_messages import EventMessage, OfPartition
+from baton.engine.step_events import DeadlineMissed, Granted, Redirected, Released, Revoked
 from baton.model.ids import Partition
-
-OfPartition = Revoked | Redirected | Released | Granted
 
 MOST_SENTENCES = 10
 """Of one kind in one round."""
@@ -91,7 +89,7 @@ class EventRounds:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
         told = event_messages.revoked(_of(those, Revoked), self._answers, most)
         told += event_messages.redirected(_of(those, Redirected), most)
-        told += event_messages.released(_of(those, Released), most)
+        told += event_messages.released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
         told += event_messages.granted(_of(those, Granted), most)
         self._tokens = max(0.0, self._tokens - len(told))
         for partition in {one.partition for one in those}:

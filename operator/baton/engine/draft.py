@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from baton.engine.observation import OwnerRecord
 from baton.engine.state import Holddown, KnownMember, MemberSlot, Move, PartitionRecord, Rebalance, Unreleased, moment
-from baton.engine.step_events import Granted, Redirected, ReleaseCause, Released, Revoked
+from baton.engine.step_events import DeadlineMissed, Granted, Redirected, ReleaseCause, Released, Revoked
 from baton.engine.working_state import WorkingState
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.on_deadline import OnDeadline
@@ -203,6 +203,9 @@ class Draft(WorkingState):
         self.totals = self.totals._replace(deadline_misses=self.totals.deadline_misses + 1)
         move = replace(move, missed=True)
         self.moves[partition] = move
+        assert move.giver is not None
+        taken = move.receiver != move.giver and self.goes_on_at_deadline(partition, move)
+        self.events.append(DeadlineMissed(partition, move.giver, taken))
         return move
 
     def goes_on_at_deadline(self, partition: Partition, move: Move) -> bool:

@@ -63,8 +63,9 @@ def take_releases(draft: Draft) -> None:
             move = draft.record_missed_deadline(partition, move)
             if not draft.goes_on_at_deadline(partition, move):
                 continue
+        else:
+            draft.events.append(Released(partition, giver, how))
         draft.moves[partition] = replace(move, released=how)
-        draft.events.append(Released(partition, giver, how))
 
 
 def free_released(draft: Draft) -> None:

@@ -70,6 +70,17 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineMissed:
+    """A member did not release a partition by the deadline of its hand-off. Once per hand-off."""
+
+    partition: Partition
+    member: MemberId
+    taken: bool
+    """The hand-off goes on without the member. Otherwise the member keeps the partition: its queue cannot fence, or grants it
+    to the member again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """A queue accepted a grant."""
 
@@ -139,6 +150,7 @@ StepEvent = (
     | Revoked
     | Redirected
     | Released
+    | DeadlineMissed
     | Granted
     | StandsBy
     | Fenced

@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import chain
 
-from baton.engine.step_events import Granted, Released, Revoked, StepEvent
+from baton.engine.step_events import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.simulated_cluster import SimulatedCluster
 
@@ -56,7 +56,7 @@ class ScenarioCosts:
                 case Revoked(partition=partition):
                     self._paused.setdefault(partition, self._now)
                     self.most_paused = max(self.most_paused, len(self._paused))
-                case Released(partition=partition):
+                case Released(partition=partition) | DeadlineMissed(partition=partition, taken=True):
                     if partition in self._known:
                         self._unowned.add(partition)
                     else:

@@ -171,8 +171,9 @@ def _tracks(
     there = _existing(scenario)
     changes: defaultdict[Partition, list[tuple[float, WorkPhase, str | None]]] = defaultdict(list)
     for line in lines:
-        if "queue" in line:
-            phase = {"grant": WorkPhase.OWNED, "revoke": WorkPhase.PAUSED, "release": WorkPhase.UNOWNED}[line["event"]]
+        if "queue" in line and line.get("taken", True):
+            phases = {"grant": WorkPhase.OWNED, "revoke": WorkPhase.PAUSED}
+            phase = phases.get(line["event"], WorkPhase.UNOWNED)
             owner = None if phase is WorkPhase.UNOWNED else line["member"]
             changes[Partition(line["queue"], line["partition"])].append((line["t"], phase, owner))
     tracks = {partition: _track(changes[partition], lives, until) for partition, lives in there.items()}

@@ -36,7 +36,7 @@ def _ownerships(lines: Iterable[Line], until: float) -> Iterator[tuple[Partition
     """Who owned what, from its grant to its release, as the ledger has it."""
     held: dict[Partition, tuple[str, float]] = {}
     for line in lines:
-        if line["event"] not in ("grant", "release"):
+        if line["event"] not in ("grant", "release", "miss") or not line.get("taken", True):
             continue
         partition = Partition(line["queue"], line["partition"])
         if (before := held.pop(partition, None)) is not None:

@@ -9,7 +9,7 @@ from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, load, summary
 from baton.engine.state import moment
-from baton.engine.step_events import StepEvent
+from baton.engine.step_events import ReleaseCause, StepEvent
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
@@ -202,9 +202,11 @@ class _Run:
     def _summary(self) -> Line:
         state = self._written()
         counts = summary(state)
+        released = {partition: move for partition, move in state.moves.items() if move.released is not None}
+        freed = {p for p, move in released.items() if move.released is not ReleaseCause.DEADLINE or move.receiver != move.giver}
         owned: dict[MemberId, dict[str, list[int]]] = {}
         for partition, record in sorted(state.records.items()):
-            if record.owner is not None:
+            if record.owner is not None and partition not in freed:
                 owned.setdefault(record.owner, {}).setdefault(partition.queue, []).append(partition.number)
         return {
             "event": "summary",

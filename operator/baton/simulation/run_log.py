@@ -31,7 +31,7 @@ def _lost(one: OrphanedPartition) -> Line:
 
 
 def _alike(line: Line) -> tuple[object, ...]:
-    return (line["event"], line.get("queue"), line.get("member"), line.get("how"), line.get("deadline"))
+    return (line["event"], line.get("queue"), line.get("member"), line.get("how"), line.get("taken"), line.get("deadline"))
 
 
 def _sentence(lines: list[Line]) -> str:
@@ -46,10 +46,11 @@ def _sentence(lines: list[Line]) -> str:
         case "revoke":
             return f"{first['member']} is to let go of {what} by {first['deadline']:g}"
         case "release":
-            how = {"consumer": "lets go of", "deadline": "missed the deadline for", "gone": "is gone, and leaves"}[first["how"]]
+            how = {"consumer": "lets go of", "gone": "is gone, and leaves"}[first["how"]]
             return f"{first['member']} {how} {what}"
-        case "grant":
-            return f"{first['member']} gets {what}"
+        case "miss" | "grant" as event:
+            misses = "misses the deadline for" if first.get("taken") else "misses the deadline, and keeps"
+            return f"{first['member']} {'gets' if event == 'grant' else misses} {what}"
         case "lost":
             return f"{first['member']} is gone: {what} {'has' if len(lines) == 1 else 'have'} no live owner"
         case "standby":

@@ -1,7 +1,7 @@
 """The lines of an instant, in the order that the format fixes.
 
-First who is fenced, what becomes of a proposal, then Rebalancing, releases, grants, revokes, standbys, a new proposal, and the
-final state.
+First who is fenced, what becomes of a proposal, then Rebalancing, misses and releases, grants, revokes, standbys, a new proposal,
+and the final state.
 """
 
 from collections import defaultdict
@@ -9,6 +9,7 @@ from typing import Any
 
 from baton.engine.step_events import (
     Approved,
+    DeadlineMissed,
     Fenced,
     Granted,
     Proposed,
@@ -23,6 +24,7 @@ from baton.engine.step_events import (
 from baton.model.ids import Partition
 
 Line = dict[str, Any]
+_HandOff = DeadlineMissed | Released | Granted | Revoked
 
 
 def number(seconds: float) -> float | int:
@@ -72,12 +74,13 @@ class Timeline:
 
 
 def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
-    """Releases, grants, revokes, each by partition. What is revoked and granted in one instant stays together, in that order."""
-    of: defaultdict[Partition, list[Released | Granted | Revoked]] = defaultdict(list)
+    """Misses and releases, grants, revokes, each by partition. What is revoked and granted in one instant stays
+    together, in that order."""
+    of: defaultdict[Partition, list[_HandOff]] = defaultdict(list)
     for event in events:
-        if isinstance(event, Released | Granted | Revoked):
+        if isinstance(event, _HandOff):
             of[event.partition].append(event)
-    order = {Released: 0, Granted: 1, Revoked: 2}
+    order = {DeadlineMissed: 0, Released: 0, Granted: 1, Revoked: 2}
     keyed: list[tuple[int, Partition, int, Line]] = []
     for partition, its in of.items():
         first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
@@ -86,10 +89,12 @@ def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
     return [line for *_, line in sorted(keyed, key=lambda entry: entry[:3])]
 
 
-def _line(t: float, event: Released | Granted | Revoked) -> Line:
+def _line(t: float, event: _HandOff) -> Line:
     queue, partition = event.partition
     line: Line = {"t": t, "event": "", "queue": queue, "partition": partition, "member": event.member}
     match event:
+        case DeadlineMissed():
+            return line | {"event": "miss", "taken": event.taken}
         case Released():
             return line | {"event": "release", "how": str(event.how)}
         case Granted():

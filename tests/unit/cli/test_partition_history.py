@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from baton.cli.partition_history import REPORTED_BY, history, mentions
 from baton.controller.event_messages import granted, named, released, revoked
-from baton.engine.step_events import Granted, ReleaseCause, Released, Revoked
+from baton.engine.step_events import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 
 FIVE = Partition(QueueName("orders"), 5)
@@ -19,17 +19,20 @@ def event(second: int, reason: str, note: str, by: str = REPORTED_BY) -> dict[st
     return {"eventTime": f"1970-01-01T00:00:{second:02}.000000Z", "reason": reason, "message": note, "reportingComponent": by}
 
 
-def hand_off(how: ReleaseCause = ReleaseCause.CONSUMER) -> list[dict[str, Any]]:
+ENDS = (Released(FIVE, A, ReleaseCause.CONSUMER), Released(FIVE, A, ReleaseCause.GONE), DeadlineMissed(FIVE, A, taken=True))
+
+
+def hand_off(end: Released | DeadlineMissed = ENDS[0]) -> list[dict[str, Any]]:
     """As the operator words it."""
     began = revoked([Revoked(FIVE, A, Epoch(1), 8.0, "exec-b joined", B)], {FIVE: 2}, 10)
-    ended = released([Released(FIVE, A, how)], 10)
+    ended = released([end], 10)
     came = granted([Granted(FIVE, B, Epoch(2), A, 0.4, "exec-b joined")], 10)
     return [event(second, one.reason, one.note) for second, one in enumerate([*began, *ended, *came], 1)]
 
 
-@pytest.mark.parametrize("how", ReleaseCause)
-def test_since_when_who_before_and_why(how: ReleaseCause) -> None:
-    told = history(FIVE, B, hand_off(how))
+@pytest.mark.parametrize("end", ENDS, ids=str)
+def test_since_when_who_before_and_why(end: Released | DeadlineMissed) -> None:
+    told = history(FIVE, B, hand_off(end))
     assert (told.since, told.before, told.why, len(told.events)) == (3.0, "exec-a", "exec-b joined", 3)
 
 
@@ -45,7 +48,7 @@ def test_what_others_report_and_grants_to_others_do_not_count() -> None:
 
 
 def test_of_a_partition_that_nobody_owns_the_last_owner_is_told() -> None:
-    assert history(FIVE, None, hand_off(ReleaseCause.GONE)[:2]).before == "exec-a"
+    assert history(FIVE, None, hand_off(ENDS[1])[:2]).before == "exec-a"
 
 
 @given(numbers=st.sets(st.integers(0, 60), min_size=1), asked=st.integers(0, 60))

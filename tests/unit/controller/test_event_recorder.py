@@ -12,6 +12,7 @@ from baton.controller.problems import Problem, Reason
 from baton.engine.step_events import (
     ApprovalRefused,
     Approved,
+    DeadlineMissed,
     Fenced,
     Granted,
     Proposed,
@@ -131,8 +132,9 @@ def test_a_grant_after_a_pause_says_how_long_it_was() -> None:
 
 
 def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> None:
-    consumer, gone, (reason, note, kind) = told(
-        Released(partition(1), A, ReleaseCause.DEADLINE),
+    consumer, gone, (reason, note, kind), (_, waits, _) = told(
+        DeadlineMissed(partition(1), A, taken=True),
+        DeadlineMissed(partition(4), A, taken=False),
         Released(partition(2), A, ReleaseCause.CONSUMER),
         Released(partition(3), B, ReleaseCause.GONE),
     )
@@ -140,6 +142,7 @@ def test_releases_are_told_and_a_missed_deadline_is_a_warning_with_a_cure() -> N
     assert gone == ("Gone", "b is gone, and leaves partition 3 of orders", Kind.NORMAL)
     assert (reason, kind) == ("DeadlineMissed", Kind.WARNING)
     assert "a did not let go of partition 1 of orders in time" in note and "raise maxHandoffSeconds" in note
+    assert "keeps it until it does" in waits and "onDeadline" in waits
 
 
 def test_states_are_told_with_their_cause() -> None:

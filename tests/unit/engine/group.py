@@ -5,7 +5,7 @@ from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.step_events import Granted, Released, Revoked, StepEvent
+from baton.engine.step_events import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 
@@ -119,7 +119,7 @@ class Group:
         return "".join(record.owner or "-" for _, record in records)
 
     def moved(self) -> list[str]:
-        """What was told of partitions: "revoke 3 a", "release 3 a consumer", "grant 3 c 2"."""
+        """What was told of partitions: "revoke 3 a", "release 3 a consumer", "miss 3 a", "grant 3 c 2"."""
         words = []
         for event in self.events:
             match event:
@@ -127,6 +127,8 @@ class Group:
                     words.append(f"revoke {of.number} {member}")
                 case Released(partition=of, member=member, how=how):
                     words.append(f"release {of.number} {member} {how}")
+                case DeadlineMissed(partition=of, member=member):
+                    words.append(f"miss {of.number} {member}")
                 case Granted(partition=of, member=member, epoch=epoch):
                     words.append(f"grant {of.number} {member} {epoch}")
         self.events.clear()

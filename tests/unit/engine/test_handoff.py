@@ -286,11 +286,11 @@ def test_a_change_of_the_spec_does_not_touch_running_deadlines() -> None:
     assert group.step(13).wake_at == 15
 
 
-def test_no_wait_shows_revoke_release_and_grant() -> None:
+def test_no_wait_shows_revoke_miss_and_grant() -> None:
     group = Group(2, GroupSpec(delay=0), max_handoff=0).start("a")
     group.now = 10
     group.join("b").settle(10)
-    assert group.moved() == ["revoke 1 a", "release 1 a deadline", "grant 1 b 2"]
+    assert group.moved() == ["revoke 1 a", "miss 1 a", "grant 1 b 2"]
     assert group.state.totals.deadline_misses == 1
 
 
@@ -307,7 +307,7 @@ def test_a_move_turned_back_waits_until_the_deadline_it_had() -> None:
     group = handing_off()
     group.leave("b").settle(14)
     group.settle(15)
-    assert group.moved() == ["release 1 a deadline", "grant 1 a 3"]
+    assert group.moved() == ["miss 1 a", "grant 1 a 3"]
 
 
 def test_a_receiver_that_vanishes_with_its_giver_is_replaced_by_the_assignor() -> None:

@@ -25,7 +25,7 @@ def test_a_hand_off_in_flight_ends_at_its_deadline() -> None:
         assert group.owners() == "abab"
         group.settle(at=27)
         group.settle(at=28)
-        assert group.moved() == ["release 3 b deadline", "grant 3 c 2"], how
+        assert group.moved() == ["miss 3 b", "grant 3 c 2"], how
         assert group.owners() == "abac"
 
 
