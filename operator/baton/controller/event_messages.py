@@ -26,7 +26,7 @@ LONGEST_LIST = 240
 class EventMessage(NamedTuple):
     """An event to be: one word for machines, a sentence for people."""
 
-    reason: EventReason
+    reason: str
     note: str
     kind: Kind = Kind.NORMAL
 

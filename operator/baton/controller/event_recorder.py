@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import structlog
 
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.event_messages import OfPartition
+from baton.controller.event_messages import EventMessage, OfPartition
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_rounds import MOST_SENTENCES, EventRounds
 from baton.controller.metrics import Metrics
@@ -38,6 +38,10 @@ TROUBLE_APART = 10.0
 """Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
 
 
+_LAST = (State.READY, State.HOLDDOWN)
+"""States that a step ends with; the others are what its hand-offs begin with."""
+
+
 class EventRecorder:
     """Records the events of one group."""
 
@@ -57,11 +61,14 @@ class EventRecorder:
     async def tell(self, events: Sequence[StepEvent], now: float) -> None:
         """Record everything that happened in one step."""
         await aside(len(events), self._measure, events, now)
+        last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
         for one in events:
-            if not isinstance(one, OfPartition):
+            if not isinstance(one, OfPartition) and (one is not last or last.state not in _LAST):
                 self._of_group(one)
-        self._standbys([one for one in events if isinstance(one, StandsBy)])
         await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
+        self._standbys([one for one in events if isinstance(one, StandsBy)])
+        if last is not None and last.state in _LAST:
+            self._of_group(last)
 
     async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
         """What the queues say is still to be acknowledged of partitions that are being handed off (None: they cannot say)."""
@@ -75,8 +82,7 @@ class EventRecorder:
 
     def flush(self) -> None:
         """Record what still waits for its turn."""
-        for sentence in self._rounds.rest():
-            self._say(*sentence)
+        self._post(self._rounds.rest())
 
     def trouble(self, problem: Problem | None, now: float) -> None:
         """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
@@ -154,8 +160,7 @@ class EventRecorder:
 
     async def _turn(self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> None:
         much = len(happened) + self._rounds.untold
-        for sentence in await aside(much, self._rounds.turn, happened, unacknowledged, now):
-            self._say(*sentence)
+        self._post(await aside(much, self._rounds.turn, happened, unacknowledged, now))
 
     def _measure(self, events: Iterable[StepEvent], now: float) -> None:
         verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None
@@ -185,5 +190,14 @@ class EventRecorder:
                         )
 
     def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
-        (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
-        self._events.post(self._about, kind, reason, note)
+        """In the order in which things happened: what is said of partitions may still wait for its round."""
+        message = EventMessage(reason, note, kind)
+        if self._rounds.untold:
+            self._rounds.behind(message)
+        else:
+            self._post([message])
+
+    def _post(self, messages: Iterable[EventMessage]) -> None:
+        for reason, note, kind in messages:
+            (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
+            self._events.post(self._about, kind, reason, note)

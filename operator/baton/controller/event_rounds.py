@@ -5,7 +5,7 @@ A hand-off that begins is told when its queue has said what is still to be waite
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from baton.controller import event_messages
@@ -37,8 +37,8 @@ class EventRounds:
     def __init__(self) -> None:
         self.due_at: float | None = None
         """When there is something to tell, if nothing else happens; call `turn` then."""
-        self._untold: list[tuple[float, OfPartition]] = []
-        """And when it happened."""
+        self._untold: list[tuple[float, OfPartition | EventMessage]] = []
+        """In the order in which it happened, and when. What is said of the group itself keeps its place in it."""
         self._unanswered: set[Partition] = set()
         """Hand-offs of these whose queues have not answered."""
         self._answers: dict[Partition, int | None] = {}
@@ -73,19 +73,44 @@ class EventRounds:
             return []
         self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
         self._round_at = now
-        those = [one for (_, one), at in zip(self._untold, ripe, strict=True) if at <= now]
-        left = [(entry, at) for entry, at in zip(self._untold, ripe, strict=True) if at > now]
-        self._untold = [entry for entry, _ in left]
-        told = self._told(those)
-        self.due_at = max(self._next_round(), min(at for _, at in left)) if left else None
+        told = self._told(list(self._take(ripe, now)))
+        self.due_at = max(self._next_round(), min(self._ripe())) if self._untold else None
         return told
+
+    def behind(self, message: EventMessage) -> None:
+        """Tell this of the group when all that happened before it has been told."""
+        self._untold.append((self._untold[-1][0], message))
+
+    def _take(self, ripe: Iterable[float], now: float) -> Iterator[OfPartition | EventMessage]:
+        """What can be told now. What is said of the group is not told before what happened earlier, nor is
+        what happened later told before that."""
+        waits, left = False, list[tuple[float, OfPartition | EventMessage]]()
+        for entry, at in zip(self._untold, ripe, strict=True):
+            of_group = isinstance(entry[1], EventMessage)
+            if at > now or (left and (of_group or waits)):
+                left.append(entry)
+                waits |= of_group
+            else:
+                yield entry[1]
+        self._untold = left
 
     def rest(self) -> list[EventMessage]:
         """The messages about everything that is left."""
         those, self._untold, self.due_at = [one for _, one in self._untold], [], None
         return self._told(those)
 
-    def _told(self, those: list[OfPartition]) -> list[EventMessage]:
+    def _told(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
+        told: list[EventMessage] = []
+        some: list[OfPartition] = []
+        for one in those:
+            if isinstance(one, EventMessage):
+                told += [*self._of_partitions(some), one]
+                some = []
+            else:
+                some.append(one)
+        return told + self._of_partitions(some)
+
+    def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
         most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
         told = event_messages.revoked(_of(those, Revoked), self._answers, most)
         told += event_messages.redirected(_of(those, Redirected), most)
@@ -102,7 +127,7 @@ class EventRounds:
 
     def _ripe(self) -> list[float]:
         """From when each can be told. Where more has happened to a partition there is no answer to wait for any more."""
-        happened = Counter(one.partition for _, one in self._untold)
+        happened = Counter(one.partition for _, one in self._untold if not isinstance(one, EventMessage))
         return [
             at + PATIENCE
             if isinstance(one, Revoked) and one.partition not in self._answers and happened[one.partition] == 1

@@ -4,7 +4,8 @@ import asyncio
 import json
 import time
 
-from baton.kube.api import core_path
+from baton.kube.api import core_path, group_path
+from baton.kube.events import EVENTS
 from baton.kube.mount_refresh import mark
 from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
@@ -28,6 +29,17 @@ async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) 
     await shop.spread("first", 3, 3)
     await shop.counted("first", members=2, partitions=6)
     assert (await shop.status("first"))["selector"] == "baton.dev/group=first"
+
+
+async def test_events_of_a_group_come_in_the_order_of_what_they_tell(shop: World) -> None:
+    await shop.external("told", partitions=4)
+    await shop.group("told")
+    await shop.pod("told-a", "told")
+    await shop.event("Ready", "told")
+    found = (await shop.api.get(group_path(EVENTS, shop.namespace, "events")))["items"]
+    of_group = sorted((one for one in found if one["regarding"]["name"] == "told"), key=lambda one: one["eventTime"])
+    reasons = [one["reason"] for one in of_group]
+    assert reasons.index("Rebalancing") < reasons.index("Granted") < reasons.index("Ready"), reasons
 
 
 async def test_a_pods_annotation_changes_with_its_key_so_that_the_kubelet_refreshes_its_mount(shop: World) -> None:

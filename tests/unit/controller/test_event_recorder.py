@@ -96,6 +96,21 @@ def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answ
     )
 
 
+async def test_what_is_told_of_the_group_keeps_its_place_between_what_happened_to_partitions() -> None:
+    said = Said()
+    one = recorder(said)
+    await one.tell([StateChanged(State.REBALANCING), Granted(partition(1), A, Epoch(1))], 10.0)
+    await one.tell([revoked(5)], 10.1)
+    await one.tell([StateChanged(State.READY), Granted(partition(5), B, Epoch(2), A), StandsBy(A)], 10.2)
+    one.trouble(Problem(Reason.QUEUE_UNREACHABLE, "it is away"), 10.3)
+    await one.hear({}, 11.0)
+    order = ["Rebalancing", "Granted", "Revoking", "Granted", "StandsBy", "Ready", "QueueUnreachable"]
+    assert [str(reason) for reason, _, _ in said.said] == order
+    assert one.due_at is None
+    await one.tell([StateChanged(State.HOLDDOWN, until=5.0)], 12.0)
+    assert str(said.said[-1][0]) == "Holddown", "nothing else waits"
+
+
 async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
     said = Said()
     one = recorder(said)
