@@ -7,8 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import baton
+import pytest
 
+import baton
+from baton.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
 BATON = Path(baton.__file__ or "").parent
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -17,6 +21,24 @@ def test_a_consumer_begins_where_the_locale_is_ascii() -> None:
     command = [sys.executable, "-c", "import baton.consumer, baton.queues.redis"]
     done = subprocess.run(command, env=os.environ | ASCII, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([command, "--help"] for command in sorted(COMMANDS)),
+        ["--help"],
+        ["nonsens\u00e9"],
+        ["simulate", str(ROOT / "tests/simulation/scenarios/external.yaml")],
+        ["simulate", "\u00e9.yaml"],
+        ["status", "gr\u00fcn", "--kubeconfig", "/nothing/\u00e9"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_prints_where_the_locale_is_ascii(command: list[str]) -> None:
+    arguments = [word.encode() for word in [str(Path(sys.executable).parent / "baton"), *command]]
+    done = subprocess.run(arguments, env=os.environ | ASCII, capture_output=True, check=False)
+    assert b"UnicodeEncodeError" not in done.stderr and b"Traceback" not in done.stderr, done.stderr.decode()
 
 
 def test_no_text_is_read_or_written_by_the_locale() -> None:

@@ -3,7 +3,10 @@
 A subcommand's module is imported only when it is called, so that `baton plan` starts fast, and help and a shell's completion do.
 """
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -11,7 +14,7 @@ from click.shell_completion import CompletionItem
 import baton
 from baton.cli.hinting import HintingGroup
 
-_COMMANDS = {
+COMMANDS = {
     "approve": ("baton.cli.approve", "Show what is proposed to a ConsumerGroup, and approve it"),
     "bundle": ("baton.cli.bundle", "Collect what a report of a bug needs into one archive"),
     "check-order": ("baton.cli.check_order", "Check records of what was processed"),
@@ -37,25 +40,32 @@ _COMMANDS = {
 
 
 class _Lazy(HintingGroup):
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """An output that lacks a character shows a question mark: in any locale, for help, errors and logs, too."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        return super().main(*args, **extra)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module, _ = _COMMANDS[cmd_name]
+        module, _ = COMMANDS[cmd_name]
         command = getattr(import_module(module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)
-        return [CompletionItem(name, help=_COMMANDS[name][1]) for name in named] + options
+        return [CompletionItem(name, help=COMMANDS[name][1]) for name in named] + options
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

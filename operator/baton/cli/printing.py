@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from importlib.util import find_spec
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -30,7 +29,6 @@ def printable(text: str) -> str:
 
 def say(text: str = "", *, error: bool = False) -> None:
     """One line for people; `error`: on standard error."""
-    _tolerant(sys.stderr if error else sys.stdout)
     click.echo(printable(text), err=error)
 
 
@@ -59,13 +57,11 @@ def need_kafka() -> None:
 
 def say_json(value: Any, **options: Any) -> None:
     """One line for programs; `options` of json.dumps."""
-    _tolerant(sys.stdout)
     click.echo(json.dumps(value, **options))
 
 
 def say_text(text: str) -> None:
     """Lines for programs, whose control characters are escaped already."""
-    _tolerant(sys.stdout)
     click.echo(text)
 
 
@@ -92,7 +88,6 @@ def console(**options: Any) -> "Console":
                     line.append(shown)
             yield from line
 
-    _tolerant(sys.stdout)
     return Screen(highlight=False, **{"width": None if sys.stdout.isatty() else PIPED, **options})
 
 
@@ -112,9 +107,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Collecti
 def _lines(text: str) -> str:
     """rich ends lines in the texts of segments."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
-
-
-def _tolerant(stream: object) -> None:
-    """An output that lacks a character shows a question mark."""
-    if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
-        stream.reconfigure(errors="replace")
