@@ -13,7 +13,9 @@ from pathlib import Path
 def archive(file: Path) -> Iterator[Callable[[str, str], None]]:
     """Takes texts by their path in the archive. It is for its owner alone, and goes where the block does not come to its end.
     Raises OSError; FileExistsError where there is one already."""
-    folder = file.name.removesuffix(".tar.gz")
+    folder = file.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+    if folder == file.name:
+        folder += "-files"  # to be unpacked beside the archive
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
         try:
             with tarfile.open(None, "w:gz", opened) as packed:

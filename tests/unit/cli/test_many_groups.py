@@ -1,5 +1,6 @@
 """`baton doctor -A` and `baton bundle -A` go from group to group: of a large cluster no two ledgers are held at once."""
 
+import subprocess
 import tarfile
 import weakref
 from collections.abc import Callable, Mapping
@@ -97,6 +98,16 @@ async def test_a_bundle_has_each_group_before_the_next_is_asked_for(tmp_path: Pa
         names = packed.getnames()
     assert names == [f"all/{path}" for path in told if not path.startswith("asked for")] and len(names) == made.written
     assert len(set(names)) == len(names), "the Lease that all of them name is in it once"
+
+
+@pytest.mark.parametrize("name", ["report.tar.gz", "report.tgz", "report.tar", "report.zip", "report"])
+def test_an_archive_can_be_unpacked_beside_itself(tmp_path: Path, name: str) -> None:
+    with archive(tmp_path / name) as write:
+        write("shop/group.json", "{}")
+    subprocess.run(["tar", "-xzf", name], cwd=tmp_path, check=True)
+    (unpacked,) = (one for one in tmp_path.iterdir() if one.is_dir())
+    assert (unpacked / "shop/group.json").read_text(encoding="utf-8") == "{}"
+    assert unpacked.name == ("report" if name in ("report.tar.gz", "report.tgz", "report.tar") else f"{name}-files")
 
 
 def test_an_archive_that_does_not_come_to_its_end_is_not_left_behind(tmp_path: Path) -> None:
