@@ -8,6 +8,7 @@ from baton.cli.group_view import GroupLook
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
 from baton.kube.objects import QueueView
+from baton.model.extras import cure
 from baton.queues.kind import QueueKind
 from baton.queues.offsets import PartitionOffsets, TellsOffsets
 from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
@@ -48,8 +49,7 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[Queu
     except (QueueUnreachable, QueueConflict) as problem:
         raise NoAnswerError(str(problem)) from None
     except ModuleNotFoundError as missing:
-        extra = f"pip install 'baton-operator[{kind.name.lower()}]'"
-        raise NoAnswerError(f"{missing.name} is not installed: {extra}") from None
+        raise NoAnswerError(f"{missing.name} is not installed: {cure(kind.name.lower())}") from None
 
 
 async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:

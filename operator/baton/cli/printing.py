@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from baton.model.extras import cure
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -46,13 +48,13 @@ def refuse(text: str, status: int = 1) -> NoReturn:
 def need_redis() -> None:
     """Ends the command where the library for it is not installed."""
     if find_spec("redis") is None:
-        refuse("it needs redis-py: pip install 'baton-operator[redis]'")
+        refuse(f"it needs redis-py: {cure('redis')}")
 
 
 def need_kafka() -> None:
     """Likewise, for the libraries of Kafka."""
     if find_spec("aiokafka") is None or find_spec("confluent_kafka") is None:
-        refuse("it needs aiokafka and confluent-kafka: pip install 'baton-operator[kafka]'")
+        refuse(f"it needs aiokafka and confluent-kafka: {cure('kafka')}")
 
 
 def say_json(value: Any, **options: Any) -> None:

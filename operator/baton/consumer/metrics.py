@@ -1,4 +1,4 @@
-"""A consumer's metrics for Prometheus. Needs prometheus-client: `pip install 'baton-consumer[metrics]'`."""
+"""A consumer's metrics for Prometheus. Needs prometheus-client (the extra `metrics` of baton-consumer)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress

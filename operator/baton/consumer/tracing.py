@@ -1,4 +1,4 @@
-"""Traces that go on from the producer to the handler, by OpenTelemetry (`pip install 'baton-consumer[opentelemetry]'`)."""
+"""Traces that go on from the producer to the handler, by OpenTelemetry (the extra `opentelemetry` of baton-consumer)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

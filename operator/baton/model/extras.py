@@ -1,11 +1,14 @@
-"""Distributions that only a part of Baton needs, and the extra of baton-consumer that installs them."""
+"""Distributions that only a part of Baton needs. They belong to the extras of baton-consumer."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
 
 
 class MissingExtraError(ModuleNotFoundError):
-    """The message names the extra to install."""
+    """The message has what to install."""
 
 
 @contextmanager
@@ -18,4 +21,18 @@ def extra(name: str) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] in ("", "baton"):
             raise
-        raise MissingExtraError(f"{error}: pip install 'baton-consumer[{name}]'", name=error.name) from None
+        raise MissingExtraError(f"{error}: {cure(name)}", name=error.name) from None
+
+
+def cure(name: str) -> str:
+    """The command that installs what the extra needs, by the names of those packages. Baton's own are on no index, so
+    anyone could register their names. A path or URL that this installation came from is told."""
+    try:
+        ours = distribution("baton-consumer")
+    except PackageNotFoundError:  # a source tree on the path
+        return f"install what baton-consumer's extra {name} needs"
+    needs = [line.partition(";") for line in ours.requires or ()]
+    wanted = [what.strip() for what, _, marker in needs if re.search(rf"extra\s*==\s*['\"]{name}['\"]", marker)]
+    origins = [json.loads(one.read_binary()).get("url") for one in ours.files or () if one.name == "direct_url.json"]
+    packages = " ".join(f"'{one}'" for one in wanted)
+    return f"pip install {packages}" + "".join(f" (baton-consumer itself came from {origin})" for origin in origins)

@@ -1,4 +1,4 @@
-"""A fleet's metrics for Prometheus. Needs prometheus-client: `pip install 'baton-consumer[metrics]'`."""
+"""A fleet's metrics for Prometheus. Needs prometheus-client (the extra `metrics` of baton-consumer)."""
 
 import socket
 from collections.abc import Iterator
