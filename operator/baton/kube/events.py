@@ -64,6 +64,8 @@ class Events:
         self._waiting: dict[str, deque[Json]] = {}
         """By namespace."""
         self._count = 0
+        self._dropped = 0
+        """Since the queue of events became full."""
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -76,7 +78,10 @@ class Events:
         if self._count > QUEUED_AT_MOST:
             dropped = max(self._waiting.values(), key=len).popleft()
             self._count -= 1
-            log.warning("too many events waiting; dropped the oldest", reason=dropped["reason"], note=dropped["note"])
+            log.debug("dropped an event", reason=dropped["reason"], note=dropped["note"])
+            if not self._dropped:
+                log.warning("too many events waiting; the oldest are dropped until they are fewer", waiting=self._count)
+            self._dropped += 1
         self._news.set()
 
     async def run(self) -> None:
@@ -96,6 +101,9 @@ class Events:
         while waiting:
             event = waiting.popleft()
             self._count -= 1
+            if self._dropped and self._count < QUEUED_AT_MOST // 2:
+                log.warning("events are posted in time again", dropped=self._dropped)
+                self._dropped = 0
             try:
                 await self._api.create(group_path(EVENTS, namespace, "events"), event)
             except (ApiError, UnavailableError) as error:
