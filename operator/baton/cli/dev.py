@@ -172,7 +172,10 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
         say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands off")
-        say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
+        if queue.kind.name == "Redis":
+            say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
+        else:
+            say("  Any producer of Kafka sends to the topic; it needs no `baton dev run`")
 
     group = DevGroup(queue, delay, max_handoff, folder, lambda text: say(f"{time.strftime('%T')}  {text}"), begun)
     assert queue.kind.variable is not None

@@ -42,6 +42,7 @@ class DevServer:
         self._group = group
         self._changed = changed
         self._lock = threading.Lock()
+        self._closed = False
         self._leases: dict[str, Json] = {}
         self._processes: dict[str, Process] = {}
         self._versions = count(1)
@@ -56,6 +57,9 @@ class DevServer:
         threading.Thread(target=self._server.serve_forever, name="baton-dev-server", daemon=True).start()
 
     def close(self) -> None:
+        """`changed` is not called any more when this returns: requests that are still in hand may end later."""
+        with self._lock:
+            self._closed = True
         self._server.shutdown()
         self._server.server_close()
 
@@ -71,8 +75,8 @@ class DevServer:
         """Status and what is answered."""
         with self._lock:
             status, found = self._answered(method, path, body)
-        if method != "GET" and status == 200:
-            self._changed()
+            if method != "GET" and status == 200 and not self._closed:
+                self._changed()
         return status, found
 
     def _answered(self, method: str, path: str, body: Json) -> tuple[int, Json]:

@@ -38,6 +38,7 @@ def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: Ka
 
     until(says(dev, "nobody: 0-3"), "it says who owns what")
     assert f"with 4 partitions, topic orders and group dev.orders of Kafka at {broker.servers}" in dev.said.read_text()
+    assert "producer.py" not in dev.said.read_text(), "the environment names no Redis to send to"
     share_and_hand_over(dev, send_many, stopped)
     stopped(process)
     assert "Traceback" not in dev.said.read_text()

@@ -84,6 +84,15 @@ def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Serve
     assert [one["metadata"]["name"] for one in served.server.leases()] == ["baton-other"]
 
 
+def test_a_request_that_is_still_in_hand_at_the_end_tells_no_change() -> None:
+    """Ctrl-C at `baton dev` ended in "Event loop is closed" where a Lease was renewed at that moment."""
+    late = Served()
+    late.server.start()
+    late.server.close()
+    assert late.server.answer("POST", "/processes", {})[0] == 200
+    assert late.changes == 0
+
+
 @pytest.mark.parametrize("token", ["", "another"])
 def test_nobody_without_the_token_is_heard(served: Served, token: str) -> None:
     with pytest.raises(ApiRefused, match="401"):
