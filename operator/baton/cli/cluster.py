@@ -43,6 +43,11 @@ async def cluster(target: ClusterTarget) -> AsyncIterator[tuple[Api, str]]:
             raise NoAnswerError(f"{settings.host} refused: {error.message or error}") from None
 
 
+def namespace_of(target: ClusterTarget) -> str:
+    """The namespace that is meant. Raises NoAnswerError."""
+    return target.namespace or _meant(target)[2]
+
+
 def _meant(target: ClusterTarget) -> tuple[Path | None, str | None, str]:
     """Kubeconfig and context (None: the pod's service account), and the namespace."""
     file = target.kubeconfig or default_kubeconfig()

@@ -68,7 +68,8 @@ def reset(
 ) -> None:
     """Set where GROUP goes on in the partitions of a queue. Shows what that leaves out, and asks.
 
-    The group has to be paused, and what is reset without an owner. A Redis queue has nothing left of what is finished with: a
+    For Redis queues; the place in a topic is set by Kafka's own tool, of which the refusal has the command. The group has to be
+    paused, and what is reset without an owner. A Redis queue has nothing left of what is finished with: a
     reset there leaves entries out, and cannot go back.
     """
     name, target = target.within(group)

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 import click
 
-from baton.cli.cluster import NoAnswerError, ask, cluster
+from baton.cli.cluster import NoAnswerError, ask, cluster, namespace_of
 from baton.cli.cluster_target import ClusterTarget, cluster_options
 from baton.cli.names import QUEUE, REDIS_URL
 from baton.cli.printing import need_redis
@@ -55,9 +55,11 @@ def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
     name, target = target.within(queue)
     if url is None:
         return ask(_of_resource(name, target))
-    if target.namespace is None:
-        raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE")
-    return QueueServer(f"{target.namespace}/{name}", url, f"--redis-url or {VARIABLE}", kind("Redis"))
+    try:
+        namespace = namespace_of(target)
+    except NoAnswerError:
+        raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE") from None
+    return QueueServer(f"{namespace}/{name}", url, f"--redis-url or {VARIABLE}", kind("Redis"))
 
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:

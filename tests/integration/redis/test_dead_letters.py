@@ -28,6 +28,23 @@ def call(queue: Queue, command: str, *arguments: object, url: str | None = None,
     return CliRunner().invoke(main, words, input=given)
 
 
+def test_without_a_namespace_it_is_that_of_the_context(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace, _, name = queue.name.partition("/")
+    config = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    words = ["dead-letters", "list", "--redis-url", queue.url, name]
+    without = CliRunner().invoke(main, words)
+    assert without.exit_code == 2 and "give NAMESPACE/" in without.output
+    (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
+    assert CliRunner().invoke(main, words).output == f"{queue.name} has 0 dead letters.\n"
+
+
 class Letter(TypedDict):
     letter: str
     partition: int
