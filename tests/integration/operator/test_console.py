@@ -150,6 +150,17 @@ async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Clust
     assert reads not in shared.log.read_text()
 
 
+async def test_the_namespace_of_the_command_is_shown_first_and_all_where_that_is_asked_for(
+    shop: World, own: Console, tmp_path: Path
+) -> None:
+    async with browser(tmp_path) as tab:
+        await tab.open(own.url)
+        await tab.shows("document.querySelector('#namespace')?.value === 'shop' && location.hash === ''")
+        await tab.value("(document.querySelector('#namespace').value = '', document.querySelector('form button').click(), 0)")
+        await tab.shows("location.hash === '#/' && document.querySelector('#namespace')?.value === ''")
+        assert tab.complaints == []
+
+
 async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console, shared: Console, tmp_path: Path) -> None:
     """It could be another's token. Only the URL that the own console prints has one that counts."""
     theirs = await token(api, "theirs", "view")

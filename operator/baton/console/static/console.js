@@ -16,7 +16,7 @@ function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1));
   if (!given.has("token")) return;
   if (!settings.signIn) useToken(given.get("token"));
-  history.replaceState(null, "", `#${given.get("at") || "/"}`);
+  history.replaceState(null, "", `#${given.get("at") || ""}`);
 }
 
 function show() {
@@ -28,8 +28,9 @@ function show() {
   if (!location.hash.startsWith("#/") && location.hash.length > 1) return undefined; // a link within the page
   const [namespace, name] = location.hash.slice(2).split("/").map(decodeURIComponent);
   document.title = name ? `${name} – Baton` : "Baton";
-  const draw = name ? groupPage(main, namespace, name, settings.mayApprove) : groupsPage(main, location.hash.length < 2 ? settings.namespace ?? "" : namespace);
-  const where = name ? ["/api/group", { namespace, name }] : ["/api/groups", { namespace: location.hash.length < 2 ? settings.namespace ?? "" : namespace }];
+  const shown = location.hash ? namespace : settings.namespace ?? ""; // "#/": all namespaces, as was asked for
+  const draw = name ? groupPage(main, namespace, name, settings.mayApprove) : groupsPage(main, shown);
+  const where = name ? ["/api/group", { namespace, name }] : ["/api/groups", { namespace: shown }];
   end = stream(...where, told(draw), (text) => fill(connection, text));
   return undefined;
 }
