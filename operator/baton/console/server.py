@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +20,7 @@ from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source
 from baton.console.viewers import Viewers
 from baton.console.what_if import Rehearsals
-from baton.kube.api import Api
+from baton.kube.api import Api, core_path
 from baton.kube.errors import ApiError, UnavailableError
 from baton.model.wording import one_line
 
@@ -28,6 +29,9 @@ PAUSE = 0.25
 
 TAKEN_WITHIN = 30.0
 """Seconds in which a viewer takes a message, or is given up."""
+
+MOST_NAMESPACES = 100
+"""Namespaces that are offered to a viewer who may not list all groups."""
 
 LONGEST_REQUEST = 16 * 1024
 """Bytes."""
@@ -72,6 +76,7 @@ class ConsoleServer:
         made.router.add_get("/{name}", self._page)
         made.router.add_get("/api/settings", self._settings)
         made.router.add_get("/api/groups", self._groups)
+        made.router.add_get("/api/namespaces", self._namespaces)
         made.router.add_get("/api/group", self._group)
         made.router.add_get("/api/what-if", self._what_if)
         made.router.add_get("/api/rights", self._rights)
@@ -116,6 +121,11 @@ class ConsoleServer:
     async def _groups(self, request: web.Request) -> web.StreamResponse:
         namespace = request.query.get("namespace")
         return await self._stream(request, ("groups", *([NAMESPACE.convert(namespace, None, None)] if namespace else [])))
+
+    async def _namespaces(self, request: web.Request) -> web.StreamResponse:
+        async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
+            found = await _readable_namespaces(viewer.api, self._options.namespace)
+        return web.json_response({"namespaces": found})
 
     async def _group(self, request: web.Request) -> web.StreamResponse:
         return await self._stream(request, ("group", *_named(request.query)))
@@ -166,7 +176,7 @@ class ConsoleServer:
     async def _rights(self, request: web.Request) -> web.StreamResponse:
         namespace, name = _named(request.query)
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
-            may = self._options.may_approve and await _may_patch(viewer.api, namespace, name)
+            may = self._options.may_approve and await _may(viewer.api, "patch", namespace, name)
         return web.json_response({"approve": may})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
@@ -198,9 +208,30 @@ def _named(said: Any) -> tuple[str, str]:
     return NAMESPACE.convert(str(said.get("namespace", "")), None, None), OBJECT.convert(str(said.get("name", "")), None, None)
 
 
-async def _may_patch(api: Api, namespace: str, name: str) -> bool:
-    """Whether the API server lets this viewer approve."""
-    resource = {"verb": "patch", "group": "baton.dev", "resource": "consumergroups", "namespace": namespace, "name": name}
+async def _readable_namespaces(api: Api, shown_first: str | None) -> list[str]:
+    """Namespaces whose groups this viewer may list, of those that can be found: all, if the viewer may list namespaces; otherwise
+    the one that is shown first, and that of the viewer's service account."""
+    names = {shown_first} if shown_first else set()
+    kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    for ask in (
+        partial(api.create, "/apis/authentication.k8s.io/v1/selfsubjectreviews", kind),
+        partial(api.get, core_path(None, "namespaces"), limit=str(MOST_NAMESPACES)),
+    ):
+        try:
+            found = await ask()
+        except ApiError:
+            continue
+        user = str(((found.get("status") or {}).get("userInfo") or {}).get("username", ""))
+        names |= {user.split(":")[2]} if user.startswith("system:serviceaccount:") and user.count(":") == 3 else set()
+        names |= {str(one["metadata"]["name"]) for one in found.get("items", ())}
+    sorted_names = sorted(names)[:MOST_NAMESPACES]
+    allowed = await asyncio.gather(*(_may(api, "list", one) for one in sorted_names))
+    return [one for one, may in zip(sorted_names, allowed, strict=True) if may]
+
+
+async def _may(api: Api, verb: str, namespace: str, name: str = "") -> bool:
+    """Whether the API server lets this viewer do that with groups."""
+    resource = {"verb": verb, "group": "baton.dev", "resource": "consumergroups", "namespace": namespace, "name": name}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

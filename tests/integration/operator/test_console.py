@@ -35,10 +35,10 @@ def shared(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.stop()
 
 
-async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop") -> str:
+async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop", home: str = HOME) -> str:
     """Of a new account with these cluster roles in a namespace."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-    await api.create(core_path(HOME, "serviceaccounts"), body)
+    await api.create(core_path(home, "serviceaccounts"), body)
     for role in roles:
         rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
         if role == "edit":
@@ -52,12 +52,12 @@ async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop") -
             "kind": "RoleBinding",
             "metadata": {"name": f"{name}-{role}"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": f"{name}-{role}"},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": HOME}],
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": home}],
         }
         await api.create(group_path(RBAC, namespace, "rolebindings"), binding)
-        await in_force(api, service_account(HOME, name), namespace, rules[0])
+        await in_force(api, service_account(home, name), namespace, rules[0])
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    made = await api.create(core_path(HOME, "serviceaccounts", name) + "/token", request)
+    made = await api.create(core_path(home, "serviceaccounts", name) + "/token", request)
     return str(made["status"]["token"])
 
 
@@ -159,6 +159,24 @@ async def test_the_namespace_of_the_command_is_shown_first_and_all_where_that_is
         await tab.value("(document.querySelector('#namespace').value = '', document.querySelector('form button').click(), 0)")
         await tab.shows("location.hash === '#/' && document.querySelector('#namespace')?.value === ''")
         assert tab.complaints == []
+
+
+async def test_a_viewer_with_rights_in_one_namespace_is_offered_it(
+    shop: World, api: Cluster, shared: Console, tmp_path: Path
+) -> None:
+    await shop.external("offered", partitions=12)
+    await shop.group("offered")
+    await shop.together("offered", shop.pod("offered-a", "offered"), shop.pod("offered-b", "offered"))
+    await shop.spread("offered", 6, 6)
+    looks = await token(api, "at-home", "view", home="shop")
+    assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": ["shop"]})
+    async with browser(tmp_path) as tab:
+        await tab.open(shared.address)
+        await tab.shows("document.querySelector('form input#token')")
+        await tab.value(f"(document.querySelector('#token').value = '{looks}', document.querySelector('form button').click(), 0)")
+        await tab.shows("document.querySelector('.list a[href=\"#/shop\"]')")
+        await tab.value("document.querySelector('.list a').click()")
+        await tab.shows("document.querySelector('a[href=\"#/shop/offered\"]')")
 
 
 async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console, shared: Console, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import { ask, hasToken, stream, useToken } from "./api.js";
 import { el, fill, setClock } from "./dom.js";
 import { groupPage } from "./group.js";
-import { groupsPage } from "./groups.js";
+import { groupsPage, offerNamespaces } from "./groups.js";
 
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
@@ -31,17 +31,19 @@ function show() {
   const shown = location.hash ? namespace : settings.namespace ?? ""; // "#/": all namespaces, as was asked for
   const draw = name ? groupPage(main, namespace, name, settings.mayApprove) : groupsPage(main, shown);
   const where = name ? ["/api/group", { namespace, name }] : ["/api/groups", { namespace: shown }];
-  end = stream(...where, told(draw), (text) => fill(connection, text));
+  end = stream(...where, told(draw, name ? null : offerNamespaces), (text) => fill(connection, text));
   return undefined;
 }
 
-const told = (draw) => (kind, seconds, data) => {
+const told = (draw, forbidden) => (kind, seconds, data) => {
   if (kind === "page") {
     setClock(seconds);
     draw(data);
   } else if (data.status === 401) {
     useToken(null);
     signIn(data.error);
+  } else if (data.status === 403 && forbidden) {
+    forbidden(data.error);
   } else {
     fill(connection, el("span", { class: "error" }, data.error));
   }

@@ -1,5 +1,6 @@
 // The list of groups.
 
+import { read } from "./api.js";
 import { ago, clock, counted, el, fill, part, table } from "./dom.js";
 
 export function groupsPage(main, namespace) {
@@ -26,6 +27,16 @@ export function groupsPage(main, namespace) {
       page.notes.map((note) => el("p", { class: "warning" }, note)),
     ];
   });
+}
+
+// The viewer may not list these groups: asks for a namespace, and offers those that may be read.
+export async function offerNamespaces(why) {
+  const list = document.querySelector(".list");
+  const { namespaces } = await read("/api/namespaces").catch(() => ({ namespaces: [] }));
+  fill(list, el("p", {}, namespaces.length ? "You may not list these groups. You may read these namespaces:" : "You may not list these groups. Enter a namespace that you may read."),
+    el("ul", {}, namespaces.map((one) => el("li", {}, el("a", { href: `#/${encodeURIComponent(one)}` }, one)))),
+    el("p", { class: "quiet" }, why));
+  document.getElementById("namespace").focus();
 }
 
 export const state = (word) => el("span", { class: `state ${/^\w+$/.test(word ?? "") ? word : ""}` }, word ?? "–");
