@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from baton.kube.api import core_path, group_path
-from tests.browser import browser
+from tests.browser import Browser, browser
 from tests.integration.operator.accounts import HOME, RBAC, in_force, service_account
 from tests.integration.operator.console_client import Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
@@ -171,12 +171,32 @@ async def test_a_viewer_with_rights_in_one_namespace_is_offered_it(
     looks = await token(api, "at-home", "view", home="shop")
     assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": ["shop"]})
     async with browser(tmp_path) as tab:
+        await tab.size(1440, 900)
         await tab.open(shared.address)
         await tab.shows("document.querySelector('form input#token')")
         await tab.value(f"(document.querySelector('#token').value = '{looks}', document.querySelector('form button').click(), 0)")
         await tab.shows("document.querySelector('.list a[href=\"#/shop\"]')")
         await tab.value("document.querySelector('.list a').click()")
         await tab.shows("document.querySelector('a[href=\"#/shop/offered\"]')")
+        await tab.shows("[...document.querySelectorAll('tbody tr')].every(row => row.lastChild.innerText === 'current')")
+        await tab.value("document.querySelector('a[href=\"#/shop/offered\"]').click()")
+        await tab.shows("document.querySelector('#grid') && document.querySelector('#conditions table')")
+        lines = "(range => (range.selectNodeContents(one), range.getClientRects().length))(document.createRange())"
+        broken = f"[...document.querySelectorAll('thead th, .state, .words td:nth-child(2)')].filter(one => {lines} > 1)"
+        assert await tab.value(f"{broken}.map(one => one.innerText)") == [], "each is a word on one line"
+        owned = "getComputedStyle(document.querySelector('#grid')).getPropertyValue('--owned').trim()"
+        pixels = "grid.getContext('2d').getImageData(0, grid.height * 3 / 4 | 0, grid.width, 1).data"
+        last = (
+            "(() => { const grid = document.querySelector('#grid'), data = "
+            f"{pixels}, wanted = {owned}.match(/\\w\\w/g).map(one => parseInt(one, 16)); let at = 0;"
+            "for (let x = 0; x < grid.width; x += 1) if (wanted.every((one, n) => data[4 * x + n] === one)) at = x;"
+            "return at / grid.width; })()"
+        )
+        await eventually(lambda: wide(tab, last), "twelve partitions use the width")
+
+
+async def wide(tab: Browser, last: str) -> bool:
+    return float(await tab.value(last)) > 0.9
 
 
 async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console, shared: Console, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 // It is a slider for the keyboard and for screen readers: its value is a partition, told in words.
 
 const MOST_HEIGHT = 480;
+const WIDEST_CELL = 80;
 const WORDS = { R: "owned", P: "in hand-off", U: "on hold", N: "unowned" };
 
 export class Grid {
@@ -43,7 +44,7 @@ export class Grid {
     const tall = Math.min(20, high);
     const left = tall >= 11 ? Math.min(170, width * 0.3) : 0;
     const gaps = Math.max(0, this.queues - 1) * 4;
-    const cell = Math.min(22, (width - left - gaps) / Math.max(this.columns.length, 1));
+    const cell = Math.min(WIDEST_CELL, (width - left - gaps) / Math.max(this.columns.length, 1));
     return { width, lost, rows, tall, left, cell, height: Math.max(20, Math.ceil(rows * tall)) };
   }
 
@@ -66,12 +67,18 @@ export class Grid {
     const colours = { R: colour("owned"), P: colour("handoff"), U: colour("hold"), N: colour("unowned") };
     const wide = Math.max(on.cell - (on.cell > 5 ? 1 : 0), Math.min(1, on.cell * 4));
     const high = Math.max(on.tall - (on.tall > 5 ? 2 : 0), 1);
+    pen.textAlign = "center";
     this.columns.forEach((one, n) => {
       const x = on.left + n * on.cell + one.of * 4;
       const y = (this.row(one) + on.lost) * on.tall + (on.tall > 5 ? 1 : 0);
       pen.fillStyle = pen.strokeStyle = colours[one.state];
       if (one.state === "U" && wide > 4 && high > 4) pen.strokeRect(x + 1, y + 1, wide - 2, high - 2); // hollow: nobody works on it
       else pen.fillRect(x, y, wide, high);
+      if (on.tall >= 11 && pen.measureText(one.number).width + 4 <= wide) {
+        pen.fillStyle = colour(one.state === "U" ? "text" : "paper");
+        pen.fillText(one.number, x + wide / 2, y + high / 2);
+        pen.fillStyle = colours[one.state];
+      }
       if (one.state === "P" && one.to >= 0) this.arrow(pen, x, (one.to + on.lost) * on.tall, wide, high, y);
     });
     if (this.columns.length) this.drawCursor(pen, on, colour("text"));

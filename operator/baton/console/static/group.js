@@ -73,7 +73,7 @@ const legend = () => el("ul", { id: "legend", class: "legend" },
     .map(([kind, text]) => el("li", { class: kind }, text)));
 
 const queueTable = (queues) => table("Queues", ["Queue", "Partitions", "States", "Scale"], queues.map((one) => [
-  one.name, one.partitions ?? "?", Object.entries(one.states).map(([word, count]) => `${count} ${word}`).join(", "), one.scale ?? "–"]), { class: "stacked" });
+  one.name, one.partitions ?? "?", Object.entries(one.states).map(([word, count]) => `${count} ${word}`).join(", "), one.scale ?? "–"]), { class: "stacked words" });
 
 function handoffList([handoffs, slots]) {
   if (!handoffs.count && !slots.length) return null;
@@ -127,5 +127,5 @@ const happened = (entries) => [
 
 const conditionTable = (conditions) => [
   el("h3", {}, "Conditions"),
-  table("Conditions of the group", ["Condition", "Status", "Reason", "Message"], conditions.map((one) => [one.type, one.status, one.reason, one.message]), { class: "stacked" }),
+  table("Conditions of the group", ["Condition", "Status", "Reason", "Message"], conditions.map((one) => [one.type, one.status, one.reason, one.message]), { class: "stacked words" }),
 ];

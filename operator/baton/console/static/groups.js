@@ -18,11 +18,11 @@ export function groupsPage(main, namespace) {
       el("a", { href: `#/${encodeURIComponent(group.namespace)}/${encodeURIComponent(group.name)}` }, `${group.namespace}/${group.name}`),
       [state(group.state), group.holdUntil ? [" ", clock(group.holdUntil, "")] : null, group.proposal ? " · proposal" : null],
       group.partitions ?? "–", group.unowned ?? "–", group.members ?? "–", group.moving ?? "–", group.reason ?? "–",
-      group.lookedAt ? el("span", { "data-at": group.lookedAt }, ago(group.lookedAt)) : "never",
+      group.state !== "Unknown" ? "current" : group.lookedAt ? ["as of ", el("span", { "data-at": group.lookedAt }, ago(group.lookedAt))] : "never written",
     ]);
     const more = page.groups.length - rows.length;
     return [
-      table("ConsumerGroups", ["Group", "State", "Partitions", "Unowned", "Members", "Moving", "Ready", "Seen"], rows, { class: "stacked" }),
+      table("ConsumerGroups", ["Group", "State", "Partitions", "Unowned", "Members", "Moving", "Ready", "Status"], rows, { class: "stacked words" }),
       more > 0 ? el("p", {}, `and ${counted(more, "more group")}: choose a namespace`) : null,
       page.notes.map((note) => el("p", { class: "warning" }, note)),
     ];
