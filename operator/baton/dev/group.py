@@ -59,6 +59,8 @@ class DevGroup:
         self._surprises = 0
         """So often the records were others than what was known, when they were last compared with the ledger."""
         self._last = ""
+        self._other_since: float | None = None
+        """Since when something else is to be told than was."""
         self.server = DevServer(NAMESPACE, queue.name, self._changed, self._clock.now)
         claimant = Claimant(queue.full_name, folder.uid)
 
@@ -181,9 +183,15 @@ class DevGroup:
             text = self._dev_queue.taken
         else:
             text = problem.message
-        if text != self._last:
-            self._last = text
-            self._told(text)
+        if text == self._last:
+            self._other_since = None
+            return
+        now = self._clock.ticks()
+        self._other_since = now if self._other_since is None else self._other_since
+        if problem is None and self._runtime.state.moves and now - self._other_since < _LOOK_EVERY:
+            return  # partitions that are granted together are one line
+        self._last, self._other_since = text, None
+        self._told(text)
 
     def _changed(self) -> None:
         """From any thread."""

@@ -98,6 +98,21 @@ def test_two_consumers_share_and_hand_over_in_order(dev: Dev, kill: Callable[[in
         share_and_hand_over(dev, producer.send_many, lambda process: kill(process.pid, number))
 
 
+def test_it_says_what_the_guide_shows(dev: Dev) -> None:
+    dev.start()
+    until(says(dev, ": 0-5"), "it says who owns what")
+    first = dev.consumer("a")
+    until(says(dev, "orders-1: 0-5"), "the first has all")
+    dev.consumer("b")
+    until(says(dev, "orders-2: 3-5"), "the second has its share")
+    first.send_signal(signal.SIGTERM)
+    until(says(dev, "orders-2: 0-5"), "the second has all")
+    said = [line.partition("  ")[2] for line in dev.said.read_text().splitlines() if line[2:3] == ":"]
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "dev.md"
+    shown = [line.partition("  ")[2] for line in guide.read_text(encoding="utf-8").splitlines() if line.startswith("09:00:")]
+    assert said == shown
+
+
 def share_and_hand_over(
     dev: Dev, send_many: Callable[[Iterator[tuple[str, str]]], object], stop: Callable[[subprocess.Popen[bytes]], object]
 ) -> None:

@@ -44,6 +44,16 @@ def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: Ka
     assert "Traceback" not in dev.said.read_text()
 
 
+def test_partitions_that_are_granted_together_are_one_line(dev: Dev, broker: KafkaBroker) -> None:
+    broker.make_topic("many", 12)
+    dev.start("--kafka-url", f"kafka://{broker.servers}", "--queue", "many", "--delay", "0")
+    until(says(dev, ": 0-11"), "it says who owns what")
+    dev.consumer("a")
+    until(says(dev, "many-1: 0-11"), "it has all")
+    lines = [line for line in dev.said.read_text().splitlines() if "many-1" in line]
+    assert len(lines) <= 3, "one, and one a second where the broker is slow"
+
+
 def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
     dev: Dev, broker: KafkaBroker, tmp_path: Path
 ) -> None:
