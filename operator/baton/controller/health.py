@@ -114,23 +114,22 @@ class HealthServer:
         connection = asyncio.current_task()
         assert connection is not None
         self._connections[connection] = None
-        with suppress(asyncio.CancelledError):  # it ends here, whoever cancels it
+        with suppress(asyncio.CancelledError, TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             try:
                 await self._converse(reader, writer)
+            except BaseException:
+                writer.transport.abort()  # a transport that has ended must not be aborted: of a page that was buffered it fails
+                raise
             finally:
                 self._connections.pop(connection, None)
-                writer.transport.abort()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(self._asked_within):
-                request = await reader.readuntil(b"\r\n\r\n")
-            async with asyncio.timeout(ANSWERED_WITHIN):
-                writer.write(await self._answer(request))
-                writer.close()
-                await writer.wait_closed()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asks so gets no answer
+        async with asyncio.timeout(self._asked_within):
+            request = await reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(ANSWERED_WITHIN):
+            writer.write(await self._answer(request))
+            writer.close()
+            await writer.wait_closed()
 
     async def _answer(self, request: bytes) -> bytes:
         method, _, rest = request.partition(b" ")

@@ -52,6 +52,21 @@ def served() -> Iterator[Served]:
     server.close()
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["reads all of it", "hangs up"])
+def test_who_takes_a_large_page_slowly_leaves_no_traceback(served: Served, caplog: pytest.LogCaptureFixture, whole: bool) -> None:
+    many = Gauge("many", "Many", ["name"], registry=served.metrics.registry)
+    for number in range(2000):
+        many.labels(f"{number:04096}").set(1)
+    with socket.create_connection(("127.0.0.1", served.port), PATIENCE) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        received = len(client.recv(1))
+        while whole and (more := client.recv(2**20)):
+            received += len(more)
+    assert received > 8_000_000 or not whole
+    assert served.get("/healthz") == (200, "ok\n")
+    assert "Traceback" not in caplog.text and "AttributeError" not in caplog.text
+
+
 def test_health_says_what_is_wrong(served: Served) -> None:
     assert served.get("/healthz") == (200, "ok\n")
     served.trouble = "stuck"
