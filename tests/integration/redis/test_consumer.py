@@ -414,5 +414,5 @@ async def test_another_database_is_one_line_in_the_log_and_stands_on_the_lease(
         pod.ledger({})
         until(lambda: pod.trouble() == "", "it keeps the pod from nothing any more")
         pod.stop()
-    (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("baton.consumer")]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "baton.consumer.queue_requests"]
     assert "correct the URL here" in line

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / "consumer.md").read_text(), re.DOTALL | re.MULTILINE)
-SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, DATABASE, SEQUENCES, FLUSH = PROGRAMS
+SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, DATABASE, SEQUENCES, FLUSH, LIFESPAN = PROGRAMS
 
 
 class Process:
@@ -248,3 +248,38 @@ async def test_sigterm_goes_on_until_the_partitions_were_taken(fleet: Fleet, que
     until(lambda: "b'b'" in process.output)
     await fleet.start(SMALLEST)
     assert process.process.wait(PATIENCE) == 0
+
+
+FASTAPI = """
+import sys
+from types import SimpleNamespace
+
+sys.modules["fastapi"] = SimpleNamespace(FastAPI=lambda lifespan: SimpleNamespace(lifespan=lifespan))
+"""
+SERVER = """
+import signal
+
+
+async def serve():
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    async with app.lifespan(app):
+        print("serving", flush=True)
+        await ended.wait()
+    print("ended", flush=True)
+
+asyncio.run(serve())
+"""
+
+
+async def test_a_web_server_ends_its_consumer_which_warns_that_it_does_not_hear_sigterm(fleet: Fleet, queue: Queue) -> None:
+    process = await fleet.start(FASTAPI + LIFESPAN + SERVER)
+    queue.send("a")
+    until(lambda: "b'a'" in process.output and "serving" in process.output)
+    assert process.output.count("Consumer.stop()") == 1
+    process.send(signal.SIGTERM)
+    queue.send("b")
+    until(lambda: "b'b'" in process.output)
+    await fleet.call_back(process)
+    assert process.process.wait(PATIENCE) == 0
+    assert "ended" in process.output
