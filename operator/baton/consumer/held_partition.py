@@ -1,7 +1,7 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count, groupby, repeat
@@ -66,8 +66,8 @@ class HeldPartition:
     """Its keys are worked on beside each other."""
     phase: Phase = Phase.SERVING
     notice: Notice = Notice.NONE
-    sequences: dict[bytes | None, EntrySequence] = field(default_factory=dict)
-    """What is in hand: by key, or all of it under None."""
+    sequences: dict[bytes | int | None, EntrySequence] = field(default_factory=dict)
+    """What is in hand: by key (an entry without a key by its `nth`), or all of it under None."""
     handled: list[str] = field(default_factory=list)
     """Offsets to acknowledge;"""
     receipts: list[Acknowledgement] = field(default_factory=list)
@@ -127,14 +127,18 @@ class HeldPartition:
         """Entries that were read; the first is the nth of all."""
         if not read:
             return
-        sequences = map(self._sequence, read.keys) if self.by_key else repeat(self._sequence(None))
+        if self.by_key:
+            names = (number if key == read.without_key else key for number, key in enumerate(read.keys, nth))
+            sequences: Iterable[EntrySequence] = map(self._sequence, names)
+        else:
+            sequences = repeat(self._sequence(None))
         columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
         made = map(HeldEntry, *columns, sequences, count(nth))
         for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
                 sequence.waiting.extend(entries)
 
-    def _sequence(self, key: bytes | None) -> EntrySequence:
+    def _sequence(self, key: bytes | int | None) -> EntrySequence:
         sequence = self.sequences.get(key)
         if sequence is None:
             sequence = self.sequences[key] = EntrySequence(self)

@@ -15,6 +15,9 @@ class Entries(Sequence[Entry]):
     """Entries of one partition, in order. A reader of many makes each when somebody looks at it: its subclass says of all of them
     what is asked of all of them, and makes none for that."""
 
+    without_key: bytes | None = b""
+    """The key of an entry that was sent without one."""
+
     def __init__(self, sources: Sequence[Any], make: Callable[[Any], Entry] = _itself) -> None:
         """`make` makes an entry of its source, and may be asked for the same one again. It holds none of the others: what keeps
         one entry for long keeps no more."""

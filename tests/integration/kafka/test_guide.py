@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from tests.integration.kafka.conftest import Queue
@@ -20,7 +22,7 @@ GUIDE = (ROOT / "docs" / "guides" / "kafka.md").read_text()
 (PROGRAM,) = [one for one in re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE) if ".transaction(" in one]
 
 
-async def start(queue: Queue, directory: Path, uid: str, epoch: int) -> "subprocess.Popen[bytes]":
+async def start(queue: Queue, directory: Path, uid: str, epoch: int, program: str = PROGRAM) -> "subprocess.Popen[bytes]":
     """A pod's container, to which all partitions are granted."""
     ledger = directory / uid
     ledger.mkdir()
@@ -34,7 +36,7 @@ async def start(queue: Queue, directory: Path, uid: str, epoch: int) -> "subproc
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
         process = ChildProcess(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=directory, env=environment)
     assert process.stdin is not None
-    process.stdin.write(PROGRAM.encode())
+    process.stdin.write(program.encode())
     process.stdin.close()
     return process
 
@@ -67,3 +69,38 @@ async def test_a_program_sends_exactly_once_though_it_is_killed(queue: Queue, tm
         orders = [payment["order"] for payment in paid if payment["order"].startswith(f"{partition}-")]
         assert orders == [f"{partition}-{number}" for number in range(300)]
     assert sum(map(len, committed_values(queue.broker, "audit"))) == 1200
+
+
+WITHOUT_KEYS = """
+import threading
+from baton.consumer import Consumer
+
+together = threading.Barrier(8)
+
+def handle(entry):
+    if int(entry.value) < 8:
+        together.wait()
+    print("done", entry.key, entry.value, flush=True)
+
+Consumer.from_environment().run(handle, concurrency=8, order="key")
+"""
+
+
+@pytest.mark.parametrize(("key", "beside"), [(None, True), ("", False)], ids=["none", "empty"])
+async def test_entries_without_a_key_are_worked_on_beside_each_other(
+    queue: Queue, tmp_path: Path, key: str | None, beside: bool
+) -> None:
+    """An empty key is a key in Kafka."""
+    queue.send(*map(str, range(0 if beside else 8, 20)), key=key)
+    process = await start(queue, tmp_path, "pod", 1, WITHOUT_KEYS)
+
+    async def all_committed() -> bool:
+        return await queue.committed() == (20 if beside else 12)
+
+    try:
+        await eventually(all_committed, "all is committed")
+    finally:
+        process.kill()
+        process.wait()
+    done = re.findall("done .*'(.*)'", (tmp_path / "log-pod").read_text())
+    assert beside or done == [str(number) for number in range(8, 20)]

@@ -13,7 +13,7 @@ from baton.consumer import Batch, HeldEntry
 from baton.consumer.handler import Handler
 from baton.model.ids import Epoch
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, Pod, lag, operating
+from tests.integration.redis.pods import Operator, Pod, acknowledged, lag, operating
 from tests.waiting import PATIENCE, eventually, until
 
 
@@ -88,6 +88,27 @@ async def test_order_is_kept_and_work_goes_on_beside_each_other(
     pod.ledger({}, revoking={0: 1, 1: 1})
     until(lambda: pod.released() == {(0, 1), (1, 1)})
     assert await lag(queue) == 0
+
+
+async def test_entries_without_a_key_are_worked_on_beside_each_other(operator: Operator, queue: Queue) -> None:
+    lock, at_work, done = threading.Lock(), set[bytes](), set[bytes]()
+    together = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        with lock:
+            at_work.add(entry.value)
+            if len(at_work) == 8:
+                together.set()
+        assert together.wait(PATIENCE)
+        done.add(entry.value)
+
+    for number in range(100):
+        queue.producer.produce(None, str(number), partition=0)
+    queue.producer.flush()
+    pod = operator.pod("a", handler=handle, concurrency=8, order="key")
+    await operator.grant(pod, (0, 1))
+    until(lambda: len(done) == 100)
+    await acknowledged(queue)
 
 
 async def test_a_key_that_is_held_up_holds_up_no_other(operator: Operator, queue: Queue) -> None:

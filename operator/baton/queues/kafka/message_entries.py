@@ -16,6 +16,8 @@ from baton.queues.kafka.message_headers import headers_of
 class MessageEntries(Entries):
     """Each is made when somebody looks at it: to make one takes as long as librdkafka needs for its message."""
 
+    without_key = None
+
     def __init__(
         self, queue: QueueName, partition: int, epoch: Epoch, messages: Sequence[Message], offsets: Sequence[int], again: int
     ) -> None:
