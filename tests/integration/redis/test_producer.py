@@ -41,6 +41,19 @@ async def test_every_key_goes_to_one_partition_and_keeps_its_order(queue: Queue)
         seen[key] = int(number)
 
 
+@pytest.mark.parametrize(("keys", "partitions", "most"), [(10, 2, 0), (10, 6, 2), (100, 24, 1)])
+async def test_keys_that_are_counted_up_reach_as_many_partitions_as_by_chance(
+    server: RedisServer, keys: int, partitions: int, most: int
+) -> None:
+    """`most`: partitions without an entry, where chance gives 0.002, 1.0 and 0.3 on average."""
+    queue = await make_queue(server.url, partitions)
+    queue.producer.send_many((f"customer-{number}", "v") for number in range(keys))
+    waiting = (await queue.operator.check()).lag
+    await queue.close()
+    assert sum(waiting.values()) == keys
+    assert list(waiting.values()).count(0) <= most
+
+
 async def test_a_call_that_is_repeated_with_the_same_sequences_adds_nothing(queue: Queue) -> None:
     """A retry after a lost reply."""
     slot = slot_of(queue.key(0))

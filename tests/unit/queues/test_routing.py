@@ -4,16 +4,46 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from aiokafka import partitioner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.queues.redis.routing import SLOTS, RoutingTable, slot_of
+from baton.queues.redis.routing import SLOTS, RoutingTable, murmur2, slot_of
 
 
-def test_slots_are_those_of_redis_cluster_modulo_1024() -> None:
-    """CRC16 of "123456789" is 0x31C3, as the Redis Cluster specification has it."""
-    assert slot_of(b"123456789") == 0x31C3 % SLOTS
-    assert slot_of(b"") == 0
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_keys_are_hashed_as_kafka_hashes_them(key: bytes, hashed: int) -> None:
+    """These are from Kafka's own tests (`UtilsTest.testMurmur2`)."""
+    assert murmur2(key) == hashed % 2**32
+    assert slot_of(key) == (hashed & 0x7FFFFFFF) % SLOTS
+
+
+@given(st.binary(max_size=40))
+def test_any_key_is_hashed_as_by_aiokafka(key: bytes) -> None:
+    assert murmur2(key) == partitioner.murmur2(key)
+
+
+@pytest.mark.parametrize("pattern", ["customer-{}", "{}", "order-{:06}", "user{}@example.org", "{:04}-eu"])
+def test_keys_that_are_counted_up_leave_no_more_partitions_empty_than_chance_does(pattern: str) -> None:
+    empty, by_chance, variance = 0, 0.0, 0.0
+    for partitions in range(2, 65):
+        table = RoutingTable.even(1, partitions)
+        for keys in (10, 30, 100, 300):
+            empty += partitions - len({table.partition_of(pattern.format(number).encode()) for number in range(keys)})
+            one, two = (1 - 1 / partitions) ** keys, (1 - 2 / partitions) ** keys
+            by_chance += partitions * one
+            variance += partitions * one * (1 - one) + partitions * (partitions - 1) * (two - one * one)
+    assert empty < 1.1 * by_chance + 5 * variance**0.5
 
 
 @given(st.integers(1, SLOTS))

@@ -1,9 +1,9 @@
-"""Which partition a key goes to: CRC16(key) mod 1024 gives a slot, and a table gives the slot's partition.
+"""Which partition a key goes to: a hash of the key gives one of 1024 slots, and a table gives the slot's partition.
 
 The table is a hint for producers; the truth is with each partition, which knows the slots that it accepts.
 """
 
-from binascii import crc_hqx
+import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -12,10 +12,27 @@ from itertools import accumulate, groupby
 
 SLOTS = 1024
 
+_FOUR_BYTES = struct.Struct("<I")
+_SEED, _FACTOR, _MASK = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
+
 
 def slot_of(key: bytes) -> int:
-    """CRC16 (XMODEM, as Redis Cluster uses it) mod 1024."""
-    return crc_hqx(key, 0) % SLOTS
+    """(murmur2(key) & 0x7fffffff) mod 1024. A linear hash, such as CRC16, would not do: keys that differ in the last digit would
+    have slots side by side, and a partition has its slots in runs."""
+    return (murmur2(key) & 0x7FFFFFFF) % SLOTS
+
+
+def murmur2(key: bytes) -> int:
+    """MurmurHash2 of 32 bits, with the seed of Kafka's clients in Java."""
+    whole = len(key) & ~3
+    found = _SEED ^ len(key)
+    for (four,) in _FOUR_BYTES.iter_unpack(key[:whole]):
+        mixed = four * _FACTOR & _MASK
+        found = (found * _FACTOR ^ (mixed ^ mixed >> 24) * _FACTOR) & _MASK
+    if rest := key[whole:]:
+        found = (found ^ int.from_bytes(rest, "little")) * _FACTOR & _MASK
+    found = (found ^ found >> 13) * _FACTOR & _MASK
+    return found ^ found >> 15
 
 
 @dataclass(frozen=True, slots=True)
