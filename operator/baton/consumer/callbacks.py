@@ -1,6 +1,7 @@
 """What a program is told of its partitions: that they came, that they are called back, that they are lost."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from baton.consumer.handler import in_event_loop
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.model.ids import Partition
 from baton.model.options import function
+
+log = logging.getLogger(__name__)
 
 Partitions = Sequence[Partition]
 
@@ -24,7 +27,7 @@ class Callbacks:
     on_revoked: Callable[[Partitions, float | None], object] | None = None
     """After their last entry, while what is not acknowledged may still be; with the seconds left for that, if they are known."""
     on_lost: Callable[[Partitions], object] | None = None
-    """They are somebody else's already, without `on_revoked`; what was not acknowledged comes to their next owner."""
+    """They are another pod's already, and `on_revoked` had not begun; what was not acknowledged comes to their next owner."""
 
     def __post_init__(self) -> None:
         """Raises TypeError for what cannot be called with what it gets."""
@@ -41,6 +44,18 @@ class Call:
     holdings: Sequence[HeldPartition]
     time_left: Callable[[], float | None] | None = None
     """For `on_revoked`."""
+
+    def is_due(self) -> bool:
+        """Whether it still is to be called: `on_revoked` for none that was lost before it began."""
+        if self.time_left is not None:
+            self.holdings = [holding for holding in self.holdings if not holding.over]
+        return bool(self.holdings)
+
+    def begun(self, *, really: bool = True) -> None:
+        """`on_revoked` has begun: from now on no `on_lost` follows. `really` False: it did not come to that."""
+        for holding in self.holdings:
+            if holding.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED):
+                holding.notice = Notice.IN_ON_REVOKED if really else Notice.REVOKING
 
     def ready(self) -> Callable[[], object]:
         """To be called; if what it returns is awaitable, that still has to run. The queue may be asked for the time left: not for
@@ -78,9 +93,13 @@ class Notices:
         self._time_left = time_left
         self._farewells: list[HeldPartition] = []
 
-    def assigned(self, holdings: Sequence[HeldPartition]) -> Call | None:
+    @property
+    def revokes(self) -> bool:
+        """The program is told when partitions are called back."""
+        return self._callbacks.on_revoked is not None
+
+    def assigned(self, new: Sequence[HeldPartition]) -> Call | None:
         """For those that are new."""
-        new = [holding for holding in holdings if holding.notice is Notice.NONE and not holding.over]
         function = self._callbacks.on_assigned
         for holding in new:
             holding.notice = Notice.ASSIGNED if function is None else Notice.ASSIGNING
@@ -113,21 +132,20 @@ class Notices:
         return self._lost(one for one in holdings if one.phase is Phase.FENCED)
 
     def _lost(self, holdings: Iterable[HeldPartition]) -> Call | None:
-        if self._callbacks.on_lost is None:
-            return None
-        gone = [one for one in holdings if one.notice in (Notice.ASSIGNING, Notice.ASSIGNED)]
-        for holding in gone:
+        """A partition has `on_revoked` or `on_lost`, never both: one whose `on_revoked` runs is only warned of."""
+        gone: list[HeldPartition] = []
+        for holding in holdings:
+            if holding.notice is Notice.IN_ON_REVOKED:
+                log.warning("%s/%d was taken while on_revoked runs: what that still writes is too late", *holding.partition)
+            elif holding.notice not in (Notice.NONE, Notice.REVOKED):
+                gone.append(holding)
             holding.notice = Notice.REVOKED
-        return Call(self._callbacks.on_lost, gone) if gone else None
+        return Call(self._callbacks.on_lost, gone) if gone and self._callbacks.on_lost is not None else None
 
     def last(self, calls: Iterable[Call], holdings: Sequence[HeldPartition], at_work: Sequence[HeldPartition]) -> list[Call]:
         """At the end, when all holdings are over: `on_lost` for those of which the program does not know that they go, and those
         that it still was `at_work` on. `calls`: that were not called; it is too late for any other."""
         left = [call for call in calls if call.function == self._callbacks.on_lost]
-        for call in calls:
-            for holding in call.holdings:
-                if holding.notice is Notice.REVOKING:
-                    holding.notice = Notice.ASSIGNED
         known = self._callbacks.on_revoked is not None
         lost = self._lost(one for one in holdings if one.phase is Phase.FENCED or (known and one.over) or one in at_work)
         return [*left, lost] if lost else left
@@ -138,7 +156,7 @@ class Notices:
             match holding.notice:
                 case Notice.ASSIGNING:
                     holding.notice = Notice.ASSIGNED
-                case Notice.REVOKING:
+                case Notice.IN_ON_REVOKED:
                     holding.notice = Notice.REVOKED
                 case _:
                     pass

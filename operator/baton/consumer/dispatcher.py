@@ -39,15 +39,29 @@ class Dispatcher:
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
         while self.calls and self.wants and self.calling is None:
-            self.calling = self.calls.popleft()
-            if not self._answer(self.wants.popleft(), self.calling):
-                self.not_called(self.calling)
+            call = self.calls.popleft()
+            if not self._is_due(call):
+                continue
+            self.calling = call
+            if self._answer(self.wants.popleft(), call):
+                call.begun()
+            else:
+                self.not_called(call)
         if not self.wants:
             return False
         want = self.wants[0]
         if want.batch is not None:
             return self._serve_batch(want, want.batch, quiet)
         return self._serve_slices(quiet)
+
+    def _is_due(self, call: Call) -> bool:
+        """Whether it still is to be called. The queue is asked before `on_revoked` begins: while that waited for a worker, its
+        partition may have been taken."""
+        if call.time_left is not None:
+            for holding in call.holdings:
+                if holding.sure_at and not holding.over and time.monotonic() >= self._requests.not_before(holding):
+                    self._requests.verify(holding, self._holdings.reader(holding))
+        return call.is_due()
 
     def not_called(self, call: Call) -> None:
         """It has not returned, and is due again."""
@@ -74,6 +88,7 @@ class Dispatcher:
     def back(self, answer: Delivery | Call | None) -> None:
         """Nobody waited for it any more."""
         if isinstance(answer, Call):
+            answer.begun(really=False)
             self.not_called(answer)
         elif answer is not None:
             self.take_back(answer)

@@ -39,6 +39,8 @@ class Notice(Enum):
     ASSIGNING = auto()
     ASSIGNED = auto()
     REVOKING = auto()
+    """`on_revoked` is due."""
+    IN_ON_REVOKED = auto()
     REVOKED = auto()
 
 
@@ -113,6 +115,11 @@ class HeldPartition:
     def out(self) -> bool:
         """Somebody works on some of it."""
         return any(sequence.busy for sequence in self.sequences.values())
+
+    def watched(self, *, shared: bool) -> bool:
+        """The queue is asked once in a while whether it still is ours: somebody works on it, or is to hear that it goes."""
+        saying_goodbye = self.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED) and self.sure_at > 0
+        return saying_goodbye or (self.out and not shared)
 
     @property
     def in_hand(self) -> int:

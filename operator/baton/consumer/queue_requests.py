@@ -116,6 +116,20 @@ class QueueRequests:
         with self._asking(holding, reader):
             reader.verify(holding.partition.number, holding.epoch)
 
+    def keep(self, holding: HeldPartition, reader: Reader) -> bool:
+        """Have the queue count it as in use until it is let go of; queues whose partitions all do need not be asked. False: the
+        queue does not answer, or it is not ours."""
+        keep = getattr(reader, "keep", None)
+        if keep is None:
+            return True
+        if time.monotonic() < self.not_before(holding):
+            return False
+        kept = False
+        with self._asking(holding, reader):
+            keep(holding.partition.number, holding.epoch)
+            kept = True
+        return kept
+
     def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
         """The same while somebody works on some of it for long. Is it called back, the queue has what was finished before now,
         and not with the last of it: there may be no time for that."""

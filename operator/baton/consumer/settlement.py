@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 
 from baton.consumer.acknowledgement import Acknowledgement
@@ -12,7 +12,7 @@ from baton.consumer.delivery import Outcomes
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.outcome import ACK, Nack
 from baton.consumer.queue_requests import QueueRequests
@@ -150,7 +150,7 @@ class Settlement:
         if holding.letting_go and not (holding.read_before or holding.in_hand):
             self._requests.read(holding, reader, self._requests.slice())  # else it would wait for somebody who has time for it
         holding.tidy()
-        if not self._dispatcher.shared and holding.out and now - holding.sure_at > SURE_FOR:
+        if holding.watched(shared=self._dispatcher.shared) and now - holding.sure_at > SURE_FOR:
             self._requests.stay_sure(holding, reader)  # a long handler should not work on what is somebody else's
         busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
@@ -163,6 +163,9 @@ class Settlement:
 
     def _notify(self, dropped: Sequence[HeldPartition]) -> None:
         holdings = list(self._holdings)
-        for call in (self._notices.lost(chain(dropped, holdings)), self._notices.revoked(), self._notices.assigned(holdings)):
+        new = [one for one in holdings if one.notice is Notice.NONE and not one.over]
+        if self._notices.revokes:
+            new = [one for one in new if self._requests.keep(one, self._holdings.reader(one))]
+        for call in (self._notices.lost([*dropped, *holdings]), self._notices.revoked(), self._notices.assigned(new)):
             if call is not None:
                 self._dispatcher.calls.append(call)

@@ -58,6 +58,6 @@ class WakeTimes:
         """What was not due when this turn has `begun`."""
         away = self._requests.not_before(holding)
         times = [away, *(max(away, sequence.due) for sequence in holding.sequences.values())]
-        if not self._dispatcher.shared and holding.out:
+        if holding.watched(shared=self._dispatcher.shared):
             times.append(holding.sure_at + SURE_FOR)
         return min((time for time in times if time > begun), default=inf)

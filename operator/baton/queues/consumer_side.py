@@ -18,7 +18,9 @@ a stopped process) it is asked before the next entry is handed out or begun."""
 class Reader(Protocol):
     """One queue, read for its owner; `baton.queues.redis.RedisReader` is one.
 
-    Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable.
+    Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable. A queue that gives
+    a paused partition away as soon as nothing of it is outstanding also has `keep(partition, epoch)`: from then on the partition
+    counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:

@@ -11,8 +11,8 @@ from baton.consumer import HeldEntry
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
 from tests.integration.redis.conftest import Queue
-from tests.integration.redis.pods import Operator, acknowledged, lag, operating
-from tests.waiting import PATIENCE, until
+from tests.integration.redis.pods import Operator, Pod, acknowledged, lag, operating
+from tests.waiting import PATIENCE, eventually, until
 
 
 @pytest.fixture
@@ -176,3 +176,86 @@ async def test_a_handler_that_is_at_it_while_its_partition_is_called_back_ends_b
     go_on.set()
     until(lambda: pod.released() == {(0, 1)})
     assert told.words == [("assigned", [0]), ("entry", "a"), ("revoked", [0])]
+
+
+class Busy(Told):
+    """A program whose only worker is in a handler until it may go on, and whose `on_revoked` ends when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_handler, self.handler_may_end, self.may_be_revoked = threading.Event(), threading.Event(), threading.Event()
+        self.entries: list[HeldEntry] = []
+
+    def revoked(self, partitions: Sequence[Partition], time_left: float | None) -> None:
+        super().revoked(partitions, time_left)
+        assert self.may_be_revoked.wait(PATIENCE)
+        self.words.append(("returned", [partition.number for partition in partitions]))
+
+    def handle(self, entry: HeldEntry) -> None:
+        super().handle(entry)
+        self.entries.append(entry)
+        if entry.value == b"long":
+            self.in_handler.set()
+            assert self.handler_may_end.wait(PATIENCE)
+
+
+async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
+    """In the handler for partition 0; partition 1 is idle, and called back."""
+    told = Busy()
+    queue.send("short", partition=1)
+    pod = operator.pod("a", handler=told.handle, callbacks=told.callbacks)
+    await operator.grant(pod, (0, 1), (1, 1))
+    until(lambda: ("entry", "short") in told.words)
+    await acknowledged(queue)
+    queue.send("long")
+    assert told.in_handler.wait(PATIENCE)
+    pod.ledger({0: 1}, revoking={1: 1})
+    until(lambda: pod.consumer.interrupted)
+    return told, pod
+
+
+async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(operator: Operator, queue: Queue) -> None:
+    told, pod = await busy(operator, queue)
+    assert await queue.operator.pause(1, Epoch(1)) == 1
+    told.handler_may_end.set()
+    until(lambda: told.words[-1] == ("revoked", [1]))
+    assert await queue.operator.outstanding(1) == 1
+    assert pod.released() == set()
+    told.may_be_revoked.set()
+
+    async def let_go() -> bool:
+        return await queue.operator.outstanding(1) == 0
+
+    await eventually(let_go, "the partition may be given away")
+    until(lambda: pod.released() == {(1, 1)})
+    assert told.words[-2:] == [("revoked", [1]), ("returned", [1])]
+
+
+async def test_what_was_taken_before_on_revoked_began_is_lost_instead(operator: Operator, queue: Queue) -> None:
+    told, pod = await busy(operator, queue)
+    await operator.grant(operator.pod("b"), (1, 2))
+    told.handler_may_end.set()
+    told.may_be_revoked.set()
+    until(lambda: told.words[-1] == ("lost", [1]))
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert ("revoked", [1]) not in told.words
+    assert told.words.count(("lost", [1])) == 1
+
+
+async def test_what_is_taken_while_on_revoked_runs_is_no_longer_the_programs_and_not_lost_too(
+    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, pod = await busy(operator, queue)
+    told.handler_may_end.set()
+    until(lambda: told.words[-1] == ("revoked", [1]))
+    (short,) = (entry for entry in told.entries if entry.value == b"short")
+    assert short.still_mine()
+    await operator.grant(operator.pod("b"), (1, 2))
+    until(lambda: not short.still_mine())
+    until(lambda: "/1 was taken while on_revoked runs" in caplog.text)
+    told.may_be_revoked.set()
+    pod.ledger({}, revoking={0: 1})
+    until(lambda: pod.released() == {(0, 1)})
+    assert [word for word in told.words if word[1] == [1]] == [("revoked", [1]), ("returned", [1])]
+    assert not any(word == "lost" for word, _ in told.words)

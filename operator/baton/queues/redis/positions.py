@@ -29,6 +29,8 @@ class Position:
     """Entries that are asked for at once."""
     in_line: int = 0
     """Since when it waits for the member to finish with other entries; 0: it does not."""
+    kept: bool = False
+    """The queue was asked to count it as in use until it is let go of."""
     counting: dict[str, int] = field(default_factory=dict)
     """How often entries have been handed out, with a time that the queue is being told of: it may have heard, and its answer be
     lost."""

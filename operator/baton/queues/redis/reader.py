@@ -119,6 +119,10 @@ class RedisReader:
         position = self._positions.of(partition, epoch)
         self._ask(scripts.VERIFY, partition, (self._uid, epoch, self._known_as(position)))
 
+    def keep(self, partition: int, epoch: Epoch) -> None:
+        """Have the partition count as in use until it is let go of, also while nothing of it is outstanding."""
+        self._keep(self._positions.of(partition, epoch), partition, kept=True)
+
     def sure_at(self, partition: int) -> float:
         """When it was last asked for with success (monotonic; 0: never): each question is one whether it still is the owner's."""
         return self._sure_at.get(partition, 0.0)
@@ -130,10 +134,18 @@ class RedisReader:
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
-        comes again should this reader be asked for it. Asks nobody: the queue has all that was acknowledged."""
+        comes again should this reader be asked for it. The queue has all that was acknowledged, so it is only told of what was
+        kept (`keep`), and of nothing that is given up."""
+        untaken: dict[int, QueueUnreachable] = {}
         for partition, epoch in partitions.items():
+            position = self._positions.found(partition)
+            if position is not None and position.epoch == epoch and position.kept and not give_up:
+                problem = next(iter(untaken.values()), None) or self._no_longer_kept(position, partition)
+                if problem is not None:
+                    untaken[partition] = problem
+                    continue
             self._positions.let_go(partition, epoch)
-        return {}
+        return untaken
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         """There may be something to read right now, as far as reading, acknowledging and waiting have shown. Asks nobody."""
@@ -189,6 +201,20 @@ class RedisReader:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _keep(self, position: Position, partition: int, *, kept: bool) -> None:
+        self._ask(scripts.VERIFY, partition, (self._uid, position.epoch, self._known_as(position), int(kept)))
+        position.kept = kept
+
+    def _no_longer_kept(self, position: Position, partition: int) -> QueueUnreachable | None:
+        """The answer: why the queue has not taken that."""
+        try:
+            self._keep(position, partition, kept=False)
+        except QueueUnreachable as problem:
+            return problem
+        except StaleOwner:
+            pass
+        return None
 
     def _failed(
         self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool = False, deliveries: int = 0

@@ -1,3 +1,4 @@
 #!lua flags=allow-oom
 --@include partition
-return outstanding()
+local _, _, paused = record()
+return paused and in_use() or outstanding()

@@ -215,6 +215,8 @@ end
 local function outstanding(pending)
   return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
 end
+-- What a hand-off waits for: 1 where nothing is outstanding and the owner has not let go yet.
+local function in_use() return math.max(outstanding(), tonumber(redis.call('HGET', OWNER, 'kept') or 0)) end
 
 -- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once. A logged range
 -- with one of them cannot be read any more: it would not have the same rows as before. Answer: how many there were.
