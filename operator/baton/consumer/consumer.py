@@ -69,6 +69,9 @@ class Consumer:
         if metrics is not None:
             open_queue, source = metrics.around(open_queue), metrics.following(source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
+        self._measure = None if metrics is None else metrics.handling
+        if metrics is not None:
+            metrics.asking(self._loop.oldest)
         self._transactions = transactions
         checks = {"/healthz": self._loop.hangs, "/readyz": self._loop.unheard}
         self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
@@ -244,6 +247,6 @@ class Consumer:
             yield
 
     def _checked(self, options: HandlerOptions) -> CheckedOptions:
-        checked = CheckedOptions.of(options, self._deserializers)
-        self._loop.serve(checked.concurrency, by_key=checked.by_key)
+        checked = CheckedOptions.of(options, self._deserializers, self._measure)
+        self._loop.serve(checked.concurrency, by_key=checked.by_key, warn_after=checked.warn_after)
         return checked

@@ -27,6 +27,12 @@ class Delivery:
     """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
     held_up: bool = False
     """Likewise, behind one that is to come again."""
+    at: Sequence[HeldEntry] = ()
+    """What its handler has been called with and has not returned from,"""
+    at_since: float = 0.0
+    """since when (monotonic),"""
+    warnings: int = 0
+    """and how often that was warned of."""
 
     @property
     def entries(self) -> Sequence[HeldEntry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -72,9 +73,12 @@ class EntrySequence:
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
         """The first entries, up to one that has failed before: the queue has to count that one first."""
+        now = time.monotonic()
         if not self.tries and len(self.waiting) <= most and most_bytes == inf:
             entries = list(self.waiting)
             self.waiting.clear()
+            for entry in entries:
+                entry.since = now
             self.out.update(zip(map(_OFFSET, entries), entries, strict=True))
             return entries
         entries = []
@@ -83,6 +87,7 @@ class EntrySequence:
             if most_bytes < 0 or (entries and self.waiting[0].alone):
                 break
             entry = self.waiting.popleft()
+            entry.since = now
             self.out[entry.offset] = entry
             entries.append(entry)
             if entry.alone:

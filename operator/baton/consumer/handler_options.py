@@ -1,12 +1,14 @@
 """How a handler works: how many at a time, in which order, in which batches, and what it acknowledges itself."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, TypedDict
 
 from baton.consumer.delivery import BatchSize, Want
 from baton.consumer.deserializing import Deserializers
-from baton.model.options import whole
+from baton.model.ids import QueueName
+from baton.model.options import number, whole
 
 MOST_WORKERS = 10_000
 """As many as one member may have entries of a queue, where the queue says nothing else (maxDeliveredUnacked)."""
@@ -30,6 +32,8 @@ class HandlerOptions(TypedDict, total=False):
     """Entries are acknowledged by `entry.ack()`, in the handler or later, and not when it returns."""
     dead_letter_on: tuple[type[Exception], ...]
     """Exceptions that are not worth a retry: the entry goes to the dead letters."""
+    handler_warn_seconds: float
+    """Seconds after which a handler that has not returned is logged (60), and again whenever its time has doubled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,17 @@ class CheckedOptions:
     manual_ack: bool = False
     dead_letter_on: tuple[type[Exception], ...] = ()
     deserializers: Deserializers = field(default_factory=Deserializers)
+    warn_after: float = 60.0
+    measure: Callable[[QueueName, float], None] | None = None
+    """Is told the seconds that a handler took."""
 
     @classmethod
-    def of(cls, options: HandlerOptions, deserializers: Deserializers) -> "CheckedOptions":
+    def of(
+        cls,
+        options: HandlerOptions,
+        deserializers: Deserializers,
+        measure: Callable[[QueueName, float], None] | None = None,
+    ) -> "CheckedOptions":
         """Raises ValueError and TypeError for what cannot be."""
         if unknown := options.keys() - HandlerOptions.__annotations__.keys():
             raise TypeError(f"{', '.join(sorted(unknown))}: no option; there are {', '.join(HandlerOptions.__annotations__)}")
@@ -69,7 +81,8 @@ class CheckedOptions:
                     f"dead_letter_on has {one.__name__}, which ends the program or a task and says nothing of an entry: set it "
                     "to subclasses of Exception, such as (ValueError,)"
                 )
-        return cls(concurrency, order == "key", batch, manual, hopeless, deserializers)
+        number("handler_warn_seconds", warn_after := options.get("handler_warn_seconds", 60.0), 0.001)
+        return cls(concurrency, order == "key", batch, manual, hopeless, deserializers, warn_after, measure)
 
     def want(self) -> Want:
         return Want(self.batch)

@@ -27,7 +27,7 @@ class HeldEntry(Entry):
     them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
     Entry has, and nothing of the consumer's."""
 
-    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "make", "nth", "origin", "sequence", "source")
+    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "make", "nth", "origin", "sequence", "since", "source")
 
     key: Any
     value: Any
@@ -56,6 +56,8 @@ class HeldEntry(Entry):
         """It is a batch of its own."""
         self.failed_by = ""
         """Why its last try failed."""
+        self.since = 0.0
+        """When it was handed out (monotonic)."""
         self.in_transaction = False
         """Of the program: one is open for it, or has finished it."""
 

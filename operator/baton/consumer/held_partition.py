@@ -126,6 +126,12 @@ class HeldPartition:
         """Entries that wait or are worked on."""
         return sum(len(sequence.waiting) + len(sequence.out) for sequence in self.sequences.values())
 
+    @property
+    def with_program(self) -> list[HeldEntry]:
+        """Entries that were handed out and are not finished. Any thread may ask."""
+        sequences = list(self.sequences.values())
+        return [entry for sequence in sequences for place in (sequence.out, sequence.kept) for entry in list(place.values())]
+
     def ready(self, now: float, *, shared: bool = False) -> Iterator[EntrySequence]:
         """Those from which entries may be handed out."""
         return (sequence for sequence in list(self.sequences.values()) if sequence.ready(now, shared=shared))

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from math import inf
 
 from baton.consumer import forks
 from baton.consumer.acknowledgement import Acknowledgement
@@ -70,10 +71,10 @@ class ConsumerLoop:
         self._ended, self._session, self._refusal = threading.Event(), None, forks.refusal("consumer")
         self._ended.set()
 
-    def serve(self, workers: int, *, by_key: bool = False, shared: bool = False) -> None:
+    def serve(self, workers: int, *, by_key: bool = False, shared: bool = False, warn_after: float = inf) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
-        though earlier ones have not come back. Before the first `take`. Raises RuntimeError the second time, unless both are
-        `shared`."""
+        though earlier ones have not come back. `warn_after`: seconds that a handler may take. Before the first `take`. Raises
+        RuntimeError the second time, unless both are `shared`."""
         again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
         if again and not (self._shared and shared):
             raise RuntimeError("one run, serve or batches per consumer, once: go on with that one, or make another consumer")
@@ -82,6 +83,7 @@ class ConsumerLoop:
         def begin() -> None:
             self._turns.dispatcher.workers, self._turns.dispatcher.shared = workers, shared
             self._turns.holdings.divide(by_key=by_key)
+            self._turns.overdue.warn_after = warn_after
 
         self._words.put(begin)
 
@@ -116,6 +118,14 @@ class ConsumerLoop:
         if asking_since is not None and time.monotonic() - asking_since < _LONGEST_QUESTION:
             return ""
         return f"the consumer's loop has not answered for {_LONGEST_SILENCE:.0f} s"
+
+    def oldest(self) -> Mapping[QueueName, float]:
+        """By queue, for how many seconds the program has had the oldest entry that is not finished; 0: it has none."""
+        now, found = time.monotonic(), dict[QueueName, float]()
+        for holding in self._turns.holdings:
+            age = max((now - entry.since for entry in holding.with_program), default=0.0)
+            found[holding.partition.queue] = max(age, found.get(holding.partition.queue, 0.0))
+        return found
 
     def unheard(self) -> str:
         """Why the operator does not hear of this consumer; empty: it does."""

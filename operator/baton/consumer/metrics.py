@@ -1,6 +1,6 @@
 """A consumer's metrics for Prometheus. Needs prometheus-client (the extra `metrics` of baton-consumer)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -16,7 +16,7 @@ with extra("metrics"):
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
     from prometheus_client.core import GaugeMetricFamily
 
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class ConsumerMetrics:
@@ -39,6 +39,8 @@ class ConsumerMetrics:
         self._counters = (self._handled, self._failed, self._dead, self._redelivered, self._refused)
         self._taken_over = histogram("takeover", "From seeing a grant to the first entry, where one was waiting.")
         self._given_back = histogram("release", "From hearing that a partition is called back to having let go of it.")
+        self._handling = histogram("handling", "That a handler took for an entry or a batch.")
+        self._oldest: Callable[[], Mapping[QueueName, float]] = dict
         self._held_times = HeldTimes(self)
         self._readers: dict[QueueName, Reader] = {}
         self._source: MeasuredAssignments | None = None
@@ -60,14 +62,19 @@ class ConsumerMetrics:
         self._source = MeasuredAssignments(source, self._held_times)
         return self._source
 
+    def asking(self, oldest: Callable[[], Mapping[QueueName, float]]) -> None:
+        """`oldest`: by queue, for how many seconds the program has had the oldest entry that is not finished."""
+        self._oldest = oldest
+
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """What Prometheus asks at registration: nothing, so that no queue is asked."""
         yield GaugeMetricFamily("baton_consumer_partitions", "Partitions that are this consumer's.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_lag", "Entries in them that are not acknowledged.", labels=["queue"])
+        yield GaugeMetricFamily("baton_consumer_oldest_entry_seconds", "Since the oldest entry in hand came.", labels=["queue"])
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """At each scrape, on the thread of whoever serves it. A queue that does not answer has no lag."""
-        partitions, lag = self.describe()
+        partitions, lag, oldest = self.describe()
         entry = self._source.entry if self._source is not None else None
         for queue, numbers in _numbers(entry).items():
             partitions.add_metric([queue], len(numbers))
@@ -75,10 +82,15 @@ class ConsumerMetrics:
             if how_much is not None:
                 with suppress(QueueUnreachable):
                     lag.add_metric([queue], how_much(numbers))
-        yield partitions
-        yield lag
+        for queue, seconds in self._oldest().items():
+            oldest.add_metric([queue], seconds)
+        yield from (partitions, lag, oldest)
 
     # What is measured
+
+    def handling(self, queue: QueueName, seconds: float) -> None:
+        """A handler has returned, and took this long."""
+        self._handling.labels(queue).observe(seconds)
 
     def handled(self, queue: QueueName, count: int) -> None:
         self._handled.labels(queue).inc(count)

@@ -32,7 +32,7 @@ class Progress:
         self._entries, self._outcomes = options.deserializers.apply(delivery.entries)
         self._handled: list[HeldEntry] = []
         """Since the last word."""
-        self._begun = self._told_at = time.monotonic()
+        self._begun = self._told_at = self._returned_at = time.monotonic()
         self._count = 0
         self._failed = False
 
@@ -40,6 +40,7 @@ class Progress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._delivery.at = ()
         if kind is not None:
             self._loop.tell(self._said())
             return
@@ -50,6 +51,7 @@ class Progress:
         for entry in self._entries:
             if self._failed or self._delivery.recalled or self._delivery.held_up or not _is_sure(entry.sequence.holding):
                 return
+            self._begin((entry,))
             yield entry
 
     def batch(self) -> Batch | None:
@@ -57,18 +59,21 @@ class Progress:
         held = {sequence.holding for sequence, _ in self._delivery.parts}
         if self._delivery.recalled or not self._entries or not all(map(_is_sure, held)):
             return None
+        self._begin(self._entries)
         return Batch(self._entries, self._loop)
 
     def handled(self, entries: Sequence[HeldEntry]) -> None:
         """The handler has returned."""
+        now = self._end()
         self._handled += entries
         self._count += len(entries)
-        if (now := time.monotonic()) - self._told_at > _TELL_EVERY:
+        if now - self._told_at > _TELL_EVERY:
             self._loop.tell(self._said())
             self._told_at = now
 
     def failed(self, error: Exception, entries: Sequence[HeldEntry]) -> None:
         """The handler has raised."""
+        self._end()
         outcome = outcome_of(error, self._options.dead_letter_on)
         if self._options.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
@@ -77,6 +82,17 @@ class Progress:
         self._outcomes = [*self._said(), (entries, outcome)]
         self._count += len(entries)
         self._failed = True
+
+    def _begin(self, entries: Sequence[HeldEntry]) -> None:
+        self._delivery.at_since, self._delivery.warnings, self._delivery.at = self._returned_at, 0, entries
+
+    def _end(self) -> float:
+        """The answer: when the handler has returned (monotonic)."""
+        now = time.monotonic()
+        if (measure := self._options.measure) is not None:
+            measure(self._delivery.at[0].sequence.holding.partition.queue, now - self._returned_at)
+        self._returned_at, self._delivery.at = now, ()
+        return now
 
     def _said(self) -> Outcomes:
         """What became of entries since the last word."""

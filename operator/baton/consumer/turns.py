@@ -16,6 +16,7 @@ from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import OutcomeListener
 from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.overdue import Overdue
 from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.session import Session
 from baton.consumer.settlement import Settlement
@@ -58,7 +59,8 @@ class Turns:
         self._session = session
         self._grace = grace
         self._notices = Notices(callbacks, hearing.time_left)
-        self._wake_times = WakeTimes(self.holdings, self.dispatcher, self.requests)
+        self.overdue = Overdue(self.dispatcher.out)
+        self._wake_times = WakeTimes(self.holdings, self.dispatcher, self.requests, self.overdue)
         self.settlement = Settlement(uid, self.holdings, self.dispatcher, self.requests, grace, self._notices, session)
 
     def wake(self) -> None:
@@ -95,6 +97,7 @@ class Turns:
         begun = time.monotonic()
         self._hear()
         self.settlement.look_around()
+        self.overdue.look()
         worked = self.dispatcher.serve(self.words.empty)
         self.settlement.report()
         if worked and not self.dispatcher.wants and self._heard_within(_SHORT_WORK):
@@ -147,5 +150,6 @@ class Turns:
             self._grace.leave(self.requests.per_entry)
             while not self._finished():
                 self._turn()
+            self.overdue.tell_end()
         self._hear()
         self.last_calls = self.settlement.end()

@@ -65,8 +65,6 @@ def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], o
             left -= 1
             if end is not None:
                 raise end
-    if left:
-        log.error("time is up, and a handler has not returned: its entries come to their next owner")
 
 
 def call(loop: ConsumerLoop, handler: HandlerRun, due: Call) -> None:
@@ -135,8 +133,6 @@ async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], opti
             ended, left = await asyncio.wait(left, timeout=LOOK_EVERY, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()
-        if left and not ends:
-            log.error("time is up, and a handler has not returned: it is cancelled, and its entries come to their next owner")
     finally:
         for task in working:
             task.cancel()

@@ -5,10 +5,12 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from baton.consumer import AssignmentSource, Consumer
+from baton.consumer import AssignmentSource, Consumer, HeldEntry
+from baton.consumer.handler_options import HandlerOptions
 from baton.consumer.metrics import ConsumerMetrics
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -26,7 +28,9 @@ UID = Uid("uid-of-a")
 class Measured:
     """A consumer with metrics, in a thread; its ledger is a directory."""
 
-    def __init__(self, queue: Queue, directory: Path, handler: Callable[[Entry], object]) -> None:
+    def __init__(
+        self, queue: Queue, directory: Path, handler: Callable[[HeldEntry], object], **options: Unpack[HandlerOptions]
+    ) -> None:
         self.queue = QueueName(queue.name.removeprefix("shop/"))
         self._directory = directory
         self._registry = CollectorRegistry()
@@ -36,7 +40,7 @@ class Measured:
             UID,
             metrics=ConsumerMetrics(self._registry),
         )
-        self.thread = threading.Thread(target=self.consumer.run, args=(handler,), daemon=True)
+        self.thread = threading.Thread(target=self.consumer.run, args=(handler,), kwargs=options, daemon=True)
         self.thread.start()
 
     def ledger(self, owned: dict[int, int], revoking: dict[int, int] | None = None) -> None:
@@ -53,8 +57,10 @@ class Measured:
 
 
 @asynccontextmanager
-async def measured(queue: Queue, directory: Path, handler: Callable[[Entry], object] = lambda _: None) -> AsyncIterator[Measured]:
-    running = Measured(queue, directory, handler)
+async def measured(
+    queue: Queue, directory: Path, handler: Callable[[HeldEntry], object] = lambda _: None, **options: Unpack[HandlerOptions]
+) -> AsyncIterator[Measured]:
+    running = Measured(queue, directory, handler, **options)
     yield running
     running.ledger({})
     running.consumer.stop()
@@ -94,6 +100,20 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
         assert pod.says("lag") == 3
         go_on.set()
         until(lambda: pod.says("lag") == 0)
+
+
+async def test_the_oldest_entry_in_hand_is_seen_while_the_handler_runs(queue: Queue, tmp_path: Path) -> None:
+    go_on = threading.Event()
+    queue.send("a", "b")
+    await queue.operator.grant(0, UID, Epoch(1))
+    async with measured(queue, tmp_path, lambda _: go_on.wait(PATIENCE)) as pod:
+        pod.ledger({0: 1})
+        until(lambda: (pod.says("oldest_entry_seconds") or 0) > 0.1)
+        assert pod.says("handling_seconds_count") is None
+        go_on.set()
+        until(lambda: pod.says("handling_seconds_count") == 2)
+        assert (pod.says("handling_seconds_sum") or 0) > 0.1
+        until(lambda: pod.says("oldest_entry_seconds") == 0)
 
 
 async def test_the_consumers_lag_is_the_operators(queue: Queue) -> None:

@@ -144,3 +144,28 @@ async def test_the_grace_period_is_kept_while_redis_hangs(tmp_path: Path) -> Non
             finally:
                 server.thaw()
         await queue.close()
+
+
+async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_the_end(
+    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on, offsets = threading.Event(), list[str]()
+    queue.send("a")
+
+    def handle(entry: Entry) -> None:
+        offsets.append(entry.offset)
+        go_on.wait(PATIENCE)
+
+    pod = operator.pod("a", grace=SHORT, handler=handle, handler_warn_seconds=0.1)
+    await operator.grant(pod, (0, 1))
+
+    def told(begin: str) -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.getMessage().startswith(begin)]
+
+    until(lambda: len(told("the handler has not returned from")) >= 2)
+    pod.stop()
+    (end,) = until(lambda: told("time is up"))
+    go_on.set()
+    until(pod.gone)
+    entry = f"{queue.name.removeprefix('shop/')}/0 entry {offsets[0]} (key {queue.key(0)!r}, attempt 1) after "
+    assert all(entry in line for line in (*told("the handler has not returned from"), end))
