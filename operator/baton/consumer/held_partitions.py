@@ -104,6 +104,11 @@ class HeldPartitions:
             self._readers[queue] = self._open_queue(queue)
         return self._readers[queue]
 
+    def limits(self) -> list[tuple[QueueName, Callable[[], bool]]]:
+        """Of each queue that has a limit of unacknowledged entries, whether this pod is at it."""
+        found = [(queue, getattr(reader, "is_full", None)) for queue, reader in self._readers.items()]
+        return [(queue, is_full) for queue, is_full in found if is_full is not None]
+
     def wait_for_entries(self, at_rest: Callable[[HeldPartition, Reader], bool]) -> None:
         """Wait at the queues for what is at rest."""
         resting: dict[QueueName, set[int]] = {queue: set() for queue in self._readers}

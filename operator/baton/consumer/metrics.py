@@ -71,10 +71,11 @@ class ConsumerMetrics:
         yield GaugeMetricFamily("baton_consumer_partitions", "Partitions that are this consumer's.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_lag", "Entries in them that are not acknowledged.", labels=["queue"])
         yield GaugeMetricFamily("baton_consumer_oldest_entry_seconds", "Since the oldest entry in hand came.", labels=["queue"])
+        yield GaugeMetricFamily("baton_consumer_at_limit", "1 at the queue's maxDeliveredUnacked, else 0.", labels=["queue"])
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """At each scrape, on the thread of whoever serves it. A queue that does not answer has no lag."""
-        partitions, lag, oldest = self.describe()
+        partitions, lag, oldest, at_limit = self.describe()
         entry = self._source.entry if self._source is not None else None
         for queue, numbers in _numbers(entry).items():
             partitions.add_metric([queue], len(numbers))
@@ -82,9 +83,12 @@ class ConsumerMetrics:
             if how_much is not None:
                 with suppress(QueueUnreachable):
                     lag.add_metric([queue], how_much(numbers))
+            is_full = getattr(self._readers.get(queue), "is_full", None)
+            if is_full is not None:
+                at_limit.add_metric([queue], is_full())
         for queue, seconds in self._oldest().items():
             oldest.add_metric([queue], seconds)
-        yield from (partitions, lag, oldest)
+        yield from (partitions, lag, oldest, at_limit)
 
     # What is measured
 

@@ -59,7 +59,7 @@ class Turns:
         self._session = session
         self._grace = grace
         self._notices = Notices(callbacks, hearing.time_left)
-        self.overdue = Overdue(self.dispatcher.out)
+        self.overdue = Overdue(self.holdings, self.dispatcher.out)
         self._wake_times = WakeTimes(self.holdings, self.dispatcher, self.requests, self.overdue)
         self.settlement = Settlement(uid, self.holdings, self.dispatcher, self.requests, grace, self._notices, session)
 

@@ -20,7 +20,8 @@ class Reader(Protocol):
 
     Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable. A queue that gives
     a paused partition away as soon as nothing of it is outstanding also has `keep(partition, epoch)`: from then on the partition
-    counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins.
+    counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins. One that bounds what a pod may
+    have unacknowledged has `is_full()`, for any thread.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:

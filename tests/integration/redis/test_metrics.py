@@ -102,8 +102,9 @@ async def test_what_is_not_acknowledged_is_lag(queue: Queue, tmp_path: Path) -> 
         until(lambda: pod.says("lag") == 0)
 
 
-async def test_the_oldest_entry_in_hand_is_seen_while_the_handler_runs(queue: Queue, tmp_path: Path) -> None:
+async def test_the_oldest_entry_in_hand_and_the_limit_are_seen_while_the_handler_runs(queue: Queue, tmp_path: Path) -> None:
     go_on = threading.Event()
+    await queue.limited(most=1)
     queue.send("a", "b")
     await queue.operator.grant(0, UID, Epoch(1))
     async with measured(queue, tmp_path, lambda _: go_on.wait(PATIENCE)) as pod:
@@ -114,6 +115,19 @@ async def test_the_oldest_entry_in_hand_is_seen_while_the_handler_runs(queue: Qu
         until(lambda: pod.says("handling_seconds_count") == 2)
         assert (pod.says("handling_seconds_sum") or 0) > 0.1
         until(lambda: pod.says("oldest_entry_seconds") == 0)
+        until(lambda: pod.says("at_limit") == 0)
+
+
+async def test_a_program_that_acknowledges_nothing_is_seen_at_its_limit(queue: Queue, tmp_path: Path) -> None:
+    await queue.limited(most=2)
+    queue.send("a", "b", "c")
+    await queue.operator.grant(0, UID, Epoch(1))
+    kept: list[HeldEntry] = []
+    async with measured(queue, tmp_path, kept.append, manual_ack=True) as pod:
+        pod.ledger({0: 1})
+        until(lambda: pod.says("at_limit") == 1)
+        kept[0].ack()
+        until(lambda: len(kept) == 3)
 
 
 async def test_the_consumers_lag_is_the_operators(queue: Queue) -> None:

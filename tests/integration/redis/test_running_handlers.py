@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.consumer import HeldEntry
 from baton.queues.entry import Entry
 from baton.queues.redis.connection import CONNECTION_OPTIONS
 from tests.integration.redis.conftest import Queue, make_queue
@@ -169,3 +170,20 @@ async def test_a_handler_that_does_not_return_is_named_again_and_again_and_at_th
     until(pod.gone)
     entry = f"{queue.name.removeprefix('shop/')}/0 entry {offsets[0]} (key {queue.key(0)!r}, attempt 1) after "
     assert all(entry in line for line in (*told("the handler has not returned from"), end))
+
+
+async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds_it(
+    operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[HeldEntry] = []
+    await queue.limited(most=3)
+    queue.send("a", "b", "c", "d")
+    pod = operator.pod("a", handler=kept.append, manual_ack=True)
+    await operator.grant(pod, (0, 1))
+    until(lambda: "hands out no more to this pod" in caplog.text)
+    (line,) = [line for line in caplog.messages if "hands out no more to this pod" in line]
+    name = queue.name.removeprefix("shop/")
+    assert f"queue {name} hands" in line
+    assert f"3 entries are not acknowledged, the oldest {name}/0 entry {kept[0].offset}, which its program has had for" in line
+    kept[0].ack()
+    until(lambda: len(kept) == 4)

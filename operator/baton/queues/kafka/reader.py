@@ -180,6 +180,11 @@ class KafkaReader:
         position = self._positions.get(partition)
         return position.sure_at if position is not None else 0.0
 
+    def is_full(self) -> bool:
+        """The pod has as many entries as it may have without finishing one (maxDeliveredUnacked). Any thread may ask."""
+        mosts = [position.record.unacked for position in list(self._positions.values())]
+        return any(most and self._in_hand >= most for most in mosts)
+
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
         return self._offsets.lag(tuple(partitions))

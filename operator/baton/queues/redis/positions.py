@@ -45,6 +45,11 @@ class Positions:
         self._requests = 0
         self._made = 0
 
+    @property
+    def full(self) -> bool:
+        """Some wait in line. Any thread may ask."""
+        return any(position.in_line for position in list(self._positions.values()))
+
     def found(self, partition: int) -> Position | None:
         """None: it was not read yet."""
         return self._positions.get(partition)

@@ -127,6 +127,10 @@ class RedisReader:
         """When it was last asked for with success (monotonic; 0: never): each question is one whether it still is the owner's."""
         return self._sure_at.get(partition, 0.0)
 
+    def is_full(self) -> bool:
+        """The member has as many entries as it may have without acknowledging one (maxDeliveredUnacked). Any thread may ask."""
+        return self._positions.full
+
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
         with explained(self._url, self._queue):
