@@ -14,6 +14,9 @@ _LONGEST_WORD = 3.0
 """(or this, where there is time)."""
 _LAST_SECONDS = 5.0
 """Of the grace period, kept for these."""
+_UNHEARD = 0.8
+"""Of the grace period, after which the process has ended where neither queues nor operator hear of it: going on longer helps no
+other pod, and the kubelet's clock began before the consumer's."""
 
 
 class GracePeriod:
@@ -22,6 +25,8 @@ class GracePeriod:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._serve_for = max(0.0, seconds - _LAST_SECONDS)
+        self._serve_unheard_for = max(0.0, _UNHEARD * seconds - _LAST_SECONDS - 0.5)
+        self._unheard_at = inf
         self._stop_at: float | None = None
         self._leave_by: float | None = None
         self._begin_by = inf
@@ -32,7 +37,14 @@ class GracePeriod:
     def stop(self) -> None:
         """It begins, unless it has."""
         if self._stop_at is None:
-            self._stop_at = self._clock() + self._serve_for
+            now = self._clock()
+            self._stop_at, self._unheard_at = now + self._serve_for, now + self._serve_unheard_for
+
+    def stop_unheard(self, unheard: Callable[[], bool]) -> None:
+        """Go on no longer, if it is late and neither queues nor operator hear of this consumer."""
+        now = self._clock()
+        if self._stop_at is not None and not self.leaving and now >= self._unheard_at and unheard():
+            self._stop_at = min(self._stop_at, now)
 
     def stop_now(self) -> None:
         """Without what would be left of it."""
@@ -68,7 +80,8 @@ class GracePeriod:
     @property
     def next(self) -> float:
         """When something of this is to be looked at."""
-        return min(self.due, inf if self.begins_nothing else self._begin_by)
+        unheard_at = self._unheard_at if self._clock() < self._unheard_at else inf
+        return min(self.due, unheard_at, inf if self.begins_nothing else self._begin_by)
 
     @property
     def due(self) -> float:

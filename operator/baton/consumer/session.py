@@ -124,6 +124,11 @@ class Session:
         """The operator may have given this consumer up: its last renewal is longer ago than the Lease is long."""
         return time.monotonic() - self._renewed_at >= self._duration
 
+    @property
+    def unheard(self) -> bool:
+        """The last renewal did not come through."""
+        return self._problem
+
     def close(self, give_up: bool = False, within: float = _LAST_WORD) -> None:
         """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to whoever comes next."""
         with self._condition:

@@ -141,7 +141,13 @@ class Turns:
         """Asked to stop, and either nothing is ours any more or time is up."""
         if not self._grace.stopping:
             return False
+        self._grace.stop_unheard(self._unheard)
         return time.monotonic() >= self._grace.due or all(holding.over for holding in self.holdings)
+
+    def _unheard(self) -> bool:
+        """Neither a queue of what is held nor the API server answers."""
+        queues = {holding.partition.queue for holding in self.holdings if not holding.over}
+        return (self._session is None or self._session.unheard) and all(map(self.requests.away, queues))
 
     def _finish(self) -> None:
         """Time is up: finish what is being worked on, acknowledge, and let go. A queue that is away is not asked again."""

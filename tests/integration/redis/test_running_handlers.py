@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.consumer import HeldEntry
+from baton.model.ids import QueueName
 from baton.queues.entry import Entry
 from baton.queues.redis.connection import CONNECTION_OPTIONS
 from tests.integration.redis.conftest import Queue, make_queue
@@ -187,3 +188,30 @@ async def test_a_pod_at_its_limit_of_unacknowledged_entries_says_once_what_holds
     assert f"3 entries are not acknowledged, the oldest {name}/0 entry {kept[0].offset}, which its program has had for" in line
     kept[0].ack()
     until(lambda: len(kept) == 4)
+
+
+async def test_where_neither_queue_nor_api_server_answers_the_end_takes_at_most_four_fifths_of_the_grace_period(
+    tmp_path: Path,
+) -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url)
+        async with operating(queue, tmp_path) as operator:
+            pod = operator.pod("a", grace=8.0)
+            await operator.grant(pod, (0, 1))
+            queue.send("a")
+            until(lambda: pod.values() == [b"a"])
+            pod.lease.away = True
+            server.kill()
+            loop = pod.consumer._loop
+            until(
+                lambda: (
+                    loop._session is not None
+                    and loop._session.unheard
+                    and loop._turns.requests.away(QueueName(queue.name.removeprefix("shop/")))
+                )
+            )
+            stopped_at = time.monotonic()
+            pod.stop()
+            until(pod.gone)
+            assert time.monotonic() - stopped_at < 0.8 * 8.0
+        await queue.close()

@@ -64,3 +64,17 @@ def test_what_ends_at_once_waits_for_no_handler_also_where_it_was_about_to_end()
     clock[0] = 1001.0
     grace.abort()
     assert grace.due == 1001.0
+
+
+@pytest.mark.parametrize(("unheard", "due"), [(True, 1018.5), (False, 1025.0)])
+def test_where_nothing_hears_of_it_it_ends_early(unheard: bool, due: float) -> None:
+    clock = [1000.0]
+    grace = GracePeriod(30, lambda: clock[0])
+    grace.stop()
+    assert grace.next == 1018.5
+    clock[0] = 1018.4
+    grace.stop_unheard(lambda: unheard)
+    assert grace.due == 1025.0
+    clock[0] = 1018.5
+    grace.stop_unheard(lambda: unheard)
+    assert grace.due == due
