@@ -1,6 +1,8 @@
 # Everything a developer or a user of a clone does, by one word each. `make help` lists it.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Prerequisites run in their order: several of them install packages.
+.NOTPARALLEL:
 BIN := .venv/bin
 # The tests start hundreds of Python processes: each would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -9,7 +11,7 @@ export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman buildah)))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
-# Each has an app.py of its own, so each is checked by itself.
+# Each has its own app.py, so each is checked by itself.
 EXAMPLES := $(sort $(dir $(wildcard manifests/examples/*/*.py)))
 
 .PHONY: help
@@ -148,8 +150,8 @@ release-check: setup ## What has to hold before a version is tagged: one version
 	$(BIN)/pytest -q tests/unit/test_distributions.py tests/unit/test_documentation.py tests/unit/chart
 	@$(MAKE) --no-print-directory dist
 	@$(BIN)/python -m charts.package
-	$(BIN)/pytest -q tests/integration/distributions
-	@echo "release-check: $(VERSION) can be tagged when make test and make test-long have passed: push dist/*.tgz, dist/*.whl and dist/*.tar.gz, and the image (make images)"
+	$(BIN)/pytest -q -m "not long" tests/integration/distributions tests/e2e/test_images.py
+	@echo "release-check: $(VERSION) can be tagged when make test, make test-cluster and make test-long have passed: push dist/*.tgz, dist/*.whl and dist/*.tar.gz, and the image (make images)"
 
 .PHONY: images
 images: ## Build the images of operator and Spark fleet with docker, podman or buildah (ENGINE=docker)
@@ -166,7 +168,7 @@ bench-engine: $(if $(filter 0,$(shell id -u)),machine,setup) ## Time steps of th
 	@nice $(BIN)/python -m tests.bench.engine
 
 .PHONY: bench-consumer
-bench-consumer: package-redis-server ## Time consumer and producer beside redis-py alone on a Redis of its own; the last line is JSON
+bench-consumer: package-redis-server ## Time consumer and producer beside redis-py alone on a separate Redis; the last line is JSON
 	@$(BIN)/python -m tests.bench.consumer
 
 .PHONY: bench-spark

@@ -91,5 +91,6 @@ def _missing(programs: Iterable[str]) -> str:
 
 def _found(program: str) -> bool:
     # `bridge` is also a program of iproute2: only the one in the plugins' folder counts.
-    places = (str(CNI_PROGRAMS),) if program == "bridge" else (_PATH, os.environ.get("PATH", ""))
+    java_home = os.environ.get("JAVA_HOME", "")
+    places = (str(CNI_PROGRAMS),) if program == "bridge" else (_PATH, os.environ.get("PATH", ""), f"{java_home}/bin")
     return any(shutil.which(program, path=place) for place in places)

@@ -80,7 +80,7 @@ PROGRAMS = {"kube": [KUBE], "helm": [HELM], "keda": [KEDA_OPERATOR, KEDA_ADAPTER
 def cache() -> Path:
     """The folder for what is expensive to make: BATON_CACHE, else `baton` in XDG_CACHE_HOME, else in ~/.cache."""
     if named := os.environ.get("BATON_CACHE"):
-        return Path(named)
+        return Path(named).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "baton"
 
 

@@ -11,6 +11,7 @@ mark in their environment, containers by their being in the node's namespaces, n
 import fcntl
 import os
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -47,7 +48,8 @@ def claim(folder: Path) -> None:
 
 def keep(folder: Path) -> None:
     """From now on the cluster belongs to no process: it runs until `down`."""
-    (folder / "owner").write_text(f"{_KEPT}\n")
+    with exclusive():
+        (folder / "owner").write_text(f"{_KEPT}\n")
 
 
 def guard(folder: Path, owner: Process) -> None:
@@ -129,7 +131,7 @@ def whose(folder: Path) -> str:
     if clone == ROOT:
         return f"{folder.name} was left running by this clone: stop it with: make cluster-down"
     if (clone / "Makefile").exists():
-        return f"{folder.name} was left running by {clone}: stop it with: make -C {clone} cluster-down"
+        return f"{folder.name} was left running by {clone}: stop it with: make -C {shlex.quote(str(clone))} cluster-down"
     return f"{folder.name} was left running by {clone}, which is gone: stop it with: make cluster-down ALL=1"
 
 

@@ -18,18 +18,18 @@ PHRASES = (
     "there is none", "thereof", "whatever it is", "wherein", "whoever", "whom", "without a word",
 )  # fmt: skip
 FOLDERS = ("charts", "cluster", "consumer", "demo", "docs", "manifests", "operator", "tests")
-SUFFIXES = {".java", ".js", ".lua", ".md", ".py", ".sh", ".toml", ".txt", ".yaml"}
+SUFFIXES = {".css", ".go", ".html", ".java", ".js", ".lua", ".md", ".py", ".sh", ".toml", ".tpl", ".txt", ".yaml"}
 NOT_PROSE = {"docs/prose.py", "docs/development/style.md", "manifests/install.yaml", "docs/reference/resources.md"}
 """This list, the page that explains it, and what is generated."""
 
-_PHRASE = re.compile(r"(?<![\w-])(?:" + "|".join(PHRASES).replace(" ", r"\s+") + r")(?![\w-])", re.IGNORECASE)
+_PHRASE = re.compile(r"(?<![\w-])(?:" + "|".join(PHRASES).replace(" ", r"\s+(?:[#*/>|]+\s*)?") + r")(?![\w-])", re.IGNORECASE)
 
 Counts = Mapping[tuple[str, str], int]
 
 
 def texts() -> Iterator[Path]:
     """The files that people write and read."""
-    yield from sorted(ROOT.glob("*.md"))
+    yield from (*sorted(ROOT.glob("*.md")), ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run")
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in SUFFIXES and path.relative_to(ROOT).as_posix() not in NOT_PROSE and path.is_file():
@@ -40,9 +40,9 @@ def found() -> Mapping[tuple[str, str], list[str]]:
     """(folder, phrase) -> the places that have the phrase, as `path:line`. Folders are those of CONTRIBUTING's table."""
     places = defaultdict(list)
     for path in texts():
-        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8", errors="replace")
         for match in _PHRASE.finditer(text):
-            phrase = " ".join(match.group().lower().split())
+            phrase = " ".join(re.findall("[a-z]+", match.group().lower()))
             places[room(name), phrase].append(f"{name}:{text.count(chr(10), 0, match.start()) + 1}")
     return places
 

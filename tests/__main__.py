@@ -2,21 +2,25 @@
 
 A test with real processes that fails runs once more at the end, alone. If it passes then, it is listed as FLAKY and the run
 passes; more than three of them fail the run. Unit tests and simulation never run twice, nor does a test that saw a promise of
-Baton broken (tests/promises.py). A process, mount or run folder that the tests leave behind fails the run, too.
+Baton broken (tests/promises.py), nor any test of a run that was cut short. A process, mount or run folder that the tests leave
+behind fails the run, too.
 """
 
+import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from uuid import uuid4
 
 from cluster import runs
 from cluster.programs import cache
 from cluster.waiting import PATIENCE
-from tests.reports import PROMISES
+from tests.reports import OUTCOMES
 
 CLUSTER = (
     "tests/e2e",
@@ -35,58 +39,82 @@ TIERS = {
 REPEATED = ("tests/integration/", "tests/e2e/")
 """Folders of tests with real processes."""
 MOST_FLAKY = 3
-CACHE = Path(".pytest_cache")
+CACHE = Path(".pytest_cache") / "v"
 _MARK = "BATON_TEST_RUN"
 _SOME_FAILED = 1
 """pytest's exit code."""
 
 
-def main(tier: str, *options: str) -> int:
+def main() -> int:
     """Exit code: 0, pytest's, or 1 for what was left behind."""
-    expression, *chosen = TIERS[tier]
+    parser = argparse.ArgumentParser(prog="python -m tests", description="Further arguments are pytest's.")
+    parser.add_argument("tier", choices=TIERS)
+    arguments, options = parser.parse_known_args()
+    expression, *chosen = TIERS[arguments.tier]
     os.environ[_MARK] = uuid4().hex
-    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen]
-    code = subprocess.run([*command, "--cache-clear", *side_by_side(), *options], check=False).returncode
+    before = _mounts_and_folders()
+    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen, *side_by_side(), *options]
+    code = run([*command, "--cache-clear"])
     flaky: list[str] = []
-    if code == _SOME_FAILED and (flaky := repeatable()):
-        print(f"\n{len(flaky)} failed: once more, alone\n", flush=True)
-        code = subprocess.run([*command, "--last-failed"], check=False).returncode
-    left = left_behind()
-    for words in (*(f"LEFT BEHIND {what}" for what in left), *(f"FLAKY {test}" for test in flaky if code == 0)):
+    if code == _SOME_FAILED and (failed := repeatable()):
+        print(f"\n{len(failed)} failed: once more, alone\n", flush=True)
+        code = run([*command, "--last-failed", "--numprocesses=0"])
+        again = _outcomes()
+        flaky = [test for test in failed if test in again["passed"] and test not in again["failed"]]
+        code = code or int(flaky != failed)  # one that was skipped, or has another name now, has not passed
+    left = left_behind(before)
+    for words in (*(f"LEFT BEHIND {what}" for what in left), *(f"FLAKY {test}" for test in flaky)):
         print(words, flush=True)
     return code or int(bool(left))
 
 
+def run(command: list[str]) -> int:
+    """The command's exit code. SIGINT and SIGTERM interrupt it, so that its fixtures stop their servers."""
+    with subprocess.Popen(command, process_group=0) as child:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda _number, _frame: os.killpg(child.pid, signal.SIGINT))
+        return child.wait()
+
+
 def side_by_side() -> list[str]:
-    """Options of xdist: two processes more than there are cores, for tests with servers wait more than they work."""
-    return ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 6)), "--dist", "loadfile", "--no-loadscope-reorder"]
+    """Options of xdist. Tests with servers wait more than they work, so few cores have two processes more; six are the most. A
+    worker that dies ends the run: with a new one xdist may wait for ever."""
+    processes = min((os.cpu_count() or 1) + 2, 6)
+    return [f"--numprocesses={processes}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
 
 
 def repeatable() -> list[str]:
     """The failed tests, if they may run once more; else nothing, having said why not."""
-    failed = list(json.loads((CACHE / "v" / "cache" / "lastfailed").read_text()))
-    never = [test for test in failed if not test.startswith(REPEATED)]
-    promises = CACHE / "v" / PROMISES
-    broken = json.loads(promises.read_text()) if promises.exists() else []
-    for tests, why in ((never, "has no real processes"), (broken, "saw a broken promise")):
-        for test in tests:
-            print(f"not run again: {test} {why}")
+    outcomes = _outcomes()
+    failed = outcomes["failed"]
+    why = [f"{test} has no real processes" for test in failed if not test.startswith(REPEATED)] + outcomes["never again"]
     if len(failed) > MOST_FLAKY:
-        print(f"not run again: {len(failed)} failed, and at most {MOST_FLAKY} may be flaky")
-    return [] if never or broken or len(failed) > MOST_FLAKY else failed
+        why.append(f"{len(failed)} failed, and at most {MOST_FLAKY} may be flaky")
+    for words in why:
+        print(f"not run again: {words}")
+    return [] if why else failed
 
 
-def left_behind(patience: float = PATIENCE) -> list[str]:
-    """Processes of the tests that do not end within `patience` seconds, mounts in the cache, and run folders without an owner."""
+def left_behind(before: Collection[str] = (), patience: float = PATIENCE) -> list[str]:
+    """Processes of the tests that do not end within `patience` seconds, and what `before` lacks of mounts in the cache and of run
+    folders without an owner."""
     deadline = time.monotonic() + patience
     while (processes := _processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return [*processes, *(what for what in _mounts_and_folders() if what not in before)]
+
+
+def _mounts_and_folders() -> list[str]:
+    mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [
-        *processes,
-        *(f"mount {mount}" for mount in mounts if mount.startswith(f"{cache()}/")),
+        *(f"mount {mount}" for mount in mounts if mount.startswith(f"{cache().resolve()}/")),
         *(f"run folder {folder}" for folder in runs.folders() if runs.is_abandoned(folder)),
     ]
+
+
+def _outcomes() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads((CACHE / OUTCOMES).read_text())
+    return found
 
 
 def _processes() -> list[str]:
@@ -102,4 +130,4 @@ def _processes() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -3,6 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
+ASSERTIONS = (AssertionError, pytest.fail.Exception)
+
 
 class BrokenPromiseError(AssertionError):
     """Loss, an unmarked duplicate, wrong order, two owners, or a stale call that was accepted: fails the run at once."""
@@ -13,5 +17,7 @@ def promised() -> Iterator[None]:
     """Turn an assertion that fails in the block into a BrokenPromiseError."""
     try:
         yield
-    except AssertionError as error:
+    except (*ASSERTIONS, BaseExceptionGroup) as error:
+        if isinstance(error, BaseExceptionGroup) and error.subgroup(ASSERTIONS) is None:
+            raise
         raise BrokenPromiseError(str(error)) from error

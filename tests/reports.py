@@ -5,34 +5,49 @@ from collections.abc import Generator, Sequence
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.promises import BrokenPromiseError
+from tests.promises import ASSERTIONS, BrokenPromiseError
 
 LINES, CHARACTERS = 60, 8000
 """Bounds of each captured section and of each entry of a traceback."""
+ACCEPTED = ("DID NOT RAISE StaleOwner", "DID NOT RAISE PartitionPaused")
+"""What `pytest.raises` says of a stale call that was accepted."""
 WIDTH = 240
 """Columns. With the 80 of a run without a terminal, pytest leaves the reason out where a test's name is long."""
-PROMISES = "baton/promises"
-"""Where pytest's cache has the tests that saw a promise broken."""
+OUTCOMES = "baton/outcomes"
+"""Where pytest's cache has the tests that failed, those that passed, and the reasons for which none runs once more."""
 
 
 class AtOnce:
-    """Write a line for each failure, and remember broken promises."""
+    """Write a line for each failure, and keep what a second run is judged by."""
 
     def __init__(self, config: pytest.Config, reporter: TerminalReporter) -> None:
         self._config, self._reporter = config, reporter
-        self._broken: list[str] = []
+        self._failed: dict[str, None] = {}
+        self._passed: list[str] = []
+        self._never: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed.append(report.nodeid)
         if report.failed:
+            self._failed[report.nodeid] = None
             if self._config.get_terminal_writer().width_of_current_line:  # xdist's dots
                 self._reporter.write_line("")
             self._reporter.write_line(at_once(report))
             if getattr(report, "promise", False):
-                self._broken.append(report.nodeid)
+                self._never.append(f"{report.nodeid} saw a broken promise")
 
-    def pytest_sessionfinish(self) -> None:
-        if self._broken and self._config.cache is not None:
-            self._config.cache.set(PROMISES, self._broken)
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object | None) -> None:
+        if error:
+            self._never.append(f"a worker of xdist has ended: {error}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if cut := session.shouldfail or session.shouldstop:
+            self._never.append(f"the run was cut short: {cut}")
+        if (cache := getattr(self._config, "cache", None)) is not None:
+            outcomes = {"failed": list(self._failed), "passed": self._passed, "never again": self._never}
+            cache.set(OUTCOMES, outcomes)
 
 
 def at_once(report: pytest.TestReport) -> str:
@@ -61,7 +76,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        kinds = (AssertionError,) if item.get_closest_marker("promise") else (BrokenPromiseError,)
+        kinds = ASSERTIONS if item.get_closest_marker("promise") else (BrokenPromiseError,)
         report.promise = call.excinfo is not None and _is_one(call.excinfo.value, kinds)  # type: ignore[attr-defined]
         report.sections = [(name, end_of(text)) for name, text in report.sections]
         for traceback, *_ in getattr(report.longrepr, "chain", ()):
@@ -70,10 +85,13 @@ def pytest_runtest_makereport(
     return report
 
 
-def _is_one(error: BaseException, kinds: tuple[type[BaseException], ...]) -> bool:
-    """Alone, or in the group of a TaskGroup."""
-    return isinstance(error, kinds) or (
-        isinstance(error, BaseExceptionGroup) and any(_is_one(inner, kinds) for inner in error.exceptions)
+def _is_one(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
+    """The error, one in the group of a TaskGroup, or one that it hides: the end of a block may fail as well."""
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return error is not None and (
+        isinstance(error, kinds)
+        or str(error).startswith(ACCEPTED)
+        or any(_is_one(one, kinds) for one in (*inner, error.__cause__, error.__context__))
     )
 
 

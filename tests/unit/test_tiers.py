@@ -9,6 +9,7 @@ import pytest
 
 from tests.__main__ import left_behind
 from tests.processes import ChildProcess
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 FLAKY = """
@@ -29,18 +30,56 @@ def test_with_a_name_that_is_as_long_as_those_of_this_project_and_takes_up_more_
         logging.getLogger().warning(f"logged {number}.")
     assert False, "\\n".join(["what it comes to"] + [f"said {number}." for number in range(5000)])
 """
+ACCEPTS = """
+from pathlib import Path
+
+import pytest
+
+from baton.queues.fence import StaleOwner
+
+def test_refuses():
+    if not Path("tried").exists():
+        Path("tried").touch()
+        with pytest.raises(StaleOwner):
+            pass
+"""
+SKIPS = FLAKY.replace("assert again", "import pytest; not again or pytest.skip(); assert again")
+DIES = """
+import os
+
+def test_dies():
+    os._exit(1)
+"""
 LOSES = """
 from tests.promises import promised
 
 def test_loses_a_message():
-    with promised():
-        assert 1 == 2, "a message is lost"
+    try:
+        with promised():
+            assert 1 == 2, "a message is lost"
+    finally:
+        raise RuntimeError("the server does not stop")
+"""
+WAITS = """
+import threading
+from pathlib import Path
+
+import pytest
+
+@pytest.fixture(scope="session")
+def server():
+    yield
+    Path("{folder}", "stopped").touch()
+
+def test_waits(server):
+    Path("{folder}", "waits").touch()
+    threading.Event().wait(3600)
 """
 HOLDS = "def test_holds():\n    pass\n"
 
 
-def run(folder: Path, *files: tuple[str, str], processes: int = 0) -> tuple[int, list[str]]:
-    """Exit code and lines of a tier that has these files (path below tests/, text), and one test that holds in each folder."""
+def started(folder: Path, *files: tuple[str, str], processes: int = 0) -> "subprocess.Popen[str]":
+    """A tier's run that has these files (path below tests/, text), and one test that holds in each folder."""
     for path, text in (("unit/test_a.py", HOLDS), ("simulation/test_b.py", HOLDS), ("integration/test_c.py", HOLDS), *files):
         file = folder / "tests" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +90,14 @@ def run(folder: Path, *files: tuple[str, str], processes: int = 0) -> tuple[int,
     environment = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "BATON_TEST_RUN"))}
     environment |= {"PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", "COLUMNS": "80", "CI": "1"}
     command = [sys.executable, "-m", "tests", "test", f"--numprocesses={processes}"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout.splitlines()
+    return ChildProcess(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def run(folder: Path, *files: tuple[str, str], processes: int = 0) -> tuple[int, list[str]]:
+    """Exit code and lines of such a run."""
+    with started(folder, *files, processes=processes) as process:
+        said, _ = process.communicate()
+    return process.returncode, said.splitlines()
 
 
 def test_a_test_with_real_processes_that_passes_alone_is_flaky_and_fails_nothing(tmp_path: Path) -> None:
@@ -61,14 +106,42 @@ def test_a_test_with_real_processes_that_passes_alone_is_flaky_and_fails_nothing
     assert "1 passed" in lines[-2]
 
 
+def test_a_flaky_test_is_listed_beside_one_that_fails_twice(tmp_path: Path) -> None:
+    code, lines = run(
+        tmp_path, ("integration/test_d.py", FLAKY.format(name="tried")), ("integration/test_e.py", "def test_e(): assert 0")
+    )
+    assert (code, lines[-1]) == (1, "FLAKY tests/integration/test_d.py::test_fails_once"), lines
+
+
+def test_a_test_that_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -> None:
+    code, lines = run(tmp_path, ("integration/test_d.py", SKIPS.format(name="tried")))
+    assert code == 1 and not [line for line in lines if line.startswith("FLAKY")], lines
+
+
+def test_a_worker_that_dies_ends_the_run_and_no_test_runs_again(tmp_path: Path) -> None:
+    files = [(f"integration/test_{name}.py", HOLDS) for name in "efgh"]
+    code, lines = run(tmp_path, ("integration/test_d.py", DIES), *files, processes=2)
+    assert code != 0 and not [line for line in lines if line.startswith("FLAKY")], lines
+    assert "a worker of xdist has ended" in lines[-1], lines
+
+
+def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path) -> None:
+    with started(tmp_path, ("integration/test_d.py", WAITS.format(folder=tmp_path))) as process:
+        until((tmp_path / "waits").exists, "the test waits")
+        process.terminate()
+        assert process.wait(PATIENCE) == 2
+    assert (tmp_path / "stopped").exists()
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [
         ([("unit/test_d.py", FLAKY.format(name="tried"))], "has no real processes"),
         ([("integration/test_d.py", LOSES)], "saw a broken promise"),
+        ([("integration/test_d.py", ACCEPTS)], "saw a broken promise"),
         ([(f"integration/test_{number}.py", FLAKY.format(name=number)) for number in range(4)], "at most 3 may be flaky"),
     ],
-    ids=["unit", "promise", "four"],
+    ids=["unit", "promise", "stale call", "four"],
 )
 def test_what_never_runs_again_fails_the_run(tmp_path: Path, files: list[tuple[str, str]], why: str) -> None:
     code, lines = run(tmp_path, *files)

@@ -10,7 +10,7 @@ from cluster.packages import PACKAGES
 
 ROOT = Path(__file__).parents[3]
 
-BASE = {"apt-get", "bash", "cat", "chown", "mount", "nsenter", "sh", "sleep", "umount"}
+BASE = {"apt-get", "bash", "cat", "chown", "mount", "nsenter", "sh", "sleep", "tar", "umount"}
 """In Debian's base system."""
 ASKED_FOR = {"git", "go", "make"}
 """What README and CONTRIBUTING ask for before anything else."""
