@@ -75,11 +75,13 @@ def console(**options: Any) -> "Console":
 
     class Screen(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-            """Without blanks at the ends of a table's lines."""
+            """Without blanks at the ends of a table's lines. A live screen keeps them: they cover the frame before."""
             line: list[Segment] = []
             for segment in super().render(renderable, options):
                 shown = segment if segment.control else Segment(_lines(segment.text), segment.style)
-                if shown.text == "\n":
+                if self.is_alt_screen:
+                    yield shown
+                elif shown.text == "\n":
                     while line and not line[-1].text.strip():
                         line.pop()
                     yield from line[:-1]
