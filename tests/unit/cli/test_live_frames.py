@@ -61,9 +61,7 @@ def test_a_shorter_frame_of_top_leaves_nothing_of_the_longer_one() -> None:
 
 def test_a_shorter_frame_of_status_leaves_nothing_of_the_longer_one() -> None:
     on = console(file=io.StringIO(), width=WIDTH, height=HEIGHT)
-    longer, shorter = (
-        Group(*screen(look(MANIFEST, dump(rebalancing().state), now=5.0), on, HEIGHT)),
-        Group("shop/orders: Ready", "orders 1,4"),
-    )
+    longer = Group(*screen(look(MANIFEST, dump(rebalancing().state), now=5.0), on, HEIGHT))
+    shorter = Group("shop/orders: Ready", "orders 1,4")
     assert last_frame(longer) != last_frame(shorter)
     assert last_frame(longer, shorter) == ["shop/orders: Ready", "orders 1,4", *[""] * (HEIGHT - 2)]
