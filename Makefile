@@ -1,4 +1,4 @@
-# Everything a developer or a user of a clone does, by one word each. `make help` lists it.
+# One target for each task of a developer or a user of a clone. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 # Prerequisites run in their order: several of them install packages.
@@ -11,7 +11,7 @@ export BATON_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/baton
 ENGINE ?= $(firstword $(notdir $(shell command -v docker podman buildah)))
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 
-# Each has its own app.py, so each is checked by itself.
+# Each example has its own app.py, so mypy checks them one by one.
 EXAMPLES := $(sort $(dir $(wildcard manifests/examples/*/*.py)))
 
 .PHONY: help
@@ -31,7 +31,7 @@ setup: .venv/.ready ## Make .venv with the locked dependencies; .venv/bin/baton 
 		--editable ./consumer --editable ./operator
 	@touch $@
 
-# What targets need is built or fetched by these, on this machine, before anything runs in a pod, a container or a build of an image.
+# These targets build or fetch on this machine what others need, before anything runs in a pod, a container or an image build.
 package-%: setup
 	@$(BIN)/python -m cluster packages $*
 
@@ -71,7 +71,7 @@ cluster-load: machine jar ## Build the images of the examples, and load them int
 	@$(BIN)/python -m cluster load $(foreach one,$(ONLY),--only $(one))
 
 .PHONY: cluster-down
-cluster-down: setup ## Stop what `make cluster-up` of this clone left running (ALL=1: of every clone)
+cluster-down: setup ## Stop the cluster that `make cluster-up` of this clone left running (ALL=1: of every clone)
 	@$(BIN)/python -m cluster down $(if $(filter 1,$(ALL)),--all)
 
 PYTHON ?= python3
@@ -91,11 +91,11 @@ test: check machine jar broker peers connector ## What every change must pass: s
 	@$(BIN)/python -m tests test
 
 .PHONY: test-cluster
-test-cluster: machine jar broker images-built ## What needs a node: pods, helm, images, a browser, Prometheus, autoscalers, fleets under load (as root)
+test-cluster: machine jar broker images-built ## Tests that need a node: pods, helm, images, a browser, Prometheus, autoscalers, fleets under load (as root)
 	@$(BIN)/python -m tests cluster
 
 .PHONY: test-long
-test-long: machine jar broker peers connector images-built program-keda ## Before a release: what takes a minute or more each; builds KEDA first (a quarter of an hour, once)
+test-long: machine jar broker peers connector images-built program-keda ## Before a release: tests that take a minute or more each; builds KEDA first (a quarter of an hour, once)
 	@$(BIN)/python -m tests long
 
 .PHONY: check

@@ -73,7 +73,7 @@ def up(node: bool) -> None:
         click.echo(f"  alias helm='{HELM.path()}'")
     if node:
         click.echo("To install Baton on it:\n  make cluster-install")
-        click.echo("To load the images of the examples into it (ONLY=redis: that of the first guide):\n  make cluster-load")
+        click.echo("To load the images of the examples into it (ONLY=redis: the image of the first guide):\n  make cluster-load")
     click.echo("To stop it:\n  make cluster-down")
 
 
@@ -83,7 +83,7 @@ def install() -> None:
     cluster = _kept()
     values = cluster.folder / "baton-values.json"
     cluster.install_operator(values)
-    click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. Does anything look wrong:")
+    click.echo(f"Baton runs in the namespace {OPERATOR_NAMESPACE}, with the values in {values}. If something looks wrong:")
     click.echo(f"  kubectl --namespace {OPERATOR_NAMESPACE} logs deployment/baton --all-pods")
 
 
@@ -96,11 +96,11 @@ _FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=
     "--only", multiple=True, type=click.Choice(list(built_images.EXAMPLES)), help="The image of this example; repeatable."
 )
 @click.option("--dockerfile", type=_FILE, help="An image of your own instead: its Dockerfile, whose PYTHON is the base image.")
-@click.option("--tag", help="With --dockerfile: how manifests call it.")
-@click.option("--context", type=_FOLDER, help="With --dockerfile: what it copies from, unless that is the top of the clone.")
+@click.option("--tag", help="With --dockerfile: the image's name in manifests.")
+@click.option("--context", type=_FOLDER, help="With --dockerfile: the folder to copy from. Default: the top of the clone.")
 def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, context: Path | None) -> None:
-    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running. An image
-    that cannot be built keeps no other from it."""
+    """Build the images of the examples by their Dockerfiles, and load them into the cluster that `up` left running. One
+    failed image does not stop the others."""
     if (dockerfile is None) != (tag is None) or (dockerfile is None and context is not None) or (dockerfile is not None and only):
         raise click.UsageError("An image of your own takes --dockerfile and --tag; --only is for those of the examples.")
     if dockerfile is not None and tag is not None:
@@ -116,16 +116,17 @@ def load(only: tuple[str, ...], dockerfile: Path | None, tag: str | None, contex
 
 
 @main.command()
-@click.option("--all", "everything", is_flag=True, help="Also what other clones left running.")
+@click.option("--all", "everything", is_flag=True, help="Also stop the clusters that other clones left running.")
 def down(everything: bool) -> None:
-    """Stop what this clone left running and remove what is abandoned. What a process still uses stays, and other clones'."""
+    """Stop the clusters that this clone left running and remove abandoned ones. Clusters in use and clusters of other clones are
+    left alone."""
     for line in list(runs.down(everything=everything)) or ["no cluster"]:
         click.echo(line)
 
 
 @main.command()
 def status() -> None:
-    """Show what runs, and which run uses it."""
+    """List the clusters, their owners and their processes."""
     if not runs.folders():
         click.echo("no cluster")
     for folder in runs.folders():
@@ -140,7 +141,7 @@ def _kept() -> Cluster:
     """Raises ClusterError, also for another clone's."""
     cluster = Cluster(node=True)
     if not runs.is_kept(cluster.folder):
-        raise ClusterError("there is no cluster with a node that was left running: start one with: make cluster-up")
+        raise ClusterError("no cluster with a node was left running: start one with: make cluster-up")
     if not runs.is_ours(cluster.folder):
         raise ClusterError(f"the cluster {runs.whose(cluster.folder)}")
     return cluster

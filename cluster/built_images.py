@@ -24,7 +24,7 @@ from cluster.progress import told
 
 
 class Image(NamedTuple):
-    """What a Dockerfile of the checkout makes, and how the manifests call it."""
+    """An image that a Dockerfile of the checkout builds, and its name in the manifests."""
 
     name: str
     dockerfile: Path
@@ -55,8 +55,8 @@ _PIP, _CERTIFICATES, _MOUNTED = Path("/etc/pip.conf"), "/etc/ssl/certs", "/run/c
 
 
 def complete(tag: str) -> str:
-    """As Kubernetes knows an image that manifests call so: with its registry. Raises ClusterError for one without a version,
-    and for `latest`: Kubernetes asks a registry for those, whatever the node has."""
+    """Return the tag with its registry, as Kubernetes completes it. Raises ClusterError for a tag without a version and for
+    `latest`: Kubernetes asks a registry for those, even if the node has the image."""
     place, _, version = tag.rpartition(":")
     if not place or "/" in version or version == "latest":
         raise ClusterError(
@@ -88,7 +88,7 @@ def each(asked: Iterable[Image], make: Callable[[Image], object] = build) -> Non
             print(f"cluster: {error}", file=sys.stderr, flush=True)
             failed.append(image.name.removeprefix("docker.io/library/"))
     if failed:
-        raise ClusterError(f"not made: {', '.join(failed)}; what failed stands above")
+        raise ClusterError(f"failed: {', '.join(failed)}; see the errors above")
 
 
 def configuration(image: Image) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def configuration(image: Image) -> dict[str, Any]:
 
 @contextmanager
 def contents(image: Image) -> Iterator[Path]:
-    """Its files, to be looked at."""
+    """Mount the image's files for reading."""
     with _alone():
         yield Path(_buildah("mount", _buildah("from", "--pull-never", image.name)))
 
 
 def archive(image: Image, name: str) -> Path:
-    """In the form of `docker save`, by this name. Whoever takes it deletes it."""
+    """Write the image as `docker save` does, under this name. The caller deletes the file."""
     handle, path = tempfile.mkstemp(prefix="baton-image-", suffix=".tar")
     os.close(handle)
     Path(path).unlink()  # buildah writes no archive over a file
@@ -119,7 +119,7 @@ def archive(image: Image, name: str) -> Path:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One process at a time. It leaves no containers, nor their mounts: buildah does where a build fails or is killed."""
+    """Let one process build at a time. Remove containers and mounts that buildah leaves after a failed or killed build."""
     (cache() / "images").mkdir(parents=True, exist_ok=True)
     with (cache() / "images.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -154,7 +154,7 @@ def _buildah(*arguments: str) -> str:
     places = (f"--root={storage / 'root'}", f"--runroot={storage / 'run'}")
     driver = ("--storage-driver=overlay", "--storage-opt=overlay.skip_mount_home=true")  # else it leaves the folder mounted
     command = ["buildah", *places, *driver, *arguments]
-    # An ordinary RUN in a folder of its own, with the machine's network: nothing here is to be kept apart.
+    # RUN uses a chroot and the machine's network: builds of our own Dockerfiles need no isolation.
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
     done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
     if done.returncode != 0:

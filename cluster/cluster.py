@@ -196,7 +196,7 @@ class Cluster:
         name = f"{repository}:{tag or its_own}"
         if name not in self._built:
             built_images.build(image)
-            with told(f"loading {name} into the node", "1 minute"):
+            with told(f"loading {name} into the node", "about 1 minute"):
                 self._require_node().load(built_images.archive(image, name))
             self._built.add(name)
         return name

@@ -1,4 +1,4 @@
-"""Long work on one line: what is made, how long it has taken, about how long it takes, and how far it is.
+"""Long work on one line: what is made, how long it has taken, how long it usually takes, and how far it is.
 
 A terminal sees the line move each second. Elsewhere, as in a log of CI, there is a line at the beginning, each minute, and at
 the end.
@@ -24,16 +24,16 @@ class Progress:
 
 
 @contextmanager
-def told(what: str, about: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
-    """Tell of the work that is done within: `what` is being done, which takes `about` so long.
+def told(what: str, usual: str, stream: TextIO | None = None, moves: float | None = None) -> Iterator[Progress]:
+    """Show the progress of the work in this block.
 
-    `moves`: seconds from one look to the next.
+    `usual`: how long the work usually takes, such as `1 to 2 minutes`. `moves`: seconds from one look to the next.
     """
     out = stream or sys.stderr
     line = _MovingLine(out) if out.isatty() else _Lines(out)
     progress, over, began = Progress(), threading.Event(), time.monotonic()
 
-    def show(takes: str = f" of about {about}") -> None:
+    def show(takes: str = f" of {usual}") -> None:
         far = f": {progress.far}" if progress.far else ""
         line.show(f"cluster: {what}, {_clock(time.monotonic() - began)}{takes}{far}")
 
@@ -41,7 +41,7 @@ def told(what: str, about: str, stream: TextIO | None = None, moves: float | Non
         while not over.wait(moves or line.moves):
             show()
 
-    line.show(f"cluster: {what} (about {about})")
+    line.show(f"cluster: {what} ({usual})")
     follower = threading.Thread(target=follow, name="progress", daemon=True)
     follower.start()
     how = "not done"

@@ -125,11 +125,14 @@ def whose(folder: Path) -> str:
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
             command = "ended just now"
-        return f"{folder.name} is in use by process {process.pid} ({command[:80]}) of {clone}, and ends with it"
+        of = clone or "an earlier version of Baton"
+        return f"{folder.name} is in use by process {process.pid} ({command[:80]}) of {of}, and ends with it"
     if is_abandoned(folder):
         return f"{folder.name} is abandoned: remove it with: make cluster-down"
     if clone == ROOT:
         return f"{folder.name} was left running by this clone: stop it with: make cluster-down"
+    if clone is None:
+        return f"{folder.name} was left running by an earlier version of Baton: stop it with: make cluster-down ALL=1"
     if (clone / "Makefile").exists():
         return f"{folder.name} was left running by {clone}: stop it with: make -C {shlex.quote(str(clone))} cluster-down"
     return f"{folder.name} was left running by {clone}, which is gone: stop it with: make cluster-down ALL=1"
@@ -149,9 +152,10 @@ def exclusive() -> Iterator[None]:
         os.close(descriptor)
 
 
-def _clone(folder: Path) -> Path:
-    """The top of the clone whose cluster it is."""
-    return Path(_text(folder, "clone") or "an earlier version")
+def _clone(folder: Path) -> Path | None:
+    """The top of the clone that started the cluster. None: an earlier version of Baton did, which did not record it."""
+    text = _text(folder, "clone")
+    return Path(text) if text else None
 
 
 def _text(folder: Path, name: str) -> str:

@@ -42,7 +42,7 @@ def test_an_image_that_fails_keeps_no_other_from_being_built_and_leaves_nothing(
         text = f"ARG PYTHON\nFROM ${{PYTHON}} AS first\nRUN touch /made\nFROM ${{PYTHON}}\n{lines}\n"
         (tmp_path / name).write_text(text)
         images.append(Image(f"docker.io/library/{name}:1", tmp_path / name, tmp_path))
-    with pytest.raises(ClusterError, match=r"^not made: fails:1;"):
+    with pytest.raises(ClusterError, match=r"^failed: fails:1;"):
         built_images.each(images)
     assert 'building at STEP "RUN false"' in capsys.readouterr().err
     with (cache() / "images.lock").open("w") as lock:

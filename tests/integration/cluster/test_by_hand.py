@@ -60,4 +60,4 @@ def test_without_a_cluster_there_is_nothing_to_put_anything_on(
     monkeypatch.setattr(runs, "RUNS", tmp_path)
     refused = CliRunner().invoke(main, [command]).exception
     assert isinstance(refused, ClusterError)
-    assert str(refused) == "there is no cluster with a node that was left running: start one with: make cluster-up"
+    assert str(refused) == "no cluster with a node was left running: start one with: make cluster-up"
