@@ -2,7 +2,7 @@
 `make try` (python -m demo laptop): the same on processes of this machine.
 
 Exit code: 0 for a clean run; 1 for a broken promise: a gap, an unmarked duplicate, a violation of order, an accepted stale call,
-or a move that was to be spared; 2 where the story could not be told to its end.
+or a move that was to be spared, also where the story broke off; 2 where it broke off without one, or something else failed.
 """
 
 import os
@@ -19,6 +19,9 @@ def main(arguments: list[str]) -> int:
         return _perform(laptop=arguments == ["laptop"])
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # 1 is for a broken promise
+        print(f"the demo failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
 
 
 def _perform(*, laptop: bool) -> int:
@@ -26,7 +29,6 @@ def _perform(*, laptop: bool) -> int:
 
     from demo.performance import Performance
     from demo.stage import Stage, Unavailable
-    from demo.steps import BrokenPromise
     from demo.story import Story
 
     console = Console(stderr=True, width=None if sys.stderr.isatty() else 120)
@@ -47,28 +49,26 @@ def _perform(*, laptop: bool) -> int:
         from demo.on_cluster import OnCluster
 
         stage = OnCluster(story)
-    with ExitStack() as running, ExitStack() as watching:
-        performance = Performance(console, stage, running, watching)
-        code = 2
-        try:
-            code = 0 if performance.tell().clean else 1
-        except KeyboardInterrupt:
-            say("interrupted: stopping everything", "bold")
-            return 130
-        except BrokenPromise as broken:
-            watching.close()
-            say(f"a promise was broken: {broken}", "bold red")
-            code = 1
-        except Exception as error:
-            watching.close()
-            for text in stage.look():
-                say(text)
-            say(f"the story could not be told to its end: {type(error).__name__}: {error}", "bold red")
-        if os.environ.get("KEEP", "") not in ("", "0") and (around := stage.keep()):
-            running.pop_all()
-            say(around)
-    if performance.line:
-        print(performance.line, flush=True)
+    running, watching = ExitStack(), ExitStack()
+    performance = Performance(console, stage, running, watching)
+    try:
+        with running, watching:
+            try:
+                code = performance.tell()
+            except KeyboardInterrupt:
+                say("interrupted: stopping everything", "bold")
+                return 130
+            if performance.broke_off:
+                if code == 2:
+                    for text in stage.look():
+                        say(text)
+                say(performance.broke_off, "bold red")
+            if os.environ.get("KEEP", "") not in ("", "0") and (around := stage.keep()):
+                running.pop_all()
+                say(around)
+    finally:
+        if performance.line:
+            print(performance.line, flush=True)
     return code
 
 

@@ -40,6 +40,7 @@ class Verdict:
 
     @property
     def clean(self) -> bool:
+        """What `report.clean` asks of the records; moves are not among them."""
         return not any(found.count for found in (self.gaps, self.duplicates, self.order_violations, self.stale_accepted))
 
 

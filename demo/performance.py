@@ -1,5 +1,6 @@
 """The run from the first process to the verdict."""
 
+import time
 from contextlib import ExitStack
 
 from rich.console import Console, RenderableType
@@ -12,11 +13,14 @@ from demo.gauges import Gauges
 from demo.picture import Picture
 from demo.producer import Producer
 from demo.records import Evidence
-from demo.report import Totals, line, table
+from demo.report import Totals, clean, line, table
 from demo.stage import PARTITIONS, Stage
-from demo.steps import Run, steps
+from demo.steps import BrokenPromise, Run, steps
 from demo.story import clock_text
 from demo.view import Colours, Flow, Screen, render
+
+_STILL = 10.0
+"""Seconds without a processed message after which the rest is not waited for: far more than a batch takes."""
 
 
 class Performance:
@@ -28,11 +32,32 @@ class Performance:
         self._colours = Colours()
         self._title = "starting"
         self._run: Run | None = None
+        self.broke_off = ""
+        """Why the story was not told to its end, or has no verdict."""
         self.line = ""
         """The verdict for machines, once there is one."""
 
-    def tell(self) -> Verdict:
-        """The whole story. Raises what went wrong."""
+    def tell(self) -> int:
+        """The whole story and its verdict, also where the story breaks off. Returns the exit code."""
+        code = 0
+        try:
+            self._play()
+        except BrokenPromise as broken:
+            code, self.broke_off = 1, f"a promise was broken: {broken}"
+        except Exception as error:
+            code, self.broke_off = 2, f"the story could not be told to its end: {type(error).__name__}: {error}"
+        try:
+            if self._run is not None and not self._judge(self._run):
+                code = 1
+        except Exception as error:
+            code = code or 2
+            self.broke_off = (
+                f"{self.broke_off}; " * bool(self.broke_off) + f"there is no verdict: {type(error).__name__}: {error}"
+            )
+        self._watching.close()
+        return code
+
+    def _play(self) -> None:
         self._watching.enter_context(Screen(self._console, self._draw, self._story))
         run = self._run = self._prepare()
         plan = steps(self._stage)
@@ -40,13 +65,31 @@ class Performance:
             self._title = f"{number} of {len(plan)}: {title}"
             self._story.step(title)
             step(run)
+
+    def _judge(self, run: Run) -> bool:
+        """Whether the run was clean."""
         self._title = "the verdict"
+        if self.broke_off:
+            self._story.bad("the story breaks off; the producer stops, and what was processed is judged")
+            run.producer.stop()
+            self._let_rest_be_processed(run)
         self._story.wait_for("the auditor")
         verdict = audit(Evidence(run.producer.keys, run.gauges.results(), tuple(run.gauges.fences), tuple(run.attempts)))
         run.observer.timings.first_rows(run.gauges.first_rows())
         self._watching.close()
-        self._conclude(run, verdict)
-        return verdict
+        return self._conclude(run, verdict)
+
+    def _let_rest_be_processed(self, run: Run) -> None:
+        """Until nothing more is: what is lost then can be told from what had only to wait."""
+        self._story.wait_for("the rest to be processed")
+        since, before = time.monotonic(), run.gauges.counts
+        while time.monotonic() - since < _STILL:
+            time.sleep(0.5)  # so that the gauges have looked again
+            if not run.gauges.lag:
+                return
+            if run.gauges.counts != before:
+                since, before = time.monotonic(), run.gauges.counts
+        self._story.bad(f"nothing was processed for {_STILL:.0f} s, and by the queue's counters {run.gauges.lag:,} are not done")
 
     def _prepare(self) -> Run:
         stage, story = self._stage, self._story
@@ -65,7 +108,7 @@ class Performance:
         picture, flow = (run.observer.picture, run.gauges.flow) if run else (Picture(), Flow())
         return render(self._title, picture, flow, self._story, self._colours, frozenset(run.stopped if run else ()), rows)
 
-    def _conclude(self, run: Run, verdict: Verdict) -> None:
+    def _conclude(self, run: Run, verdict: Verdict) -> bool:
         picture = run.observer.picture
         totals = Totals(
             rate=run.producer.rate,
@@ -79,7 +122,11 @@ class Performance:
         columns = max(40, min(self._console.width - 12, 120))
         drawn = chart(run.observer.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)
         self._console.print(Panel(drawn, title="who owned which partition, over time", title_align="left", border_style="dim"))
-        outcome = Text("clean", "bold green") if verdict.clean else Text("NOT clean", "bold red")
+        good = clean(verdict, totals)
+        outcome = (
+            Text("clean" + ", but broken off" * bool(self.broke_off), "bold green") if good else Text("NOT clean", "bold red")
+        )
         heading = Text.assemble("the verdict: ", outcome, f", after {clock_text(self._story.elapsed)}")
         self._console.print(Panel(table(verdict, run.observer.timings, totals), title=heading, title_align="left"))
         self.line = line(verdict, run.observer.timings, totals)
+        return good

@@ -29,6 +29,11 @@ class Totals:
     """What the Spark driver has counted (baton.spark.Statistics); empty: not known."""
 
 
+def clean(verdict: Verdict, totals: Totals) -> bool:
+    """No promise was broken."""
+    return verdict.clean and totals.moves <= totals.lower_bound
+
+
 def line(verdict: Verdict, timings: Timings, totals: Totals) -> str:
     """The last line of the output; its fields are a contract."""
     pause_p50, pause_max = milliseconds(timings.pauses)

@@ -4,7 +4,7 @@ import json
 
 from demo.audit import audit
 from demo.records import Evidence
-from demo.report import Totals, line
+from demo.report import Totals, clean, line
 from demo.timings import Timings
 
 
@@ -27,3 +27,9 @@ def test_the_line_has_exactly_the_fields_of_the_contract_in_their_order() -> Non
         "stale_refused": 12,
         "stale_accepted": 0,
     }
+
+
+def test_a_move_that_was_to_be_spared_is_not_clean() -> None:
+    verdict = audit(Evidence({}, ()))
+    assert clean(verdict, Totals(2000.0, 7, 7, 1, 12, 9, {}))
+    assert not clean(verdict, Totals(2000.0, 8, 7, 1, 12, 9, {}))
