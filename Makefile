@@ -80,7 +80,8 @@ PYTHON ?= python3
 try: ## The demo's story in a minute, told by processes of this machine: no root, no cluster, Python 3.11 or later (PYTHON=python3.13)
 	@command -v $(PYTHON) >/dev/null || { echo "make try needs Python 3.11 or later: there is no $(PYTHON)" >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make try needs Python 3.11 or later, such as PYTHON=python3.13: this is " + sys.version.split()[0])'
-	@$(PYTHON) -m demo.environment && exec .venv-try/bin/python -m demo laptop
+	@exec $(PYTHON) -m demo.environment
+	@exec .venv-try/bin/python -m demo laptop
 
 .PHONY: demo
 demo: machine jar ## The whole story on a real cluster, in a few minutes (KEEP=1 leaves it running)

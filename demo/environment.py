@@ -1,7 +1,9 @@
 """The virtual environment of `make try`, .venv-try: made from demo/requirements.lock, and made again when that or the Python
 changes. It uses nothing but the standard library."""
 
+import fcntl
 import hashlib
+import os
 import platform
 import shutil
 import signal
@@ -12,6 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-try"
+TURN = ROOT / ".venv-try.lock"
+"""Locked by the one that makes VENV."""
+READY = VENV / ".ready"
 LOCK = ROOT / "demo" / "requirements.lock"
 _FROM_LOCK = ("--requirement", str(LOCK), "--no-deps", "--require-hashes", "--only-binary=:all:")
 
@@ -22,18 +27,38 @@ class CannotMakeError(Exception):
 
 def main() -> int:
     """The exit code."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
-    ready, content = VENV / ".ready", f"{sys.version}\n{ROOT}\n{hashlib.sha256(LOCK.read_bytes()).hexdigest()}\n"
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    content = os.fsencode(f"{sys.version}\n{ROOT}\n{hashlib.sha256(LOCK.read_bytes()).hexdigest()}\n")
     try:
-        if not ready.exists() or ready.read_text() != content:
-            _make()
-            ready.write_text(content)
+        if not _is_ready(content):
+            with TURN.open("w") as turn:
+                _take(turn.fileno())
+                if not _is_ready(content):
+                    READY.unlink(missing_ok=True)
+                    _make()
+                    READY.write_bytes(content)
     except KeyboardInterrupt:
         return 130
     except CannotMakeError as error:
         print(f"make try: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        cure = f"run it in a clone of your own, where you may write to {ROOT} and {VENV}"
+        print(f"make try: {error}: {cure}", file=sys.stderr)
+        return 2
     return 0
+
+
+def _is_ready(content: bytes) -> bool:
+    return READY.exists() and READY.read_bytes() == content
+
+
+def _take(turn: int) -> None:
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print("set-up: another `make try` is setting up: waiting for it", file=sys.stderr)
+        fcntl.flock(turn, fcntl.LOCK_EX)
 
 
 def _make() -> None:
@@ -48,7 +73,7 @@ def _make() -> None:
     wheels = VENV / "wheels"
     try:
         venv.EnvBuilder(clear=True, symlinks=True, with_pip=True).create(VENV)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except subprocess.CalledProcessError as error:
         raise CannotMakeError(f"{VENV} cannot be made: {error}") from None
     made = time.monotonic()
     _pip("download", "--dest", str(wheels), *_FROM_LOCK)
@@ -56,18 +81,20 @@ def _make() -> None:
     _pip("install", "--no-index", "--find-links", str(wheels), *_FROM_LOCK)
     shutil.rmtree(wheels)
     for folder in VENV.glob("lib/python*/site-packages"):
-        (folder / "baton.pth").write_text(f"{ROOT / 'operator'}\n{ROOT}\n")
+        (folder / "baton.pth").write_text("../../../../operator\n../../../..\n")  # a path need not be ASCII, and this file must
     took, downloads = time.monotonic() - begun, fetched - made
     print(f"set-up: {took:.0f} s, of which {downloads:.0f} s were downloads; again only when the lock changes", file=sys.stderr)
 
 
 def _pip(command: str, *arguments: str) -> None:
-    options = ("--quiet", "--disable-pip-version-check", "--no-input")
+    # An environment that is broken meanwhile must not make it the system's Python, or the user's own packages.
+    options = ("--quiet", "--disable-pip-version-check", "--no-input", "--require-virtualenv")
     whole = [str(VENV / "bin" / "python"), "-m", "pip", command, *options, *arguments]
-    run = subprocess.run(whole, check=False, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run(whole, check=False, stderr=subprocess.PIPE, text=True, env={**os.environ, "PIP_USER": "0"})
     if run.returncode:
         last = (run.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise CannotMakeError(f"pip {command} of what demo/requirements.lock names has failed: {last}")
+        cure = ": is there a network? PIP_INDEX_URL names a mirror" if command == "download" else ""
+        raise CannotMakeError(f"pip {command} of what demo/requirements.lock names has failed: {last}{cure}")
 
 
 if __name__ == "__main__":
