@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -60,7 +61,7 @@ def chart(
         rows.append(row)
     marks, names = _marks([step for step in steps if step.at >= begin], begin, end, columns)
     rows += [Text("    " + marks, "bold"), Text("    " + spark(averaged(rates, columns, end, begin)), "green"), Text()]
-    rows.append(Text("  ").join(Text(f"{letter} {name}", colours.of(name)) for name, letter in letters.items()))
+    rows.append(Columns([Text(f"{letter} {name}", colours.of(name)) for name, letter in letters.items()], padding=(0, 2)))
     rows += [Text(line, "dim") for line in names]
     return Group(*rows)
 

@@ -34,6 +34,7 @@ _PERIOD = 0.02
 """Seconds. A hand-off may take less than a tenth of one."""
 _STARTS_WITHIN = 60.0
 _ENDS_WITHIN = 15.0
+_SILENT_FOR = 30.0
 _IN_THE_END = 'cat; kill -s KILL -- "-$1"; rm -rf "$2"'
 """Kills a process group and removes a folder when the process at the other end of the input ends, however that one ends."""
 
@@ -47,7 +48,7 @@ class OnLaptop(Stage):
     queue = f"dev/{QUEUE}"
     delay, max_handoff = 3.0, 2.0
     rate = float(os.environ.get("RATE", "500"))
-    _folder = Path(os.devnull)
+    _folder: Path | None = None
 
     def __init__(self, story: Story, embedded: Path | None = None) -> None:
         """`embedded`: a folder with a server that comes before those on PATH. Raises Unavailable where there is no server."""
@@ -56,7 +57,7 @@ class OnLaptop(Stage):
         program = server_program({"PATH": path})
         if program is None:
             raise Unavailable(f"make try: {NO_SERVER}")
-        self._server, self._path = Path(program).name, path
+        self._server, self._path = Path(program), path
         self._numbers = count(1)
         self._consumers: dict[str, subprocess.Popen[str]] = {}
         """By name, the eldest first."""
@@ -69,9 +70,9 @@ class OnLaptop(Stage):
         self._http = urllib3.PoolManager()
 
     def begin(self, running: ExitStack, watching: ExitStack) -> None:
-        self._folder = running.enter_context(self._nothing_is_left())
-        dev = str(self._folder / "dev")
-        ours = {"PATH": self._path, "BATON_DEV_FOLDER": dev, "TMPDIR": str(self._folder)}
+        folder = self._folder = running.enter_context(self._nothing_is_left())
+        dev = str(folder / "dev")
+        ours = {"PATH": self._path, "BATON_DEV_FOLDER": dev, "TMPDIR": str(folder)}
         self._environment = without_queues(os.environ) | ours
         settings = ["--partitions", str(PARTITIONS), "--delay", f"{self.delay:g}", "--max-handoff", f"{self.max_handoff:g}"]
         self.story.deed(f"baton dev {' '.join(settings)}")
@@ -79,7 +80,7 @@ class OnLaptop(Stage):
         running.callback(self._end)
         self._state = DevFolder(Path(dev))
         self._wait_for_dev()
-        self.story.good(f"{self._server}: {self.url}")
+        self.story.good(f"{self._server.name}: {self.url}")
         watching.callback(self._closed.set)
         self.scale(self.first)
         threading.Thread(target=self._follow, name="stage", daemon=True).start()
@@ -95,16 +96,18 @@ class OnLaptop(Stage):
                 self._start()
 
     def signal(self, member: Member, number: signal.Signals) -> None:
+        with self._changing:
+            process = self._consumers.get(member.name)
+            if number == signal.SIGKILL:
+                self._killed.add(member.name)
         if member.name not in self._pids:
-            told = self._consumers[member.name].stdout
-            assert told is not None
-            self._pids[member.name] = int(told.readline())
-        if number == signal.SIGKILL:
-            self._killed.add(member.name)
+            if process is None or process.stdout is None:
+                raise TookTooLong(f"{member.name} has ended")
+            self._pids[member.name] = int(process.stdout.readline())
         os.kill(self._pids[member.name], number)
 
     def look(self) -> Iterator[str]:
-        for path in sorted(self._folder.glob("*.log")):
+        for path in sorted(self._folder.glob("*.log")) if self._folder else ():
             yield f"----- {path.name}"
             yield "\n".join(path.read_text(errors="replace").splitlines()[-40:])
 
@@ -125,6 +128,7 @@ class OnLaptop(Stage):
             yield folder
 
     def _started(self, log: str, *arguments: str) -> "subprocess.Popen[str]":
+        assert self._folder is not None
         with (self._folder / f"{log}.log").open("wb") as file:
             return subprocess.Popen(
                 [*BATON, *arguments],
@@ -148,7 +152,8 @@ class OnLaptop(Stage):
             with suppress(DevError):
                 self.url = self._state.address().url
             if self._dev.poll() is not None or time.monotonic() > deadline:
-                raise TookTooLong("`baton dev` does not start")
+                cure = f"see whether `{self._server} --version` runs; `make try` takes another server only from PATH"
+                raise TookTooLong(f"`baton dev` does not start, by its log above: {cure}")
             time.sleep(_PERIOD / 2)
 
     def _end(self) -> None:
@@ -158,15 +163,19 @@ class OnLaptop(Stage):
             self._dev.wait(_ENDS_WITHIN)
 
     def _follow(self) -> None:
-        address, before = self._state.address(), b""
+        address, before, heard = self._state.address(), b"", time.monotonic()
         headers = {"Authorization": f"Bearer {address.token}"}
         while not self._closed.wait(_PERIOD) and not self.observer.ended:
             self._look_after_consumers()
             try:
                 found = self._http.request("GET", f"{address.api}/group", headers=headers, timeout=5.0, retries=False).data
             except urllib3.exceptions.HTTPError:
-                self.observer.ended = "`baton dev` does not answer"
-                return
+                if self._dev.poll() is not None:
+                    self.observer.ended = "`baton dev` has ended"
+                elif time.monotonic() - heard > _SILENT_FOR:
+                    self.observer.ended = f"`baton dev` has not answered for {_SILENT_FOR:.0f} s"
+                continue
+            heard = time.monotonic()
             if found != before:
                 self.observer.show(of_processes(**json.loads(found)))
             before = found

@@ -118,6 +118,8 @@ class Performance:
             stale_refused=run.gauges.flow.stale_refused,
             attempts=len(run.attempts),
             driver=picture.statistics,
+            member=self._stage.member,
+            missed_by_stopped=run.missed_by_stopped,
         )
         columns = max(40, min(self._console.width - 12, 120))
         drawn = chart(run.observer.moments, self._story.steps, run.gauges.history, PARTITIONS, self._colours, columns)

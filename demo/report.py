@@ -27,6 +27,10 @@ class Totals:
     """Direct attempts with lost credentials."""
     driver: Mapping[str, Any]
     """What the Spark driver has counted (baton.spark.Statistics); empty: not known."""
+    member: str = "consumer"
+    """What a member is called."""
+    missed_by_stopped: int = 0
+    """Deadlines that the stopped member missed."""
 
 
 def clean(verdict: Verdict, totals: Totals) -> bool:
@@ -71,14 +75,15 @@ def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     ):
         rows.add_row(_mark(finding.count == 0), words, f"{finding.count:,}")
     rows.add_row("", "redelivered, marked", f"{verdict.redelivered:,}")
-    rows.add_row("", "results that the sink had already", f"{verdict.late:,}")
+    rows.add_row("", "late results ignored", f"{verdict.late:,}")
     rows.add_row("", "stale calls refused by the queue", f"{totals.stale_refused:,} ({totals.attempts} made on purpose)")
     rows.add_row(_mark(totals.moves <= totals.lower_bound), "moves", f"{totals.moves} (least possible {totals.lower_bound})")
-    rows.add_row("", "missed deadlines", f"{totals.deadline_misses}")
+    by_stopped = f" (the stopped {totals.member}'s)" if 0 < totals.deadline_misses == totals.missed_by_stopped else ""
+    rows.add_row("", "missed deadlines", f"{totals.deadline_misses}" + by_stopped)
     rows.add_row("", "pause of a partition that is handed off", _spread(timings.pauses))
     rows.add_row("", "wait of a partition whose owner died", _spread(timings.orphaned))
-    rows.add_row("", "pod serves, delay over -> ledger names it", _spread(timings.ready_to_ledger))
-    rows.add_row("", "ledger names the next owner -> its first row", _spread(timings.ledger_to_executor))
+    rows.add_row("", "delay over until assigned", _spread(timings.ready_to_ledger))
+    rows.add_row("", "assigned until its first message", _spread(timings.ledger_to_executor))
     if totals.driver:
         rows.add_row("", "ranges read on their owner", _share(totals.driver))
         rows.add_row("", "micro-batches", f"{totals.driver['batches']:,}")

@@ -35,6 +35,8 @@ class Run:
     attempts: list[Attempt] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
     """Names of members that are stopped."""
+    missed_by_stopped: int = 0
+    """Deadlines that they missed."""
 
     @property
     def story(self) -> Story:
@@ -120,7 +122,9 @@ def stop_one(run: Run) -> None:
             lambda picture: _elsewhere(picture, victim, set(grants)) and picture.moves > before.moves,
             _REBALANCE,
         )
-        missed = gone.deadline_misses > before.deadline_misses
+        missed = gone.deadline_misses - before.deadline_misses
+        if missed <= len(grants):  # only its partitions were to be let go of: more are not all its own
+            run.missed_by_stopped += missed
         why = "the deadline passed" if missed else "it had nothing in hand"
         run.story.good(f"{why}: {format_numbers(grants)} went on without it")
         _try(run, victim, grants, "while it is stopped")
@@ -133,6 +137,8 @@ def stop_one(run: Run) -> None:
     run.observer.wait("what it does itself", lambda picture: _refused(run) > own or _ended(picture, victim), _START + _REBALANCE)
     if _refused(run) > own:
         run.story.good(f"{victim.name} itself was refused, too")
+    else:
+        run.story.cluster(f"{victim.name} made no call of its own")
     run.observer.wait(
         "its partitions to be processed by their new owners",
         lambda picture: all(run.gauges.counts.get(number, 0) > counts.get(number, 0) for number in grants),

@@ -14,7 +14,8 @@ from rich.text import Text
 from demo.picture import Member, Picture
 from demo.story import Line, Story, Voice, clock_text
 
-COLOURS = ("bright_cyan", "bright_magenta", "bright_green", "bright_yellow", "bright_blue", "orange1", "bright_red", "turquoise2")
+COLOURS = ("bright_cyan", "bright_magenta", "bright_green", "bright_yellow", "bright_blue", "bright_red", "bright_white", "cyan")
+"""Told apart also where a terminal has only sixteen."""
 _VOICES = {
     Voice.STEP: "bold bright_white",
     Voice.DEED: "bold yellow",
