@@ -49,3 +49,17 @@ def test_a_row_per_partition_and_a_mark_per_step() -> None:
 
 def test_the_clock_reads_as_minutes_and_seconds() -> None:
     assert [clock_text(seconds) for seconds in (0, 9.96, 65.25)] == ["0:00.0", "0:10.0", "1:05.2"]
+
+
+def test_the_legend_keeps_letter_and_name_together() -> None:
+    names = [f"orders-6710aa-exec-{number}" for number in range(1, 8)]
+    console = Console(width=112, force_terminal=False)
+    with console.capture() as captured:
+        moments = [Moment(0.0, dict(enumerate(names)), "Ready"), Moment(1.0, {}, "Ready")]
+        console.print(chart(moments, [], [], 7, Colours(), 100))
+    assert all(f"{letter} {name}" in captured.get() for letter, name in zip("abcdefg", names, strict=True))
+
+
+def test_members_of_a_story_have_colours_of_their_own() -> None:
+    colours = Colours()
+    assert len({colours.of(f"orders-{number}") for number in range(1, 8)}) == 7
