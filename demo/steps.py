@@ -138,7 +138,7 @@ def stop_one(run: Run) -> None:
     if _refused(run) > own:
         run.story.good(f"{victim.name} itself was refused, too")
     else:
-        run.story.cluster(f"{victim.name} made no call of its own")
+        run.story.cluster(f"{victim.name} itself made no call")
     run.observer.wait(
         "its partitions to be processed by their new owners",
         lambda picture: all(run.gauges.counts.get(number, 0) > counts.get(number, 0) for number in grants),
