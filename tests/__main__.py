@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Collection
@@ -20,6 +19,7 @@ from uuid import uuid4
 from cluster import runs
 from cluster.programs import cache
 from cluster.waiting import PATIENCE
+from tests.processes import ChildProcess
 from tests.reports import OUTCOMES
 
 CLUSTER = (
@@ -70,7 +70,7 @@ def main() -> int:
 
 def run(command: list[str]) -> int:
     """The command's exit code. SIGINT and SIGTERM interrupt it, so that its fixtures stop their servers."""
-    with subprocess.Popen(command, process_group=0) as child:
+    with ChildProcess(command, process_group=0) as child:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda _number, _frame: os.killpg(child.pid, signal.SIGINT))
         return child.wait()

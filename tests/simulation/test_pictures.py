@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from baton.cli.main import main
 from baton.cli.simulate import simulate
 from baton.simulation import chart, history, log_lines, parse_scenario, svg, verdict
 from baton.simulation import simulate as run
@@ -135,7 +136,7 @@ def test_in_a_file_there_are_no_colours(tmp_path: Path) -> None:
 def test_an_output_without_box_drawing_characters_shows_what_it_can(tmp_path: Path) -> None:
     path = tmp_path / "scenario.yaml"
     path.write_text("queues: {orders: 2}\nevents: [{at: 0, join: [a]}]\nuntil: 9\n")
-    result = CliRunner(charset="ascii").invoke(simulate, [str(path)])
+    result = CliRunner(charset="ascii").invoke(main, ["simulate", str(path)])
     assert result.exit_code == 0 and "AAA" in result.output
 
 

@@ -32,12 +32,12 @@ async def test_the_first_pods_share_all_partitions_after_the_delay(shop: World) 
 
 
 async def test_events_of_a_group_come_in_the_order_of_what_they_tell(shop: World) -> None:
-    await shop.external("told", partitions=4)
-    await shop.group("told")
-    await shop.pod("told-a", "told")
-    await shop.event("Ready", "told")
+    await shop.external("lined-up", partitions=4)
+    await shop.group("lined-up")
+    await shop.pod("lined-up-a", "lined-up")
+    await shop.event("Ready", "lined-up")
     found = (await shop.api.get(group_path(EVENTS, shop.namespace, "events")))["items"]
-    of_group = sorted((one for one in found if one["regarding"]["name"] == "told"), key=lambda one: one["eventTime"])
+    of_group = sorted((one for one in found if one["regarding"]["name"] == "lined-up"), key=lambda one: one["eventTime"])
     reasons = [one["reason"] for one in of_group]
     assert reasons.index("Rebalancing") < reasons.index("Granted") < reasons.index("Ready"), reasons
 

@@ -16,7 +16,7 @@ from baton.queues.redis.claimed_by_other import claimed_by_other
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
-from baton.queues.redis.offsets import OffsetScripts, Waiting
+from baton.queues.redis.offsets import OffsetScripts, WaitingEntries
 from baton.queues.redis.partition_check import PartitionCheck
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
@@ -92,7 +92,7 @@ class RedisQueue:
                 dead_letters={partition: one.dead for partition, one in seen.items()},
                 letters=sum(one.letters for one in seen.values()),
             )
-        waiting: Mapping[int, Waiting] = {}
+        waiting: Mapping[int, WaitingEntries] = {}
         idle = self._finished in (None, checked.finished)
         self._finished = checked.finished
         if asked := [partition for partition, one in seen.items() if one.backlog.gone or (idle and one.backlog.lag)]:

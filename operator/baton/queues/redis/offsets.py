@@ -20,7 +20,7 @@ T = TypeVar("T")
 _BEGINNING = (-1, 0)
 
 
-class Waiting(NamedTuple):
+class WaitingEntries(NamedTuple):
     """What waits in a partition."""
 
     age: float | None
@@ -43,7 +43,7 @@ class OffsetScripts:
         found = await self._asked(range(count), _offsets)
         return {partition: one for partition, one in found.items() if one is not None}
 
-    async def waiting(self, partitions: Iterable[int]) -> Mapping[int, Waiting]:
+    async def waiting(self, partitions: Iterable[int]) -> Mapping[int, WaitingEntries]:
         """What waits in each of these partitions."""
         return await self._asked(partitions, _waiting)
 
@@ -105,8 +105,8 @@ def _offsets(raw: object) -> PartitionOffsets | None:
     return PartitionOffsets(first, first, end, max(0, lag), pending)
 
 
-def _waiting(raw: object) -> Waiting:
+def _waiting(raw: object) -> WaitingEntries:
     if raw == []:
-        return Waiting(None, 0)
+        return WaitingEntries(None, 0)
     *_, age, vanished = server_answers.scalars(6)(raw)
-    return Waiting(None if age == b"" else records.number(age, "offsets") / 1000, records.number(vanished, "offsets"))
+    return WaitingEntries(None if age == b"" else records.number(age, "offsets") / 1000, records.number(vanished, "offsets"))
