@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster.faults import ClusterError
 from cluster.programs import cache
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,13 +103,17 @@ def archive(
 
 
 def host_volumes() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Volumes and volumeMounts for a pod of these images: what it takes from the machine, read-only, at the same paths."""
+    """Volumes and volumeMounts for a pod of these images: what it takes from the machine, read-only, at the same paths. Raises
+    ClusterError where other users may not read one."""
     places = {"usr": Path("/usr"), "python": Path(sys.base_prefix), "venv": VENV, "checkout": ROOT / "operator"}
     if places["python"].is_relative_to("/usr"):
         del places["python"]
     for name, path in (("java", _java_settings()), ("certificates", Path("/etc/ssl/certs")), ("cache", cache())):
         if path is not None and path.is_dir():
             places |= {name: path}
+    for path in places.values():
+        if path.stat().st_mode & 0o005 != 0o005:
+            raise ClusterError(f"pods run as other users and cannot read {path}: chmod o+rx {path}")
     volumes = [{"name": name, "hostPath": {"path": str(path), "type": "Directory"}} for name, path in places.items()]
     mounts = [{"name": name, "mountPath": str(path), "readOnly": True} for name, path in places.items()]
     return volumes, mounts

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 from uuid import uuid4
 
 from cluster import runs
@@ -70,9 +71,16 @@ def main() -> int:
 
 def run(command: list[str]) -> int:
     """The command's exit code. SIGINT and SIGTERM interrupt it, so that its fixtures stop their servers."""
+    children: list[int] = []
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for child in children:
+            os.killpg(child, signal.SIGINT)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)  # before: the child would ignore what this process ignores, as in a script's background
     with ChildProcess(command, process_group=0) as child:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda _number, _frame: os.killpg(child.pid, signal.SIGINT))
+        children.append(child.pid)
         return child.wait()
 
 

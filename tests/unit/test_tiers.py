@@ -127,9 +127,12 @@ def test_a_worker_that_dies_ends_the_run_and_no_test_runs_again(tmp_path: Path) 
 
 def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path) -> None:
     with started(tmp_path, ("integration/test_d.py", WAITS.format(folder=tmp_path))) as process:
-        until((tmp_path / "waits").exists, "the test waits")
-        process.terminate()
-        assert process.wait(PATIENCE) == 2
+        try:
+            until((tmp_path / "waits").exists, "the test waits")
+            process.terminate()
+            assert process.wait(PATIENCE) == 2
+        finally:
+            process.kill()
     assert (tmp_path / "stopped").exists()
 
 
