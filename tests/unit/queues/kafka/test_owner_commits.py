@@ -848,6 +848,9 @@ def test_a_commit_has_no_more_than_the_seconds_that_it_is_given() -> None:
     wanted = Commit(0, record)
     with pytest.raises(QueueUnreachable, match="within 0 s"):
         GroupOffsets.commit(offsets, 0, wanted, 0.0)
-    with pytest.raises(QueueUnreachable, match="within 0 s"):
-        GroupOffsets.commit_several(offsets, {0: wanted}, 0.0)
+    try:  # the bound of this partition or that of all of them is over first
+        problem: object = GroupOffsets.commit_several(offsets, {0: wanted}, 0.0)[0]
+    except QueueUnreachable as error:
+        problem = error
+    assert isinstance(problem, QueueUnreachable) and ("within 0 s" in str(problem) or "has had no time" in str(problem))
     offsets.close()
