@@ -51,7 +51,12 @@ def start_time(pid: int) -> int | None:
 
 def marked(folder: Path) -> list[Process]:
     """Every process that was started for this run folder, or by one that was; containers' processes have no mark."""
-    mark = f"{_MARK}={folder}".encode()
+    return with_variable(_MARK, str(folder))
+
+
+def with_variable(name: str, value: str) -> list[Process]:
+    """Every process but this one that was started with this environment variable."""
+    mark = f"{name}={value}".encode()
     found = []
     for pid in _pids():
         with suppress(OSError):  # it ended meanwhile

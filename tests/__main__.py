@@ -13,11 +13,13 @@ import signal
 import sys
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from uuid import uuid4
 
 from cluster import runs
+from cluster.processes import with_variable
 from cluster.programs import cache
 from cluster.waiting import PATIENCE
 from tests.processes import ChildProcess
@@ -126,14 +128,11 @@ def _outcomes() -> dict[str, list[str]]:
 
 
 def _processes() -> list[str]:
-    mark, found = f"{_MARK}={os.environ[_MARK]}".encode(), []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if process.name != str(os.getpid()) and mark in (process / "environ").read_bytes().split(b"\0"):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found.append(f"process {process.name}: {command[:200]}")
-        except OSError:  # it ended meanwhile, or is another user's
-            continue
+    found = []
+    for process in with_variable(_MARK, os.environ[_MARK]):
+        with suppress(OSError):  # it ended meanwhile
+            command = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found.append(f"process {process.pid}: {command[:200]}")
     return found
 
 

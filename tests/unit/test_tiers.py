@@ -43,6 +43,7 @@ def test_refuses():
         with pytest.raises(StaleOwner):
             pass
 """
+# A test of the runner plays it: it fails first, and is skipped when it runs again.
 SKIPS = FLAKY.replace("assert again", "import pytest; not again or pytest.skip(); assert again")
 DIES = """
 import os
