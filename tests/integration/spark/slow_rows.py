@@ -8,14 +8,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.integration.spark.stand_in import StandIn
 from tests.waiting import until
 
-ROWS_IN_PAGES = 10_000
-"""Of 4,000 bytes: more than fits on the way to a Python worker."""
+_SIZE = 4000
+_BUFFERS = sum(int(Path(f"/proc/sys/net/ipv4/{name}").read_text().split()[-1]) for name in ("tcp_rmem", "tcp_wmem"))
+"""Bytes that the kernel may hold between an executor and its Python worker: its own maximum, which differs by machine."""
+ROWS_IN_PAGES = 2 * (_BUFFERS * 5 // 4 // _SIZE)
+"""More for each of two partitions than fits there: a task that is stopped in the middle has more to fetch."""
 NUMBERS = [f"{n:05}" for n in range(ROWS_IN_PAGES)]
 
 
 def send_pages(source: StandIn) -> None:
     """Rows that begin with these numbers."""
-    source.producer.send_many([(f"key-{n}", number + "." * 4000) for n, number in enumerate(NUMBERS)])
+    source.producer.send_many([(f"key-{n}", number + "." * _SIZE) for n, number in enumerate(NUMBERS)])
 
 
 def numbers(rows: DataFrame) -> list[str]:
