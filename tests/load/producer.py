@@ -12,7 +12,7 @@ from baton.queues.redis import RedisProducer
 from tests.kafka_broker import ORDERED
 from tests.waiting import PATIENCE
 
-KEYS = 60
+KEYS = 120
 EVERY = 0.1
 
 
