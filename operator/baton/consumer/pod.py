@@ -23,14 +23,14 @@ class Pod:
     uid: Uid
     ledger: Path = DEFAULT_LEDGER
     grace: float = DEFAULT_GRACE
-    """Its terminationGracePeriodSeconds."""
+    """Seconds from SIGTERM to its end: its terminationGracePeriodSeconds, without what a preStop hook takes of them."""
     health_port: int | None = None
     """Where its probes are answered."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Pod":
-        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER and BATON_GRACE_SECONDS, which have defaults; and
-        BATON_HEALTH_PORT, without which no probe is answered.
+        """BATON_GROUP, POD_NAME, POD_NAMESPACE, POD_UID; and BATON_LEDGER, BATON_GRACE_SECONDS and BATON_PRESTOP_SECONDS, which
+        have defaults; and BATON_HEALTH_PORT, without which no probe is answered.
 
         Raises ValueError that names what is missing, or is no number of seconds or no port.
         """
@@ -41,9 +41,8 @@ class Pod:
                 f"set {', '.join(missing)} in the container's env (the POD_ ones with fieldRef, see the example); without a "
                 "cluster start the program by `baton dev run -- …`"
             )
-        grace = environment.get("BATON_GRACE_SECONDS") or str(DEFAULT_GRACE)
-        if not fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", grace, ASCII):
-            raise ValueError(f"BATON_GRACE_SECONDS is {grace!r}: set it to the pod's terminationGracePeriodSeconds, such as 30")
+        grace = _seconds(environment, "BATON_GRACE_SECONDS", DEFAULT_GRACE, "the pod's terminationGracePeriodSeconds, such as 30")
+        prestop = _seconds(environment, "BATON_PRESTOP_SECONDS", 0.0, "what the pod's preStop hook takes, such as 10")
         port = environment.get("BATON_HEALTH_PORT") or None
         if port is not None and not (fullmatch(r"[0-9]{1,5}", port, ASCII) and 0 < int(port) < 65_536):
             raise ValueError(f"BATON_HEALTH_PORT is {port!r}: set it to the port that the pod's probes name, such as 8081")
@@ -53,6 +52,13 @@ class Pod:
             namespace=environment["POD_NAMESPACE"],
             uid=Uid(environment["POD_UID"]),
             ledger=Path(environment.get("BATON_LEDGER") or DEFAULT_LEDGER),
-            grace=float(grace),
+            grace=max(0.0, grace - prestop),
             health_port=None if port is None else int(port),
         )
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float, meant: str) -> float:
+    text = environment.get(name) or str(default)
+    if not fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, ASCII):
+        raise ValueError(f"{name} is {text!r}: set it to {meant}")
+    return float(text)

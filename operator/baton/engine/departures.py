@@ -6,6 +6,9 @@ from baton.engine.draft import Draft
 from baton.engine.state import MemberSlot, moment
 from baton.model.ids import MemberId, Partition
 
+LETTING_GO = 5.0
+"""Seconds of its grace period that a consumer keeps for letting go."""
+
 
 def notice_departures(draft: Draft) -> None:
     """A member that vanished has released its partitions. One that is stopping, or may still work, keeps them (rules 1, 5, 7)."""
@@ -30,6 +33,32 @@ def release_stopping_static(draft: Draft) -> None:
                 if draft.records[partition].owner == slot.member and draft.at_rest(partition):
                     draft.hand_off(partition, None, f"{slot.member} is stopping and keeps its slot")
                     draft.new_generation()
+
+
+def release_ending(draft: Draft) -> None:
+    """A pod that would be killed before the holddown ends releases while it still can (rule 7). Its slot stays vacant."""
+    for member, at in release_times(draft).items():
+        for partition in sorted(draft.owned[member]) if draft.now >= at else ():
+            if draft.at_rest(partition):
+                draft.hand_off(partition, None, f"the grace period of {member} ends")
+                draft.new_generation()
+
+
+def release_times(draft: Draft) -> dict[MemberId, float]:
+    """When terminating members release what no hand-off takes from them: maxHandoffSeconds before they let go of it by
+    themselves, or after a holddown that ends before that."""
+    times: dict[MemberId, float] = {}
+    for member in sorted(draft.owned):
+        seen = draft.observation.members.get(member)
+        rests = [partition for partition in draft.owned[member] if draft.at_rest(partition)]
+        if seen is None or seen.ends is None or not rests or not draft.present(member, draft.known[member].uid):
+            continue
+        last = seen.ends - LETTING_GO
+        if draft.holddown is not None and draft.now < draft.holddown.until <= last:
+            times[member] = draft.holddown.until
+        else:
+            times[member] = last - max(draft.queue(partition).max_handoff for partition in rests)
+    return times
 
 
 def _vanish(draft: Draft, member: MemberId) -> None:

@@ -109,6 +109,8 @@ class ObservedMember(GroupMember):
     zone: str | None = None
     terminating: bool = False
     """The pod was asked to stop, and can still release partitions."""
+    ends: float | None = None
+    """Terminating: the end of its grace period. None: not known."""
     draining: bool = False
     """It is to give its partitions away, and goes on (rule 7). Somebody may take that back."""
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from baton.engine import handoff, member_slots
 from baton.engine.approval import withdraw_overtaken
-from baton.engine.departures import notice_departures, release_stopping_static
+from baton.engine.departures import notice_departures, release_ending, release_stopping_static
 from baton.engine.draft import Draft
 from baton.engine.holddown import update_holddown
 from baton.engine.ledger_bounds import MOST_WITHDRAWN
@@ -134,6 +134,8 @@ RULES = (
          "Begins a proposal that was approved."),
     Rule(begin_waiting, ("9",), _GOES_ON,
          "Begins as many planned hand-offs as maxConcurrentHandoffs allows. After all rules that plan them."),
+    Rule(release_ending, ("7",), _NOT_FULL,
+         "A stopping pod releases before its grace period ends. After the plan, which may have found receivers."),
     # Decisions that take effect at once
     Rule(handoff.take_releases, ("3",), _ALWAYS,
          "Again: a hand-off with maxHandoffSeconds 0 has its deadline now."),

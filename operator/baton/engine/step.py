@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from baton.api.enums import ScaleMode
 from baton.api.group_status import GroupNumbers
 from baton.engine import handoff
+from baton.engine.departures import release_times
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.group_state import state_of, until_of, why_of
 from baton.engine.observation import Observation
 from baton.engine.partition_state import unopened
-from baton.engine.rules import apply_rules
+from baton.engine.rules import Mode, apply_rules, mode_of
 from baton.engine.settled import balanced, settled
 from baton.engine.state import GroupState, View
 from baton.engine.step_events import StateChanged, StepEvent
@@ -100,6 +101,8 @@ def _numbers(draft: Draft, state: GroupState) -> GroupNumbers:
 
 def _wake_at(draft: Draft) -> float | None:
     times = [m.deadline for m in draft.moves.values() if handoff.waits_for_giver(m) and not m.missed]
+    if mode_of(draft.observation) is not Mode.FULL:
+        times += release_times(draft).values()
     return min([*times, *_hold_ends(draft)], default=None)
 
 

@@ -201,5 +201,6 @@ def _member(pod: PodView, identity_label: str | None) -> ObservedMember:
         zone=pod.label(ZONE_LABEL) or None,
         capacity=pod.capacity,
         terminating=pod.terminating,
+        ends=pod.ends,
         draining=pod.draining,
     )

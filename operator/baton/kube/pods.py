@@ -66,6 +66,8 @@ class PodView:
     ready_since: float | None = None
     """Unix seconds of its last transition to Ready; None: not Ready. Kubernetes records whole seconds."""
     terminating: bool = False
+    ends: float | None = None
+    """When its grace period is over, in Unix seconds of the API server; None: it is not being deleted."""
     running: bool = False
     """Its containers run, so that a terminating pod can still let go of what it has."""
     ended: bool = False
@@ -132,6 +134,7 @@ def view(pod: Mapping[str, Any]) -> PodView | None:
         group=group,
         ready_since=since,
         terminating="deletionTimestamp" in metadata,
+        ends=read_seconds(metadata.get("deletionTimestamp"), None),
         running=status.get("phase") == "Running",
         ended=status.get("phase") in ENDED,
         labels=_labels(labels, problems),

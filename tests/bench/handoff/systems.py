@@ -25,8 +25,6 @@ DELAY = 1
 """Seconds of `delaySeconds`: longer than a member takes here from its start to Ready."""
 _SEEN_AFTER = 1.0
 """Seconds after which the kubelet says that a container has ended: it looks once a second."""
-_UNTIL_ITS_END = "baton.test/process"
-"""A finalizer: without a kubelet a pod that is deleted would be gone at once, and never terminating."""
 QUEUE = "orders"
 
 
@@ -79,7 +77,7 @@ class Baton(System):
         self._endings: set[asyncio.Task[None]] = set()
 
     async def start(self, name: str) -> None:
-        uid = await self._world.pod(name, QUEUE, ready=False, finalizers=[_UNTIL_ITS_END])
+        uid = await self._world.pod(name, QUEUE, ready=False)
         environment = {
             **self._environment,
             "BATON_LEDGER": str(self._mount),
@@ -92,7 +90,7 @@ class Baton(System):
         await self._world.set_ready(name, True)
 
     async def stop(self, name: str) -> None:
-        await self._world.delete_pod(name)
+        await self._world.terminate(name, grace=30)
         self._members.tell(name, signal.SIGTERM)
         self._afterwards(self._gone(name))
 
@@ -115,7 +113,7 @@ class Baton(System):
             return self._members.ended(name)
 
         await eventually(ended, f"{name} has let go, and ends")
-        await self._world.api.merge(core_path(self._world.namespace, "pods", name), {"metadata": {"finalizers": None}})
+        await self._world.delete_pod(name)
 
     async def _failed(self, name: str) -> None:
         await asyncio.sleep(_SEEN_AFTER)

@@ -6,7 +6,8 @@ from pathlib import Path
 from threading import Thread
 
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer
-from baton.model.ids import MemberId, Uid
+from baton.consumer.callbacks import Callbacks
+from baton.model.ids import MemberId, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
@@ -25,13 +26,19 @@ class Handled:
         self.log: list[tuple[str, bytes, int, bool]] = []
 
     @contextmanager
-    def by(self, world: World, group: str, pod: str, uid: Uid, url: str, ledger: Path) -> Iterator[None]:
+    def by(
+        self, world: World, group: str, pod: str, uid: Uid, url: str, ledger: Path, callbacks: Callbacks | None = None
+    ) -> Iterator[None]:
         """A consumer of that pod, whose ledger stays as it is."""
         named = f"{world.namespace}/{group}"
         announced = AnnouncedAssignments(
             AssignmentSource(ledger, MemberId(pod), uid), RedisAnnouncements(url, named, uid), named, MemberId(pod), uid
         )
-        consumer = Consumer(lambda queue: RedisReader(url, f"{world.namespace}/{queue}", uid), announced, uid, grace=5.0)
+
+        def reader(queue: QueueName) -> RedisReader:
+            return RedisReader(url, f"{world.namespace}/{queue}", uid)
+
+        consumer = Consumer(reader, announced, uid, grace=5.0, callbacks=callbacks)
         thread = Thread(target=consumer.run, args=(lambda entry: self._handle(pod, entry),), daemon=True)
         thread.start()
         yield
@@ -79,3 +86,27 @@ async def test_hand_offs_go_on_while_no_ledger_arrives(api: Cluster, start: Call
     for key in range(KEYS):
         assert [value for _, name, value, _ in handled.log if name == b"key-%d" % key] == list(range(sent))
     assert not any(redelivered for *_, redelivered in handled.log)
+
+
+async def test_a_pod_in_its_pre_stop_hook_lets_go_before_its_grace_period_ends_however_long_the_holddown_is(
+    api: Cluster, start: Callable[..., Operator], tmp_path: Path
+) -> None:
+    """The hook takes of the grace period, and the process hears nothing of its end until it is over."""
+    world = await namespace(api, "ending")
+    await start(world, "one").leads()
+    revoked: list[object] = []
+    callbacks = Callbacks(None, lambda partitions, left: revoked.extend(partitions), None)
+    with RedisServer() as server:
+        await world.redis("orders", server.url, partitions=PARTITIONS, rebalance={"delaySeconds": 600})
+        await world.group("orders")
+        (uid,) = await world.together("orders", world.pod("orders-a", "orders"))
+        with Handled().by(world, "orders", "orders-a", uid, server.url, tmp_path, callbacks):
+            await world.spread("orders", PARTITIONS)
+            await world.terminate("orders-a", grace=9)
+
+            async def let_go() -> bool:
+                return len(revoked) == PARTITIONS
+
+            await eventually(let_go, "all partitions are let go of", shown=lambda: world.ledger_data("orders"))
+            entries = await world.entries("orders")
+            assert not entries["orders-a"].owned

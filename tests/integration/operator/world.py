@@ -122,6 +122,13 @@ class World:
     async def delete_pod(self, name: str) -> None:
         await self.api.delete(core_path(self.namespace, "pods", name), gracePeriodSeconds=0)
 
+    async def terminate(self, name: str, grace: int) -> None:
+        """As `kubectl delete pod` does: it goes on for `grace` seconds, and a kubelet would remove it then."""
+        path = core_path(self.namespace, "pods", name)
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}}
+        await self.api.create(f"{path}/binding", binding)  # one that runs nowhere has no grace period
+        await self.api.delete(path, gracePeriodSeconds=grace)
+
     async def session(
         self,
         pod: str,

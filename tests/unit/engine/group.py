@@ -44,8 +44,8 @@ class Group:
             del self.members[MemberId(name)]
         return self
 
-    def terminate(self, name: str) -> "Group":
-        self.members[MemberId(name)] = replace(self.members[MemberId(name)], terminating=True)
+    def terminate(self, name: str, ends: float | None = None) -> "Group":
+        self.members[MemberId(name)] = replace(self.members[MemberId(name)], terminating=True, ends=ends)
         return self
 
     def drain(self, name: str, draining: bool = True) -> "Group":

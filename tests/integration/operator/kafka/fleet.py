@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Producer
 
-from baton.kube.api import core_path
 from baton.model.ids import Partition, QueueName
 from tests.integration.operator.world import ROOT, World
 from tests.kafka_broker import ORDERED, KafkaBroker
@@ -24,8 +23,6 @@ from tests.waiting import PATIENCE, eventually
 
 UNHURRIED = 600
 """Seconds for a hand-off, where a test says that all are graceful: a slow machine is no reason to cut anybody off."""
-_UNTIL_ITS_END = "baton.test/process"
-"""A finalizer: without a kubelet a pod that is deleted would be gone at once, and never terminating."""
 
 
 class Handled(NamedTuple):
@@ -85,11 +82,11 @@ class KafkaFleet:
 
     async def join(self, *pods: str, **metadata: Any) -> None:
         for pod in pods:
-            self._start(pod, await self._world.pod(pod, self.group, finalizers=[_UNTIL_ITS_END], **metadata))
+            self._start(pod, await self._world.pod(pod, self.group, **metadata))
 
     async def leave(self, pod: str) -> None:
         """As a pod that is deleted: it is told, and is gone when its process is."""
-        await self._world.delete_pod(pod)
+        await self._world.terminate(pod, grace=UNHURRIED)
         process = self.processes[pod]
         process.send_signal(signal.SIGTERM)
 
@@ -97,17 +94,12 @@ class KafkaFleet:
             return process.poll() is not None
 
         await eventually(ended, f"{pod} has let go, and ends")
-        await self.gone(pod)
+        await self._world.delete_pod(pod)
 
     async def die(self, pod: str) -> None:
         """As a pod whose process was killed, and that is removed."""
         self.processes.pop(pod).kill()
         await self._world.delete_pod(pod)
-        await self.gone(pod)
-
-    async def gone(self, pod: str) -> None:
-        """There is no such pod any more, whatever its process does."""
-        await self._world.api.merge(core_path(self._world.namespace, "pods", pod), {"metadata": {"finalizers": None}})
 
     def freeze(self, pod: str) -> None:
         self.processes[pod].send_signal(signal.SIGSTOP)

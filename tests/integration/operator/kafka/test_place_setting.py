@@ -36,7 +36,6 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
         fleet.freeze("a")
         await fleet.leave("b")
         await world.delete_pod("a")
-        await fleet.gone("a")
 
         async def is_set() -> bool:
             await asyncio.to_thread(reset, broker, group_id, name, "--to-earliest")
