@@ -25,6 +25,8 @@ def under_load(
     rate: int = 150,
     graceful: bool = False,
     source: str = "Redis",
+    delay: int = 2,
+    hook: int = 0,
 ) -> Iterator[Fleet]:
     """Consumers with load and, where the `source` is Redis, a witness; at the end, the verdict. `rate`: messages in a second.
     `graceful`: nobody is cut off, so each message is processed once, and none is marked as redelivered. `source`: the queue's
@@ -36,7 +38,8 @@ def under_load(
             broker.make_topic(QUEUE, PARTITIONS)
         stack.enter_context(namespace(node, name))
         queue = f"{name}/{QUEUE}"
-        fleet = Fleet(node, name, server.url, scale=scale, kind=kind, brokers=broker.servers if broker else "")
+        brokers = broker.servers if broker else ""
+        fleet = Fleet(node, name, server.url, delay, scale=scale, kind=kind, brokers=brokers, hook=hook)
         fleet.deploy(replicas)
         fleet.settled(replicas)
         witness = None if broker else Witness(server.url, queue, PARTITIONS)

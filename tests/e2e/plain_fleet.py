@@ -28,12 +28,14 @@ class Fleet:
         work: float = 0.0,
         kind: str = "Deployment",
         brokers: str = "",
+        hook: int = 0,
     ) -> None:
         """`url`: of the Redis that takes results, and has the queue unless `brokers` have it, in the topic QUEUE. `scale`:
-        spec.scale.mode, whose target is the workload; its `kind`. `work`: seconds that a message takes."""
+        spec.scale.mode, whose target is the workload; its `kind`. `work`: seconds that a message takes. `hook`: seconds that
+        the pods' preStop hook takes."""
         self._node, self.namespace, self._url, self._delay = node, name, url, delay
         self._scale, self._work, self._kind, self._brokers = scale, work, kind, brokers
-        self._workload = f"{kind.lower()}/reader"
+        self._workload, self._hook = f"{kind.lower()}/reader", hook
 
     def deploy(self, replicas: int) -> None:
         queue: dict[str, Any]
@@ -138,6 +140,7 @@ class Fleet:
             "image": self._node.load_consumer_image(),
             "imagePullPolicy": "Never",
             "args": ["/program/reader.py"],
+            **({"lifecycle": {"preStop": {"exec": {"command": ["sleep", str(self._hook)]}}}} if self._hook else {}),
             "env": [{"name": name, "value": value} for name, value in environment.items()]
             + [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()],
             "volumeMounts": [

@@ -2,7 +2,10 @@
 
 import fcntl
 import json
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ from packaging.utils import canonicalize_name
 
 import baton
 from cluster import ClusterError, built_images
-from cluster.built_images import OPERATOR, SPARK, Image
+from cluster.built_images import CONSUMER, OPERATOR, SPARK, Image
 from cluster.programs import cache
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(("image", "part"), [(OPERATOR, "operator"), (SPARK, "consumer")], ids=["operator", "spark"])
@@ -30,6 +35,26 @@ def test_an_image_is_an_ordinary_users_labelled_and_says_what_it_is_made_of(imag
     pinned = {(canonicalize_name(name), version) for name, version in re.findall(r"^([\w.-]+)==([\w.+-]+)", locked, re.MULTILINE)}
     assert pinned
     assert pinned - packages == set()
+
+
+@pytest.mark.parametrize(("image", "program"), [(CONSUMER, []), (SPARK, ["python"])], ids=["consumer", "spark"])
+def test_a_sigterm_in_a_programs_first_moments_ends_its_container(image: Image, program: list[str]) -> None:
+    """The program has no handler yet. It would never end if it were process 1."""
+    built_images.build(image)
+    made = built_images.configuration(image)
+    first = [*program, "-c", "import time; print('up', flush=True); time.sleep(3600)"]
+    with built_images.contents(image) as root:
+        command = ["unshare", "--pid", "--fork", "--kill-child", "chroot", str(root), *made["Entrypoint"], *first]
+        environment = dict(one.split("=", 1) for one in made["Env"])
+        process = ChildProcess(command, env=environment, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"up\n"
+            (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(pid), signal.SIGTERM)
+            assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_an_image_that_fails_keeps_no_other_from_being_built_and_leaves_nothing(

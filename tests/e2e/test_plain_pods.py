@@ -1,7 +1,9 @@
 """A fleet of plain pods under load: killed, stopped and woken up, scaled, rolled. Nothing is lost, nothing is out of order."""
 
+import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,31 @@ def test_a_fleet_of_plain_pods_loses_nothing_when_many_go_at_once_and_the_operat
         node.signal_container(operator, signal.SIGKILL, NAMESPACE)
         node.signal_container(slow, signal.SIGCONT, fleet.namespace)
         fleet.settled(members=4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["Redis", "Kafka"])
+def test_a_pod_that_would_be_killed_before_the_holddown_ends_ends_by_itself(node: Cluster, tmp_path: Path, source: str) -> None:
+    """Its preStop hook takes of its 30 seconds, and no pod takes its place."""
+    name = f"ending-{source.lower()}"
+    how: dict[str, Any] = {"source": source, "delay": 40, "hook": 12, "graceful": True}
+    with installed_by_helm(node, tmp_path), under_load(node, name, **how) as fleet:
+
+        def finalizers(value: list[str] | None) -> None:
+            for pod in pods:
+                patch = json.dumps({"metadata": {"finalizers": value}})
+                node.kubectl("-n", name, "patch", "pod", pod, "--type=merge", "-p", patch)
+
+        pods = fleet.pods()
+        finalizers(["baton.test/exit-code"])  # the object stays until its end is known
+        fleet.scale(2)
+        until(lambda: len(fleet.pods()) == 2)
+        (ending,) = set(pods) - set(fleet.pods())
+
+        def end() -> Any:
+            return node.get("pod", ending, "-n", name)["status"]["containerStatuses"][0]["state"].get("terminated")
+
+        until(end, "its container has ended")
+        assert end()["exitCode"] == 0
+        finalizers(None)
+        fleet.settled(members=2)

@@ -24,6 +24,19 @@ def test_an_image_of_python_is_built_from_the_base_that_a_user_names(file: Path)
     assert "${PYTHON}" not in bases or "\nARG PYTHON=python:3.11-slim-bookworm\n" in file.read_text()
 
 
+def test_process_1_of_an_image_is_an_init() -> None:
+    """A program that is process 1 loses a SIGTERM that comes before its handler does."""
+    for file in (ROOT / "manifests").rglob("Dockerfile"):
+        for entrypoint in re.findall(r"^ENTRYPOINT (.*)", file.read_text(), flags=re.MULTILINE):
+            assert entrypoint.startswith('["tini", "--", '), file
+
+
+def test_no_manifest_passes_over_the_init_of_its_image() -> None:
+    """`args` go to the entry point, `command` takes its place."""
+    files = (ROOT / "manifests").rglob("*.yaml")
+    assert [file for file in files if re.search(r"^ +(- )?command: ", file.read_text(), flags=re.MULTILINE)] == []
+
+
 def project(folder: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / folder / "pyproject.toml").read_text())
 
