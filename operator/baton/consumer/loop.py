@@ -83,7 +83,7 @@ class ConsumerLoop:
         def begin() -> None:
             self._turns.dispatcher.workers, self._turns.dispatcher.shared = workers, shared
             self._turns.holdings.divide(by_key=by_key)
-            self._turns.overdue.warn_after = warn_after
+            self._turns.slow_handlers.warn_after = warn_after
 
         self._words.put(begin)
 

@@ -13,13 +13,14 @@ from baton.consumer.assignment_source import Assignments
 from baton.consumer.callbacks import Call, Callbacks, Notices
 from baton.consumer.delivery import Returned, Told, Want
 from baton.consumer.dispatcher import Dispatcher
+from baton.consumer.full_queues import FullQueues
 from baton.consumer.grace_period import GracePeriod
 from baton.consumer.held_entry import OutcomeListener
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.overdue import Overdue
 from baton.consumer.queue_requests import QueueRequests
 from baton.consumer.session import Session
 from baton.consumer.settlement import Settlement
+from baton.consumer.slow_handlers import SlowHandlers
 from baton.consumer.wake_times import WakeTimes
 from baton.model.ids import QueueName, Uid
 from baton.queues.consumer_side import Reader
@@ -59,8 +60,9 @@ class Turns:
         self._session = session
         self._grace = grace
         self._notices = Notices(callbacks, hearing.time_left)
-        self.overdue = Overdue(self.holdings, self.dispatcher.out)
-        self._wake_times = WakeTimes(self.holdings, self.dispatcher, self.requests, self.overdue)
+        self.slow_handlers = SlowHandlers(self.dispatcher.out)
+        self._full_queues = FullQueues(self.holdings)
+        self._wake_times = WakeTimes(self.holdings, self.dispatcher, self.requests, self.slow_handlers)
         self.settlement = Settlement(uid, self.holdings, self.dispatcher, self.requests, grace, self._notices, session)
 
     def wake(self) -> None:
@@ -97,7 +99,8 @@ class Turns:
         begun = time.monotonic()
         self._hear()
         self.settlement.look_around()
-        self.overdue.look()
+        self.slow_handlers.look()
+        self._full_queues.look()
         worked = self.dispatcher.serve(self.words.empty)
         self.settlement.report()
         if worked and not self.dispatcher.wants and self._heard_within(_SHORT_WORK):
@@ -156,6 +159,6 @@ class Turns:
             self._grace.leave(self.requests.per_entry)
             while not self._finished():
                 self._turn()
-            self.overdue.tell_end()
+            self.slow_handlers.tell_end()
         self._hear()
         self.last_calls = self.settlement.end()

@@ -6,8 +6,8 @@ from math import inf
 from baton.consumer.dispatcher import Dispatcher
 from baton.consumer.held_partition import HeldPartition, Notice, Phase
 from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.overdue import Overdue
 from baton.consumer.queue_requests import QueueRequests
+from baton.consumer.slow_handlers import SlowHandlers
 from baton.queues.consumer_side import SURE_FOR, Reader
 
 _IDLE = 5.0
@@ -19,8 +19,8 @@ _WATCH_EVERY = 0.05
 class WakeTimes:
     """When the loop of one consumer has something to do. Times are monotonic seconds."""
 
-    def __init__(self, holdings: HeldPartitions, dispatcher: Dispatcher, requests: QueueRequests, overdue: Overdue) -> None:
-        self._overdue = overdue
+    def __init__(self, holdings: HeldPartitions, dispatcher: Dispatcher, requests: QueueRequests, slow: SlowHandlers) -> None:
+        self._slow_handlers = slow
         self._holdings = holdings
         self._dispatcher = dispatcher
         self._requests = requests
@@ -34,7 +34,7 @@ class WakeTimes:
         Queues are told which partitions are at rest: an entry of one of these is worth a word.
         """
         now = time.monotonic()
-        until = min(now + _IDLE, self._dispatcher.due, self._overdue.next)
+        until = min(now + _IDLE, self._dispatcher.due, self._slow_handlers.next)
         if self._dispatcher.out and now - self._watched_at < _WATCH_EVERY:
             until = min(until, self._watched_at + _WATCH_EVERY)
         else:
