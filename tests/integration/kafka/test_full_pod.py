@@ -1,0 +1,46 @@
+"""A pod of Kafka at maxDeliveredUnacked, whose program acknowledges nothing."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from baton.consumer import AssignmentSource, Consumer, HeldEntry
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.kafka.consumer_side import KafkaConsumerSide
+from tests.integration.kafka.conftest import MakeQueue
+from tests.waiting import PATIENCE, until
+
+A = Uid("pod")
+
+
+async def test_it_says_once_what_holds_it_and_goes_on_when_that_is_acknowledged(
+    make: MakeQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = make(1, unacknowledged=3)
+    queue.send("a", "b", "c", "d")
+    await queue.operator.grant(0, A, Epoch(1))
+    owned = {QueueName("orders"): {0: Epoch(1)}}
+    (tmp_path / "pod").write_text(MemberEntry("shop/orders", MemberId("pod"), A, 1, True, owned, {}).to_json())
+    side = KafkaConsumerSide(f"kafka://{queue.broker.servers}?group={queue.group}", "shop/orders", A)
+    consumer = Consumer(side.reader, AssignmentSource(tmp_path, MemberId("pod"), A), A, transactions=True)
+    kept: list[HeldEntry] = []
+    running = threading.Thread(target=lambda: consumer.run(kept.append, manual_ack=True), daemon=True)
+    running.start()
+
+    def told() -> list[str]:
+        return [line for line in caplog.messages if "hands out no more to this pod" in line]
+
+    try:
+        (line,) = await asyncio.to_thread(until, told, "the log says it")
+        assert "3 entries are not acknowledged, the oldest orders/0 entry 0, which its program has had for" in line
+        kept[0].ack()
+        await asyncio.to_thread(until, lambda: len(kept) == 4, "there is room for the next")
+        assert len(told()) == 1
+    finally:
+        for entry in kept:
+            entry.ack()
+        consumer.stop()
+        await asyncio.to_thread(running.join, PATIENCE)
