@@ -36,6 +36,7 @@ class QueueSnapshot:
     """Not of the last reconcile: what it says is fresh, whoever is a member."""
     stale_refused: int | None = None
     dead_letters: int | None = None
+    vanished: int | None = None
     """Counted at the queue. None: it does not count them, or has not been looked at yet."""
     named: bool = True
     """The group is to work on it."""
@@ -229,6 +230,12 @@ class Metrics(Collector):
             "Entries that were set aside as dead letters, for whatever reason",
             labels,
             [(key, float(one.dead_letters)) for key, one in queues if one.dead_letters is not None],
+        )
+        yield counter(
+            "baton_vanished",
+            "Entries that were gone before they were finished with",
+            labels,
+            [(key, float(one.vanished)) for key, one in queues if one.vanished is not None],
         )
 
     def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:

@@ -31,6 +31,7 @@ class QueueFacts:
     """The number of partitions changes."""
     stale_refused: Mapping[int, int] | None = None
     dead_letters: Mapping[int, int] | None = None
+    vanished: int | None = None
     """As of the last look. None: its kind does not count them, or there was no look yet."""
     letters: int | None = None
     """Dead letters that there are now. None: likewise."""

@@ -218,6 +218,7 @@ class QueueWorker:
             resizing=resizing,
             stale_refused=seen.stale_refused,
             dead_letters=seen.dead_letters,
+            vanished=seen.vanished,
             letters=seen.letters,
             warnings=seen.warnings + self.effects.warnings,
             zones=seen.zones,

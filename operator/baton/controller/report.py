@@ -147,6 +147,7 @@ def _queue(sight: QueueSight, scale: PartitionScaleStatus | None) -> QueueSnapsh
         named=sight.named,
         stale_refused=_total(known.stale_refused),
         dead_letters=_total(known.dead_letters),
+        vanished=known.vanished,
         scale=scale,
     )
 

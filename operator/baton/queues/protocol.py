@@ -86,6 +86,8 @@ class QueueCheck(NamedTuple):
     """What the server's configuration puts at risk (no persistence, eviction): sentences that name the cure."""
     zones: Mapping[int, str] = MappingProxyType({})
     """Where the server of each partition is, for assignors that look at zones."""
+    vanished: int | None = None
+    """How many entries were gone before they were finished with, since the queue was made. None: the queue cannot tell."""
     letters: int | None = None
     """How many dead letters there are now, which wait for somebody. None: the queue keeps none."""
     oldest: float | None = None

@@ -171,6 +171,32 @@ async def test_entries_that_are_removed_by_hand_are_no_lag_and_are_told(
     assert f"3 entries of {queue.name}/0 vanished" in caplog.text
 
 
+async def test_entries_that_are_evicted_at_maxmemory_are_no_lag_and_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer(append_only=False) as server:
+        queue = await make_queue(server.url, 1)
+        keys = partition_keys(queue.name, 0)
+        queue.send(*("x" * 10_000 for _ in range(300)))
+        owner = await queue.granted("owner", ONE)
+        (first,) = owner.read(0, ONE, 1)
+        owner.ack(0, ONE, [first.offset])
+        with queue.raw() as raw:
+            until(lambda: raw.object("idletime", keys.stream) >= 2, "its stream is the key that was used least recently")
+            raw.touch(*(key for key in raw.scan_iter() if key.decode() != keys.stream))
+            raw.config_set("maxmemory-policy", "allkeys-lru")
+            raw.config_set("maxmemory-samples", 64)
+            raw.config_set("maxmemory", raw.info("memory")["used_memory"] - 500_000)
+            until(lambda: not raw.exists(keys.stream), "it is evicted")
+            assert raw.info("stats")["evicted_keys"] == 1
+        seen = await queue.operator.check()
+        assert (seen.lag, seen.vanished, owner.lag([0])) == ({0: 0}, 299, 0)
+        assert f"299 entries of {queue.name}/0 vanished unfinished" in caplog.text
+        queue.send("after")
+        assert await lag(queue) == 1
+        assert [entry.value for entry in owner.read(0, ONE)] == [b"after"]
+        assert (await queue.operator.check()).vanished == 299
+        await queue.close()
+
+
 async def test_what_a_restored_backup_has_in_part_is_no_lag(queue: Queue, keys: PartitionKeys) -> None:
     queue.send(*numbers(0, 20))
     with queue.raw() as raw:

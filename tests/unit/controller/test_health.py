@@ -114,7 +114,7 @@ def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
 
 def totals(served: Served) -> set[str]:
     """Of the queues and of the ledger, as they are scraped."""
-    counted = ("stale_refused", "dead_letters", "moves", "moves_lower_bound", "deadline_misses")
+    counted = ("stale_refused", "dead_letters", "vanished", "moves", "moves_lower_bound", "deadline_misses")
     lines = served.get("/metrics")[1].splitlines()
     return {line for line in lines if line.startswith(tuple(f"baton_{one}_total{{" for one in counted))}
 
@@ -126,12 +126,13 @@ def test_totals_that_are_not_known_have_no_sample(served: Served) -> None:
     served.metrics.group(("shop", "orders"), Snapshot(halted, queues={"orders": QueueSnapshot()}))
     assert totals(served) == set()
     status = ConsumerGroupStatus(moves=7, lower_bound=6, deadline_misses=0)
-    queues = {"orders": QueueSnapshot(stale_refused=0, dead_letters=3)}
+    queues = {"orders": QueueSnapshot(stale_refused=0, dead_letters=3, vanished=299)}
     served.metrics.group(("shop", "orders"), Snapshot(status, queues=queues))
     of = 'group="orders",namespace="shop"'
     assert totals(served) == {
         f'baton_stale_refused_total{{{of},queue="orders"}} 0.0',
         f'baton_dead_letters_total{{{of},queue="orders"}} 3.0',
+        f'baton_vanished_total{{{of},queue="orders"}} 299.0',
         f"baton_moves_total{{{of}}} 7.0",
         f"baton_moves_lower_bound_total{{{of}}} 6.0",
         f"baton_deadline_misses_total{{{of}}} 0.0",

@@ -100,6 +100,7 @@ class RedisQueue:
         vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in seen.items()}
         checked = checked._replace(
             oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if idle else None,
+            vanished=sum(vanished.values()),
             warnings=(*server.warnings(self._url.place), *self._vanished.warnings(vanished)),
         )
         if not all(one.whole for one in seen.values()):
