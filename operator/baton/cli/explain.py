@@ -73,7 +73,7 @@ async def _look(group: str, partition: Partition, target: ClusterTarget, url: st
     told = history(partition, record.owner, events)
     known = lag.of(partition)
     why = lag.problem or (None if known is not None else f"{partition.queue} does not tell")
-    return replace(look, history=told, lag=known, lag_problem=why)
+    return replace(look, history=told, lag=known, lag_problem=why, unfinished=lag.unfinished.get(partition))
 
 
 async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str | None]:

@@ -14,7 +14,9 @@ from baton.cli.printing import table
 from baton.engine import GroupState
 from baton.engine.partition_state import partition_state
 from baton.model.ids import Partition, QueueName
-from baton.model.wording import counted
+from baton.model.wording import counted, one_line
+
+_LONGEST_OFFSET = 50
 
 
 class NotTheOperatorError(ValueError):
@@ -35,6 +37,8 @@ class GroupLag:
     """The age of the oldest entry while nothing is done, or no pace is known yet."""
     queues: Mapping[str, Mapping[int, int] | None] = field(default_factory=dict)
     """By queue and partition, where that was asked for; None: not known."""
+    unfinished: Mapping[Partition, tuple[str, int]] = field(default_factory=dict)
+    """Likewise: the oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
     problem: str | None = None
     """Why nothing is known."""
 
@@ -75,7 +79,8 @@ def read_group(raw: object) -> GroupLag:
         raise NotTheOperatorError
     seconds, waiting = (_seconds(raw.get(name)) for name in ("lagSeconds", "waitingSeconds"))
     by_queue = {str(name): None if of is None else _partitions(of) for name, of in queues.items()}
-    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, waiting, by_queue)
+    unfinished = dict(_unfinished(raw.get("unfinished", {})))
+    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, waiting, by_queue, unfinished)
 
 
 def read_groups(raw: object) -> list[GroupLag]:
@@ -91,6 +96,16 @@ def _partitions(raw: object) -> dict[int, int]:
         raise NotTheOperatorError
     found = {int(name): _number(lag) for name, lag in raw.items() if name.isascii() and name.isdigit() and len(name) < 10}
     return {number: lag for number, lag in sorted(found.items()) if lag is not None}
+
+
+def _unfinished(raw: object) -> Iterator[tuple[Partition, tuple[str, int]]]:
+    for queue, of in raw.items() if isinstance(raw, dict) else ():
+        for number, one in of.items() if isinstance(of, dict) else ():
+            match one:
+                case [str(offset), int(times)] if number.isascii() and number.isdigit() and len(number) < 10:
+                    yield Partition(QueueName(queue), int(number)), (one_line(offset, _LONGEST_OFFSET), times)
+                case _:
+                    raise NotTheOperatorError
 
 
 def _seconds(raw: object) -> float | None:

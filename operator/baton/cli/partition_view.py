@@ -45,6 +45,8 @@ class PartitionLook:
     next_plan: NextPlan = field(default_factory=NextPlan)
     lag: int | None = None
     lag_problem: str | None = None
+    unfinished: tuple[str, int] | None = None
+    """The oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
     events_problem: str | None = None
 
     @property
@@ -62,6 +64,9 @@ class PartitionLook:
             yield f"Lag: {counted(self.lag, 'entry', 'entries')} not acknowledged or committed yet."
         else:
             yield f"Lag: not known{f': {self.lag_problem}' if self.lag_problem else ''}."
+        if self.unfinished is not None:
+            offset, times = self.unfinished
+            yield f"Entry {offset} was handed out {times} times and never acknowledged."
 
     def waits(self) -> Iterator[str]:
         """What holds it up, or is about to change it."""
@@ -142,6 +147,7 @@ class PartitionLook:
             "nextProblem": self.next_plan.problem,
             "lag": self.lag,
             "lagProblem": self.lag_problem,
+            "unfinished": self.unfinished and {"offset": self.unfinished[0], "handedOut": self.unfinished[1]},
             "problems": [line.plain for line in problems(look)],
             "events": [dict(one.to_json()) for one in history.events],
             "eventsProblem": self.events_problem,

@@ -8,8 +8,9 @@ from math import inf
 from baton.consumer.callbacks import Call
 from baton.consumer.delivery import BatchSize, Delivery, Part, Want
 from baton.consumer.entry_sequence import EntrySequence
-from baton.consumer.held_partition import HeldPartition, Notice, Phase
+from baton.consumer.held_partition import HeldPartition, Phase
 from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.leftovers import Leftovers
 from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
 from baton.queues.consumer_side import Reader
 
@@ -35,6 +36,7 @@ class Dispatcher:
         """What workers have in their hands."""
         self._holdings = holdings
         self._requests = requests
+        self._leftovers = Leftovers(holdings, requests)
 
     def serve(self, quiet: Callable[[], bool]) -> bool:
         """Callbacks and entries for those who wait, until they have some or it is not `quiet` any more. False: nothing to do."""
@@ -50,9 +52,25 @@ class Dispatcher:
         if not self.wants:
             return False
         want = self.wants[0]
-        if want.batch is not None:
-            return self._serve_batch(want, want.batch, quiet)
-        return self._serve_slices(quiet)
+        if self._serve_left_over(others=True):
+            return True
+        worked = self._serve_slices(quiet) if want.batch is None else self._serve_batch(want, want.batch, quiet)
+        return worked or (bool(self.wants) and self._serve_left_over(others=bool(self.out)))
+
+    def _serve_left_over(self, *, others: bool) -> bool:
+        if not any(holding.left_over for holding in self._holdings):  # as nearly always
+            return False
+        now = time.monotonic()
+        others = others or any(any(holding.ready(now, shared=self.shared)) for holding in self._holdings)
+        sequence = self._leftovers.begin(others=others, shared=self.shared)
+        if sequence is None:
+            return False
+        size = self.wants[0].batch
+        sequence.turn_has_come(1 if size is None else size.entries)
+        entries = sequence.hand_out(1) if size is None else sequence.hand_out(size.entries, size.bytes) or sequence.hand_out(1)
+        if parts := _still_held([(sequence, entries)]):
+            self._deliver(self.wants.popleft(), parts)
+        return True
 
     def _is_due(self, call: Call) -> bool:
         """Whether it still is to be called. The queue is asked before `on_revoked` begins: while that waited for a worker, its
@@ -102,12 +120,7 @@ class Dispatcher:
         """Who may have something, in the order of their turns: those to be let go of first, then the latest grants (they have
         just been paused), then whichever has waited longest."""
         now = time.monotonic()
-        turns = [
-            holding
-            for holding in self._holdings
-            if (holding.phase is Phase.SERVING and holding.notice is Notice.ASSIGNED) or holding.phase is Phase.LETTING_GO
-            if now >= self._requests.not_before(holding)
-        ]
+        turns = [holding for holding in self._holdings if holding.has_turns and now >= self._requests.not_before(holding)]
         turns.sort(key=lambda one: (one.phase is not Phase.LETTING_GO, one.served_at, -one.since))
         return turns
 
@@ -176,7 +189,7 @@ class Dispatcher:
             return 0
         if holding.by_key:
             # What waits behind a slow entry of its key must not keep the others from being read, within limits.
-            begun = sum(1 if sequence.out else len(sequence.waiting) for sequence in holding.sequences.values())
+            begun = sum(1 if one.out else len(one.waiting) for one in holding.sequences.values() if not one.left_over)
             most = max(self.workers, min(_MOST_BY_KEY, self._requests.within(SLICE_BYTES)))
             return min(self._requests.slice(self.workers) - begun, most - holding.in_hand)
         return 0 if holding.in_hand else self._requests.slice()
@@ -225,7 +238,7 @@ class Dispatcher:
         if holding.letting_go and holding.read_before:
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            return False  # what waits first is not due yet
+            return holding.by_key and holding.left_over and holding.in_hand < most  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _OFFSET, _NTH = attrgetter("offset"), attrgetter("nth")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_LONGEST_TURN = 60.0
 
 
 class Failure(NamedTuple):
@@ -64,17 +66,35 @@ class EntrySequence:
         """When the first that waits may be handed out (monotonic)."""
         if not self.waiting:
             return inf
+        if (times := self.waiting[0].times) and not self.holding.letting_go:
+            return self.holding.since + (_turn(times) / 8 if times > 1 else 0.0)  # entries of others may be on their way
         failure = self.failed.get(self.waiting[0].offset)
         return 0.0 if failure is None else failure.due
 
+    @property
+    def left_over(self) -> bool:
+        """An earlier process was handed out the first that waits, and did not finish it."""
+        return bool(self.waiting) and self.waiting[0].times > 0
+
+    @property
+    def latest(self) -> float:
+        """Until when others go before one that is left over (monotonic): the longer the more often it was handed out."""
+        return 0.0 if self.holding.letting_go else self.holding.since + _turn(self.waiting[0].times)
+
     def ready(self, now: float, *, shared: bool = False) -> bool:
-        """The first that waits may be handed out. `shared`: also while earlier ones are out."""
-        return bool(self.waiting) and (shared or not self.busy) and now >= self.due
+        """The first that waits may be handed out; what is left over is not, before its turn. `shared`: also while earlier ones
+        are out."""
+        return bool(self.waiting) and (shared or not self.busy) and not self.waiting[0].times and now >= self.due
+
+    def turn_has_come(self, most: int) -> None:
+        """So many of those that are left over may be handed out."""
+        for entry in islice(self.waiting, most):
+            entry.times = 0
 
     def hand_out(self, most: int, most_bytes: float = inf) -> list[HeldEntry]:
-        """The first entries, up to one that has failed before: the queue has to count that one first."""
+        """The first entries, up to one that has failed before or is left over: the queue has to count that one first."""
         now = time.monotonic()
-        if not self.tries and len(self.waiting) <= most and most_bytes == inf:
+        if not self.tries and not self.holding.left_over and len(self.waiting) <= most and most_bytes == inf:
             entries = list(self.waiting)
             self.waiting.clear()
             for entry in entries:
@@ -84,7 +104,7 @@ class EntrySequence:
         entries = []
         while self.waiting and len(entries) < most and self.waiting[0].offset not in self.failed:
             most_bytes -= self.waiting[0].size if most_bytes < inf else 0
-            if most_bytes < 0 or (entries and self.waiting[0].alone):
+            if most_bytes < 0 or self.waiting[0].times or (entries and self.waiting[0].alone):
                 break
             entry = self.waiting.popleft()
             entry.since = now
@@ -195,6 +215,11 @@ def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
         return raw
     place[entry.offset] = raw
     return None
+
+
+def _turn(times: int) -> float:
+    """Seconds for which others go first."""
+    return min(_LONGEST_TURN, 2.0 ** min(times - 1, 10))
 
 
 def backoff(tries: int) -> float:

@@ -27,7 +27,19 @@ class HeldEntry(Entry):
     them; not by key and value, of which deserializers make what they like. As a dataclass (`dataclasses.asdict`) it has what an
     Entry has, and nothing of the consumer's."""
 
-    __slots__ = ("alone", "attempt", "failed_by", "in_transaction", "make", "nth", "origin", "sequence", "since", "source")
+    __slots__ = (
+        "alone",
+        "attempt",
+        "failed_by",
+        "in_transaction",
+        "make",
+        "nth",
+        "origin",
+        "sequence",
+        "since",
+        "source",
+        "times",
+    )
 
     key: Any
     value: Any
@@ -58,6 +70,8 @@ class HeldEntry(Entry):
         """Why its last try failed."""
         self.since = 0.0
         """When it was handed out (monotonic)."""
+        self.times = 0
+        """How often it was handed out before and not finished with (`Entries.times`), until it is begun."""
         self.in_transaction = False
         """Of the program: one is open for it, or has finished it."""
 

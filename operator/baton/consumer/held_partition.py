@@ -1,7 +1,7 @@
 """One partition in a consumer's hands, from the grant until it is let go of or lost."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count, groupby, repeat
@@ -82,6 +82,8 @@ class HeldPartition:
     """The queue answers, and does not take these, a failure, or what is sent: there is no such topic, or no right."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
+    left_over: bool = False
+    """Perhaps some of what waits was handed out to an earlier process, and not finished by it."""
     sure_at: float = 0.0
     """When the queue last said that the partition is ours."""
     since: float = field(default_factory=time.monotonic)
@@ -96,6 +98,11 @@ class HeldPartition:
     @property
     def letting_go(self) -> bool:
         return self.phase is not Phase.SERVING
+
+    @property
+    def has_turns(self) -> bool:
+        """Its entries may be handed out."""
+        return (self.phase is Phase.SERVING and self.notice is Notice.ASSIGNED) or self.phase is Phase.LETTING_GO
 
     @property
     def told(self) -> bool:
@@ -146,7 +153,9 @@ class HeldPartition:
         else:
             sequences = repeat(self._sequence(None))
         columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
-        made = map(HeldEntry, *columns, sequences, count(nth))
+        made: Iterable[HeldEntry] = map(HeldEntry, *columns, sequences, count(nth))
+        if read.times:
+            made, self.left_over = _with_times(made, read.times), True
         for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
                 sequence.waiting.extend(entries)
@@ -201,3 +210,9 @@ class HeldPartition:
             sequence.clear()
         self.aside.clear()
         self.acknowledged(taken=False)
+
+
+def _with_times(entries: Iterable[HeldEntry], times: Mapping[str, int]) -> Iterator[HeldEntry]:
+    for entry in entries:
+        entry.times = times.get(entry.offset, 0)
+        yield entry

@@ -111,6 +111,22 @@ class QueueRequests:
             answered = True
         return answered and bool(sequence.waiting) and sequence.waiting[0].offset not in sequence.failed
 
+    def begin_again(self, sequence: EntrySequence, reader: Reader) -> bool:
+        """Whether the first that waits, which is left over, may be handed out: the queue counts that, where it counts at all."""
+        holding, first = sequence.holding, sequence.waiting[0]
+        count = getattr(reader, "begin_again", None)
+        answered, again = False, True
+        with self._asking(holding, reader, alone=True):
+            if count is None:
+                reader.verify(holding.partition.number, holding.epoch)
+            else:
+                again = count(holding.partition.number, holding.epoch, first.offset, first.times)
+            answered = True
+        if answered and not again:
+            log.error("%s/%d entry %s was finished, or is a dead letter now", *holding.partition, first.offset)
+            sequence.waiting.popleft()
+        return answered and again and bool(sequence.waiting)
+
     def verify(self, holding: HeldPartition, reader: Reader) -> None:
         """Ask the queue whether it still is ours."""
         with self._asking(holding, reader):

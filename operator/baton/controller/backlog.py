@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 FRESH = 15.0
@@ -24,6 +25,8 @@ class Look(NamedTuple):
     """Entries that are, since it was made."""
     oldest: float | None = None
     """Seconds since the oldest of those that are not was sent. None: not asked."""
+    unfinished: Mapping[int, tuple[str, int]] = MappingProxyType({})
+    """See `QueueCheck.unfinished`."""
 
 
 class DoneSoFar(NamedTuple):

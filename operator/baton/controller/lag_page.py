@@ -48,8 +48,11 @@ class LagPage:
         except KeyError:
             return _refused(HTTPStatus.NOT_FOUND, f"there is no ConsumerGroup {namespace}/{name} that this operator serves")
         if each:
-            lags = {queue: lag and dict(lag) for queue, lag in sorted(self._metrics.lags((namespace, name)).items())}
-            return WebPage(HTTPStatus.OK, f"{json.dumps(_told(namespace, name, work) | {'queues': lags})}\n".encode(), _JSON)
+            looks = sorted(self._metrics.looks((namespace, name)).items())
+            lags = {queue: None if look is None else dict(look.lag) for queue, look in looks}
+            unfinished = {queue: dict(look.unfinished) for queue, look in looks if look is not None and look.unfinished}
+            told = _told(namespace, name, work) | {"queues": lags, "unfinished": unfinished}
+            return WebPage(HTTPStatus.OK, f"{json.dumps(told)}\n".encode(), _JSON)
         if work is None:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the lag of {namespace}/{name} is not known: look at its queues")
         return WebPage(HTTPStatus.OK, f"{json.dumps(_told(namespace, name, work))}\n".encode(), _JSON)

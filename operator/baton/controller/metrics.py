@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
-from baton.controller.backlog import Backlog, Work, work
+from baton.controller.backlog import Backlog, Look, Work, work
 from baton.controller.ledger_writer import LedgerWrites
 from baton.kube.clock import ApiServerClock
 
@@ -114,11 +114,11 @@ class Metrics(Collector):
         now = self._clock.ticks()
         return {key: one.work(now) for key, one in sorted(self._groups.copy().items())}
 
-    def lags(self, key: Key) -> dict[str, Mapping[int, int] | None]:
-        """The lag of each of its queues, by partition; None: not known. Raises KeyError as `work` does."""
+    def looks(self, key: Key) -> dict[str, Look | None]:
+        """At each of its queues; None: none that is fresh. Raises KeyError as `work` does."""
         now = self._clock.ticks()
         known = {name: one.backlog.fresh(now) for name, one in self._groups[key].queues.items() if one.named}
-        return {name: None if one is None else one.last.lag for name, one in known.items()}
+        return {name: None if one is None else one.last for name, one in known.items()}
 
     def without_group(self, pods: Mapping[Key, int]) -> None:
         """Pods whose label names no group, by namespace and label."""

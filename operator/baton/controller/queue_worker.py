@@ -223,7 +223,7 @@ class QueueWorker:
             warnings=seen.warnings + self.effects.warnings,
             zones=seen.zones,
         )
-        self.backlog.saw(Look(asked, seen.lag, seen.finished, seen.oldest))
+        self.backlog.saw(Look(asked, seen.lag, seen.finished, seen.oldest, seen.unfinished))
         if surprised or self.facts.telling != known.telling:
             self._changed()
 

@@ -1,7 +1,8 @@
 """What a reader has read of a partition: as a whole, and entry by entry."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, overload
 
 from baton.queues.entry import Entry
@@ -17,6 +18,9 @@ class Entries(Sequence[Entry]):
 
     without_key: bytes | None = b""
     """The key of an entry that was sent without one."""
+    times: Mapping[str, int] = MappingProxyType({})
+    """How often entries, by offset, were handed out before and not finished with, where the queue knows that, and has no
+    maxRedeliveries, by which that ends."""
 
     def __init__(self, sources: Sequence[Any], make: Callable[[Any], Entry] = _itself) -> None:
         """`make` makes an entry of its source, and may be asked for the same one again. It holds none of the others: what keeps

@@ -88,6 +88,9 @@ class QueueCheck(NamedTuple):
     """Where the server of each partition is, for assignors that look at zones."""
     vanished: int | None = None
     """How many entries were gone before they were finished with, since the queue was made. None: the queue cannot tell."""
+    unfinished: Mapping[int, tuple[str, int]] = MappingProxyType({})
+    """Of partitions where that is known: the offset of the oldest entry that is not finished with, and how often it was handed
+    out, where that is more than once."""
     letters: int | None = None
     """How many dead letters there are now, which wait for somebody. None: the queue keeps none."""
     oldest: float | None = None

@@ -4,12 +4,15 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from baton.model.session import Release
-from tests.integration.operator.world import World
+from baton.queues.redis import RedisProducer, RedisReader
+from tests.integration.operator.world import Operator, World
+from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 BATON = Path(sys.executable).parent / "baton"
@@ -75,3 +78,27 @@ async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path, what: st
     assert said in done.stderr
     nobodys = (await explain(kubeconfig, "shop/few", "few/1")).stdout
     assert "Nobody owns it. Nobody ever had it." in nobodys and "NoMembers" in nobodys
+
+
+async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(
+    empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    operator = await start(empty, "leader", "--metrics-address", "0.0.0.0").leads()
+    here = f"{empty.namespace}/again"
+    await empty.redis("again", redis_server.url, partitions=1)
+    await empty.group("again")
+    uid = await empty.pod("again-a", "again")
+    await empty.spread("again", 1)
+    with RedisProducer(redis_server.url, here) as producer:
+        producer.send("key", "poison")
+    ((epoch,),) = [owned.values() for owned in (await empty.entries("again"))["again-a"].owned.values()]
+    for nth in range(3):
+        with RedisReader(redis_server.url, here, uid) as reader:
+            (entry,) = reader.read(0, epoch)
+            assert nth == 0 or reader.begin_again(0, epoch, entry.offset, nth)
+
+    async def named() -> bool:
+        shown = await explain(kubeconfig, here, "again/0", "--operator", f"http://127.0.0.1:{operator.port}")
+        return f"Entry {entry.offset} was handed out 3 times and never acknowledged." in shown.stdout
+
+    await eventually(named, "the entry is named")

@@ -1,6 +1,6 @@
 """How much a reader gets at once, and what becomes of what is acknowledged."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ async def queue(request: pytest.FixtureRequest) -> AsyncIterator[Queue]:
     await made.close()
 
 
-def values(entries: list[Entry]) -> list[str]:
+def values(entries: Sequence[Entry]) -> list[str]:
     return [entry.value.decode() for entry in entries]
 
 
@@ -34,7 +34,7 @@ def _scripts(raw: redis.Redis) -> int:
     return sum(int(of["calls"]) for command, of in commands.items() if command in ("cmdstat_eval", "cmdstat_evalsha"))
 
 
-def all_answers(owner: RedisReader, epoch: Epoch, most_bytes: int) -> list[list[Entry]]:
+def all_answers(owner: RedisReader, epoch: Epoch, most_bytes: int) -> list[Sequence[Entry]]:
     answers = []
     while owner.ready(0, epoch):
         answers.append(owner.read(0, epoch, most_bytes=most_bytes))

@@ -77,7 +77,7 @@ async def died(queue: Queue, *values: str, partition: int = 0, why: str = "Value
         owner.set_aside(partition, ONE, entry.offset, why)
 
 
-def read(queue: Queue, partition: int = 0) -> list[Entry]:
+def read(queue: Queue, partition: int = 0) -> Sequence[Entry]:
     return queue.reader("a").read(partition, ONE, 1000)
 
 

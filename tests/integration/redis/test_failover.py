@@ -196,7 +196,7 @@ async def resizing(queue: Queue) -> Resizing | None:
             assert "READONLY" in str(problem)
 
 
-def at_the_primary(ask: Callable[[], list[T]]) -> list[T]:
+def at_the_primary(ask: Callable[[], T]) -> T:
     """The answer when who asks has found the primary."""
     while True:
         try:

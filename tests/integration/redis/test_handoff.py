@@ -1,5 +1,7 @@
 """Pausing, what is outstanding, and what a new owner gets first."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from baton.model.ids import Epoch, Uid
@@ -16,7 +18,7 @@ def following(offset: str) -> str:
     return f"{int(offset.partition('-')[0]) + 1}-0"
 
 
-def told(entries: list[Entry]) -> list[tuple[bytes, bool]]:
+def told(entries: Iterable[Entry]) -> list[tuple[bytes, bool]]:
     return [(entry.value, entry.redelivered) for entry in entries]
 
 

@@ -116,7 +116,7 @@ async def test_a_restarted_owner_gets_all_that_it_held_before(queue: Queue) -> N
     queue.send("a", "b", "c")
     (await queue.granted("a", ONE)).read(0, ONE)
     again = queue.reader("a")
-    assert told(again.read(0, ONE, 1) + again.read(0, ONE, 5)) == [(b"a", True), (b"b", True)]
+    assert told([*again.read(0, ONE, 1), *again.read(0, ONE, 5)]) == [(b"a", True), (b"b", True)]
     assert again.read(0, ONE) == []
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -80,7 +80,7 @@ async def make(request: pytest.FixtureRequest) -> AsyncIterator[Make]:
             await each.close(0)
 
 
-async def entries(queue: Queue, partition: int = 0) -> list[Entry]:
+async def entries(queue: Queue, partition: int = 0) -> Sequence[Entry]:
     return (await queue.granted("auditor", 1, partition)).read(partition, ONE, 100_000)
 
 
@@ -88,7 +88,7 @@ def numbered(count: int, keys: int = 20) -> list[tuple[bytes, str]]:
     return [(b"key-%d" % (number % keys), str(number)) for number in range(count)]
 
 
-def in_order(found: list[Entry]) -> None:
+def in_order(found: Sequence[Entry]) -> None:
     by_key: dict[bytes, list[int]] = defaultdict(list)
     for entry in found:
         by_key[entry.key].append(int(entry.value))

@@ -3,6 +3,7 @@
 import pytest
 
 from baton.cli.group_view import look
+from baton.cli.lag_view import read_group
 from baton.cli.partition_history import PartitionHistory
 from baton.cli.partition_view import PartitionLook
 from baton.engine.partition_state import PartitionState
@@ -12,6 +13,15 @@ from tests.unit.cli.test_status_screen import MANIFEST
 
 FIVE = Partition(QueueName("orders"), 5)
 A = MemberId("exec-a")
+
+
+def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
+    told = read_group({"namespace": "shop", "group": "orders", "unfinished": {"orders": {"5": ["17-0", 4]}}})
+    record = PartitionRecord(Epoch(4), A, A, Epoch(4))
+    seen = look(MANIFEST, {}, now=5.0)
+    one = PartitionLook(seen, FIVE, record, PartitionState.READY, None, unfinished=told.unfinished[FIVE])
+    assert [*one.sentences()][-1] == "Entry 17-0 was handed out 4 times and never acknowledged."
+    assert one.to_json()["unfinished"] == {"offset": "17-0", "handedOut": 4}
 
 
 @pytest.mark.parametrize(

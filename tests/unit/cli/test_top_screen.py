@@ -105,6 +105,8 @@ def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
         {"waitingSeconds": True},
         {"queues": []},
         {"queues": {"a": []}},
+        {"unfinished": {"a": {"0": ["1-0"]}}},
+        {"unfinished": {"a": {"x": ["1-0", 2]}}},
     ],
 )
 def test_what_no_operator_tells_is_refused(raw: object) -> None:

@@ -70,8 +70,8 @@ class RedisQueue:
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
         self._vanished = VanishedEntries(self._url.place, queue)
-        self._finished: int | None = None
-        """Entries that were finished with at the last look."""
+        self._finished: Mapping[int, int] = {}
+        """Entries that were finished with at the last look, by partition."""
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The server's run id and the queue's birth mark are its incarnation: a restart, a failover and a
@@ -93,14 +93,16 @@ class RedisQueue:
                 letters=sum(one.letters for one in seen.values()),
             )
         waiting: Mapping[int, WaitingEntries] = {}
-        idle = self._finished in (None, checked.finished)
-        self._finished = checked.finished
-        if asked := [partition for partition, one in seen.items() if one.backlog.gone or (idle and one.backlog.lag)]:
+        finished = {partition: one.backlog.finished for partition, one in seen.items()}
+        idle = {partition for partition, count in finished.items() if self._finished.get(partition, count) == count}
+        all_idle, self._finished = len(idle) == len(finished), finished
+        if asked := [partition for partition, one in seen.items() if one.backlog.gone or (one.backlog.lag and partition in idle)]:
             waiting = await self._offsets.waiting(asked)
         vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in seen.items()}
         checked = checked._replace(
-            oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if idle else None,
+            oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if all_idle else None,
             vanished=sum(vanished.values()),
+            unfinished={partition: (one.oldest, one.times) for partition, one in waiting.items() if one.times > 1},
             warnings=(*server.warnings(self._url.place), *self._vanished.warnings(vanished)),
         )
         if not all(one.whole for one in seen.values()):

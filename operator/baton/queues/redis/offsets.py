@@ -27,6 +27,10 @@ class WaitingEntries(NamedTuple):
     """Seconds since the oldest entry that is not finished with was sent. None: no entry is there to be read."""
     vanished: int
     """Entries that were not finished with and are gone, besides those that were counted before."""
+    oldest: str
+    """The oldest entry that was handed out and is not finished with; empty: all are."""
+    times: int
+    """How often it was handed out."""
 
 
 class OffsetScripts:
@@ -101,12 +105,17 @@ def _entry(raw: bytes | int | None) -> tuple[int, int]:
 def _offsets(raw: object) -> PartitionOffsets | None:
     if raw == []:
         return None
-    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(6)(raw)[:4])
+    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(8)(raw)[:4])
     return PartitionOffsets(first, first, end, max(0, lag), pending)
 
 
 def _waiting(raw: object) -> WaitingEntries:
     if raw == []:
-        return WaitingEntries(None, 0)
-    *_, age, vanished = server_answers.scalars(6)(raw)
-    return WaitingEntries(None if age == b"" else records.number(age, "offsets") / 1000, records.number(vanished, "offsets"))
+        return WaitingEntries(None, 0, "", 0)
+    *_, age, vanished, oldest, times = server_answers.scalars(8)(raw)
+    return WaitingEntries(
+        None if age == b"" else records.number(age, "offsets") / 1000,
+        records.number(vanished, "offsets"),
+        "{}-{}".format(*_entry(oldest)) if oldest else "",
+        records.number(times, "offsets"),
+    )

@@ -10,6 +10,7 @@ from secrets import token_hex
 from typing import Any, Self
 
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner, QueueUnreachable
@@ -25,6 +26,7 @@ from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 from baton.queues.waiting_thread import WaitingThread
 
 _ACKS = 5000
+_ENDED = "its processes have ended while it was worked on"
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
 
@@ -59,14 +61,15 @@ class RedisReader:
         *,
         most_bytes: int = MOST_BYTES,
         new: bool = True,
-    ) -> list[Entry]:
+    ) -> Sequence[Entry]:
         """Up to `count` entries in order, perhaps none: first those that were handed out before and not acknowledged, marked
         redelivered, then new ones. What was handed out is not handed out again to this reader; a new reader gets it again.
         They have no more than `most_bytes` of keys, values and headers, unless the first alone has.
 
         A member holds no more than the queue's maxDeliveredUnacked over all partitions that this reader reads for it; beyond
         that the answer is empty until something is acknowledged. Where the queue has maxRedeliveries, what was handed out
-        before comes one by one, and what was handed out too often has gone to the dead letters.
+        before comes one by one, and what was handed out too often has gone to the dead letters; else the answer says how often it
+        was handed out (`Entries.times`).
         `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
         position = self._positions.of(partition, epoch)
@@ -75,7 +78,7 @@ class RedisReader:
         most = min(count, position.most)
         arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process(position), begins, most_bytes)
         answer = self._entries(scripts.READ, position, partition, arguments)
-        _, pending, seen, last, more, full, outstanding, about, texts = answer
+        _, pending, seen, last, more, full, outstanding, about, texts, times = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:
@@ -84,7 +87,11 @@ class RedisReader:
         position.more = more == 1 or not new
         position.tail = last
         holds(position, outstanding, full=full == 1)
-        return entries
+        if not times:
+            return entries
+        found = Entries(entries)
+        found.times = dict(zip((entry.offset for entry in entries), map(int, times.split()), strict=False))
+        return found
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         """Finish with entries that were read under `epoch`. Those that are finished with already are passed over. It is one short
@@ -108,6 +115,11 @@ class RedisReader:
             counting[offset] = before + 1
         again, _ = self._failed(partition, epoch, offset, why, deliveries=counting[offset])
         del counting[offset]
+        return again
+
+    def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
+        """See `Reader`."""
+        again, _ = self._failed(partition, epoch, offset, _ENDED, deliveries=times + 1)
         return again
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:

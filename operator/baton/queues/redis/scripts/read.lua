@@ -5,11 +5,12 @@
 -- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, 1 if it
 -- begins to, and how many bytes of entries it may have at most (but always one entry).
 -- Answer: OK, how many of the entries were pending, entries up to which all others may have been handed out before, last entry in the
--- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told).
+-- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told), and without
+-- maxRedeliveries how often each of the pending ones was handed out, with spaces between.
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
--- a lost reply carried: all of it may have been worked on. But what this process was given in a lost reply nobody has worked on, so
--- to give it again is no delivery more.
+-- a lost reply carried: all of it may have been worked on. To look at it counts no delivery. With maxRedeliveries one is counted here,
+-- but for what this process was given in a lost reply, which nobody has worked on; without, the reader says when it is begun (RETRY).
 local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
@@ -28,7 +29,7 @@ local served, left = unserved()
 local given, cut = 0, false
 
 -- What this owner had counts as its own already; what a former owner left only from now on.
-local wanted, exhausted, uncounted = count, false, nil
+local wanted, exhausted = count, false
 if left then
   wanted = math.min(count, #redis.call('XPENDING', STREAM, GROUP, '(' .. id(cursor), id(served), count) + free)
 end
@@ -43,7 +44,6 @@ if redeliveries > 0 then
       break
     elseif head[4] <= redeliveries or number(head[1]) <= lost then
       wanted = 1
-      uncounted = number(head[1]) <= lost and head
       break
     end
     set_aside(head[1], head[4], 'handed out ' .. head[4] .. ' times and never acknowledged')
@@ -51,17 +51,18 @@ if redeliveries > 0 then
     if left then served = math.max(served, math.min(from, left)) end
   end
 end
-local came, first, any_wanted = 0, served, wanted > 0
+local came, first, any_wanted, times = 0, served, wanted > 0, {}
 if wanted > 0 and highest <= cursor then
   exhausted = true
 elseif wanted > 0 then
-  local behind = id(cursor)
+  local behind = '(' .. id(cursor)
   while wanted > 0 and not cut and not exhausted do
     local some = at_once(wanted)
-    local pending = redis.call('XREADGROUP', 'GROUP', GROUP, CONSUMER, 'COUNT', some, 'STREAMS', STREAM, behind)[1][2]
+    local pending = redis.call('XPENDING', STREAM, GROUP, behind, '+', some)
     exhausted = #pending < some
     wanted = wanted - #pending
-    for _, entry in ipairs(pending) do
+    for _, found in ipairs(pending) do
+      local entry = redis.call('XRANGE', STREAM, found[1], found[1])[1] or {found[1]}
       local whole = entry[2] and ours(entry, last)
       if whole and not tell(entry, most_bytes) then
         cut, exhausted = true, false
@@ -71,17 +72,21 @@ elseif wanted > 0 then
       if left then served = math.max(served, math.min(number(entry[1]), left)) end
       if whole then
         given = given + 1
+        if redeliveries == 0 then
+          times[given] = found[4]
+        elseif number(found[1]) > lost then
+          redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, found[1], 'RETRYCOUNT', found[4] + 1, 'JUSTID')
+        end
       elseif entry[2] then
         set_foreign_aside(entry)
       else
         finish_singly({entry[1]}) -- deleted by hand: there is nothing to hand out
         redis.call('HINCRBY', PROGRESS, 'lost', 1)
       end
-      behind = entry[1]
+      behind = '(' .. entry[1]
     end
   end
 end
-if uncounted then redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, uncounted[1], 'RETRYCOUNT', uncounted[4], 'JUSTID') end
 if left then
   if not closing and (exhausted or served >= left) then
     redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
@@ -129,4 +134,4 @@ if redeliveries > 0 and given > 0 and number(about[given]) > lost then
   redis.call('HSET', OWNER, 'given', string.format('%d', number(about[given])))
 end
 local about_them, their_texts = told()
-return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts}
+return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts, table.concat(times, ' ')}

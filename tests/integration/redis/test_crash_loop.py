@@ -1,0 +1,54 @@
+"""A consumer's process that ends at one entry, started again in its pod: no maxRedeliveries ends that, and others go on."""
+
+import asyncio
+from pathlib import Path
+
+from baton.model.ids import Epoch, Uid
+from tests.crash_loop import CrashLoop
+from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.pods import write_ledger
+from tests.redis_server import RedisServer
+
+OTHERS = [str(number) for number in range(60)]
+
+
+async def loop(queue: Queue, directory: Path, **options: object) -> CrashLoop:
+    for partition in range(queue.partitions):
+        await queue.operator.grant(partition, Uid("pod"), Epoch(1))
+    write_ledger(directory, queue, Uid("pod"), dict.fromkeys(range(queue.partitions), 1))
+    return CrashLoop(
+        directory, Path(__file__).with_name("guide_program.py"), ("pod", str(directory), queue.url, queue.name), **options
+    )
+
+
+async def test_other_partitions_go_on_and_the_log_names_the_entry_at_which_processes_end(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    queue = await make_queue(server.url, partitions=3)
+    queue.send("before", "poison", "behind")
+    for partition in (1, 2):
+        queue.send(*OTHERS, partition=partition)
+    crashes = await loop(queue, tmp_path)
+    for _ in range(4):
+        await asyncio.to_thread(crashes.run)
+    assert (crashes.done(1), crashes.done(2)) == (OTHERS, OTHERS), "all of them, in order"
+    assert crashes.done(0) == ["before"], "nothing overtakes it in its partition"
+    offsets = [entry.offset for entry in queue.reader("pod").read(0, Epoch(1))]
+    name = queue.name.removeprefix("shop/")
+    assert crashes.told() == [(f"{name}/0 {offsets[0]}", times) for times in (2, 3)]
+    assert len(offsets) == 2
+    await queue.close()
+
+
+async def test_with_order_by_key_other_keys_of_the_partition_go_on(queue: Queue, tmp_path: Path) -> None:
+    bad, keys = queue.key(0), [queue.key(0, nth) for nth in range(1, 11)]
+    queue.producer.send_many([(bad, "poison"), (bad, "behind"), *((key, value) for value in OTHERS for key in keys)])
+    crashes = await loop(queue, tmp_path, order="key", concurrency=4)
+    for _ in range(4):
+        await asyncio.to_thread(crashes.run)
+    assert {value for value, count in crashes.counts(0).items() if count >= len(keys)} == set(OTHERS)
+    assert "behind" not in crashes.done(0)
+    left = queue.reader("pod").read(0, Epoch(1), 1000)
+    assert [entry.value for entry in left] == [b"poison", b"behind"]
+    name = queue.name.removeprefix("shop/")
+    assert (f"{name}/0 {left[0].offset}", 3) in crashes.told()

@@ -1,0 +1,71 @@
+"""What an earlier process was handed out and did not finish begins last, and one at a time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from baton.consumer import Retry
+from baton.consumer.batch import Batch
+from baton.consumer.delivery import Delivery, Want
+from baton.consumer.outcome import ACK
+from baton.queues.entries import Entries
+from baton.queues.entry import Entry
+from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+
+TIMES = {0: 3, 1: 1, 2: 2}
+OWNED = dict.fromkeys(range(4), 1)
+LEAST_OFTEN_FIRST = [(3, 0), (3, 1), (1, 0), (1, 1), (2, 0), (2, 1), (0, 0), (0, 1)]
+
+
+class QueueWithLeftovers(InMemoryQueue):
+    """Two entries in each of four partitions; of three of these an earlier process was handed them out."""
+
+    def __init__(self, times: Mapping[int, int]) -> None:
+        super().__init__()
+        self.unread = {partition: [("0", b"k"), ("1", b"k")] for partition in OWNED}
+        self._times = times
+
+    def read(self, partition: int, *asked: Any, **how: Any) -> list[Entry]:
+        found = Entries(super().read(partition, *asked, **how))
+        if partition in self._times:
+            found.times = dict.fromkeys(found.offsets, self._times[partition])
+        return found  # type: ignore[return-value]
+
+
+def test_they_come_one_by_one_those_first_that_were_handed_out_least_often() -> None:
+    handed: list[list[tuple[int, int]]] = []
+    with consumer_of(QueueWithLeftovers(TIMES), InMemoryLedger(OWNED)) as consumer:
+        consumer._loop.serve(1)
+        while sum(map(len, handed)) < 8:
+            delivery = consumer._loop.take(Want())
+            assert isinstance(delivery, Delivery)
+            handed.append([(entry.partition, int(entry.offset)) for entry in delivery.entries])
+            consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, len(delivery.entries))
+    assert [one for those in handed for one in those] == LEAST_OFTEN_FIRST
+    assert all(len(those) == 1 for those in handed if those[0][0] != 3)
+
+
+def test_one_that_fails_is_tried_again_before_those_behind_it() -> None:
+    handled: list[str] = []
+
+    def handle(entry: Entry) -> None:
+        handled.append(entry.offset)
+        if len(handled) == 1:
+            raise Retry("once", delay=0)
+        if entry.offset == "1":
+            consumer.stop()
+
+    consumer = consumer_of(QueueWithLeftovers({0: 2}), InMemoryLedger({0: 1}))
+    consumer.run(handle)
+    assert handled == ["0", "0", "1"]
+
+
+def test_a_batch_of_them_is_of_one_partition() -> None:
+    with consumer_of(QueueWithLeftovers(TIMES), InMemoryLedger(OWNED)) as consumer:
+        batches = consumer.batches(max_entries=10, max_wait=0.01)
+        handed: list[list[tuple[int, int]]] = []
+        while sum(map(len, handed)) < 8:
+            batch: Batch = next(batches)
+            handed.append([(entry.partition, int(entry.offset)) for entry in batch])
+            batch.ack()
+    assert [one for those in handed for one in those] == LEAST_OFTEN_FIRST
+    assert all(len({partition for partition, _ in those}) == 1 for those in handed)
