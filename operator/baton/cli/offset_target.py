@@ -28,7 +28,7 @@ class OffsetTarget:
         if self.offset is None:
             return now.end
         if not now.earliest <= self.offset <= now.end:
-            raise OutsideError(f"has the offsets {now.earliest} to {now.end}: what is before them is finished with, and gone")
+            raise OutsideError(f"has the offsets {now.earliest} to {now.end}; earlier entries are gone")
         return self.offset
 
     def known(self, now: PartitionOffsets) -> Reached | None:

@@ -8,7 +8,7 @@ from baton.cli.lag_view import shown_lag
 from baton.cli.printing import table
 from baton.engine.partition_state import partition_state
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
-from baton.model.wording import first_of
+from baton.model.wording import counted, first_of
 from baton.queues.offsets import PartitionOffsets, Reached
 
 if TYPE_CHECKING:
@@ -81,11 +81,30 @@ class OffsetChange(NamedTuple):
     def changes(self) -> bool:
         return self.after.offset != self.before.committed
 
+    @property
+    def again(self) -> int:
+        """Entries that were finished with and are read again."""
+        before = self.before
+        return max(0, min(before.committed or 0, before.end) - self.after.offset)
 
-def change_table(changes: Iterable[OffsetChange]) -> "Table":
-    """For people: LEFT OUT are the entries that nobody will read."""
-    rows = [(*one.partition, one.before.committed, one.after.offset, f"{one.after.entries:,}") for one in changes]
-    return table(("QUEUE", "PARTITION", "OFFSET", "NEW", "LEFT OUT"), rows, right=("OFFSET", "NEW", "LEFT OUT"))
+
+def change_table(changes: Sequence[OffsetChange], *, back: bool) -> "Table":
+    """For people. LEFT OUT: entries that no member will read. `back`: the queue can be set back, too."""
+    more = ("READ AGAIN",) if back else ()
+    rows = []
+    for one in changes:
+        row = (*one.partition, "-" if one.before.committed is None else one.before.committed, one.after.offset)
+        rows.append((*row, f"{one.after.entries:,}", *([f"{one.again:,}"] if back else [])))
+    return table(("QUEUE", "PARTITION", "OFFSET", "NEW", "LEFT OUT", *more), rows, right=("OFFSET", "NEW", "LEFT OUT", *more))
+
+
+def effect(changes: Iterable[OffsetChange]) -> str:
+    """What becomes of entries: "345 entries left out"."""
+    left_out = again = 0
+    for one in changes:
+        left_out, again = left_out + one.after.entries, again + one.again
+    parts = [f"{counted(left_out, 'entry', 'entries')} left out"] if left_out or not again else []
+    return " and ".join([*parts, *([f"{counted(again, 'entry', 'entries')} read again"] if again else [])])
 
 
 def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:

@@ -66,11 +66,11 @@ def reset(
     yes: bool,
     target: ClusterTarget,
 ) -> None:
-    """Set where GROUP goes on in the partitions of a queue. Shows what that leaves out, and asks.
+    """Set where GROUP goes on in the partitions of a Redis queue or a topic. Shows which entries are left out or read again, and
+    asks.
 
-    For Redis queues; the place in a topic is set by Kafka's own tool, of which the refusal has the command. The group has to be
-    paused, and what is reset without an owner. A Redis queue has nothing left of what is finished with: a
-    reset there leaves entries out, and cannot go back.
+    The group has to be paused, and the partitions without an owner. A Redis queue deletes finished entries, so a reset there
+    cannot go back.
     """
     name, target = target.within(group)
     ask(_reset(name, queue, to, numbers, target, dry_run=dry_run, yes=yes))
@@ -109,34 +109,36 @@ async def _reset(
 ) -> None:
     from baton.cli.live_group import look_at
     from baton.cli.live_offsets import adapter_of, kind_of
-    from baton.cli.offset_view import change_table, why_not
+    from baton.cli.offset_view import change_table, effect, why_not
     from baton.queues.offsets import SetsOffsets
 
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
-        name = _settable(seen, queue)
+        name = _named(seen, queue)
+        kind = kind_of(seen, name)
         async with adapter_of(api, seen, name) as adapter:
             if not isinstance(adapter, SetsOffsets):
-                raise NoAnswerError(f"Baton sets no offset of {name}: it cannot for queues of type {kind_of(seen, name).name}")
-            changes = await _changes(adapter, name, to, _chosen(name, await adapter.offsets(), numbers))
+                raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets, and Baton sets none")
+            changes = await _changes(adapter, name, to, _chosen(seen, name, await adapter.offsets(), numbers))
             refused = why_not(seen, [one.partition for one in changes])
             if refused and not dry_run:
                 raise NoAnswerError(f"nothing is changed: {refused}")
-            console().print(change_table(changes))
+            console().print(change_table(changes, back=kind.keeps_finished))
             if refused:
                 raise NoAnswerError(f"as it is now, this would be refused: {refused}")
             wanted = [one for one in changes if one.changes]
-            left_out = counted(sum(one.after.entries for one in wanted), "entry", "entries")
+            those, outcome = f"{counted(len(wanted), 'partition')} of {name}", effect(wanted)
             if dry_run or not wanted:
                 say(f"{where}/{group}: {'a dry run' if wanted else 'it is there already'}; nothing is changed")
                 return
             if not yes:
-                click.confirm(f"Leave out {left_out} of {name} for good?", abort=True)
+                lasting = "" if kind.keeps_finished else ", for good"
+                click.confirm(f"Set {those} to {to.text}: {outcome}{lasting}?", abort=True)
                 seen = await look_at(api, where, group)
                 if refused := why_not(seen, [one.partition for one in wanted]):
                     raise NoAnswerError(f"nothing is changed: {refused}")
             await _set(adapter, seen, wanted)
-    say(f"{where}/{group}: {counted(len(wanted), 'partition')} of {name} set to {to.text}, and {left_out} left out")
+    say(f"{where}/{group}: {those} set to {to.text}, and {outcome}")
     say(f"`baton resume {group} -n {where}` lets it go on")
 
 
@@ -152,24 +154,24 @@ async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[Off
             raise NoAnswerError(f"{problem}; {counted(done, 'partition is', 'partitions are')} set") from None
 
 
-def _settable(seen: "GroupLook", named: str | None) -> str:
-    """The name of the queue that is meant, of a kind whose offsets Baton sets."""
-    from baton.cli.live_offsets import kind_of
-
+def _named(seen: "GroupLook", named: str | None) -> str:
+    """The name of the queue that is meant."""
     if named is None and len(seen.queues) != 1:
         raise NoAnswerError(f"{seen.group.full_name} has the queues {', '.join(seen.queues) or '-'}: name one with --queue")
     name = named or next(iter(seen.queues))
     if name not in seen.queues:
         raise NoAnswerError(f"{seen.group.full_name} has no queue {name}, but {', '.join(seen.queues) or 'none'}")
-    kind = kind_of(seen, name)
-    if kind.offsets_are_set:
-        raise NoAnswerError(f"the offsets of {name}, of type {kind.name}, are set by {kind.offsets_are_set}")
     return name
 
 
-def _chosen(name: str, told: "Mapping[int, PartitionOffsets]", numbers: "Collection[int]") -> "dict[int, PartitionOffsets]":
-    if unknown := sorted(set(numbers) - told.keys()):
+def _chosen(
+    seen: "GroupLook", name: str, told: "Mapping[int, PartitionOffsets]", numbers: "Collection[int]"
+) -> "dict[int, PartitionOffsets]":
+    known = {one.number for one in (seen.state.records if seen.state is not None else ()) if one.queue == name}
+    if unknown := sorted(set(numbers) - told.keys() - known):
         raise NoAnswerError(f"{name} has no partition {unknown[0]}: `baton offsets` lists those that there are")
+    if silent := sorted((set(numbers) or known) - told.keys()):
+        raise NoAnswerError(f"{name}/{silent[0]} does not tell its offsets: see whether all servers of {name} run")
     return {number: one for number, one in told.items() if not numbers or number in numbers}
 
 

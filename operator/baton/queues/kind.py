@@ -35,9 +35,8 @@ class QueueKind:
     """Where: the queue says how many partitions it has, and spec.partitions does not. None: spec.partitions says."""
     most_partitions: int | None = None
     """None: as many as any queue."""
-    offsets_are_set: str | None = None
-    """What else sets them: Baton sets no offset of such a queue. None: Baton does, if its adapters are `SetsOffsets`
-    (baton.queues.offsets)."""
+    keeps_finished: bool = False
+    """It keeps entries that are finished with: a group can be set back to them."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
     tells_zones: bool = False

@@ -43,11 +43,11 @@ class SetsOffsets(TellsOffsets, Protocol):
     """An adapter that sets them."""
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
-        """The first entry that is not finished with and was sent at `since` (milliseconds since 1970) or later; or `end`, if
-        that comes first. Changes nothing."""
+        """The first entry that is there and was sent at `since` (milliseconds since 1970) or later; or `end`, if that comes
+        first. Changes nothing."""
 
     async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
-        """Finish with all before this entry, unread. `epoch`: the highest that the ledger has for the partition, which has no
+        """Have the next owner begin with this entry. `epoch`: the highest that the ledger has for the partition, which has no
         owner; who had it last reads no more. Safe to repeat.
 
         Raises QueueConflict where somebody was granted it since, or reads it by other means; where the queue is another group's;

@@ -1,4 +1,5 @@
-"""Kafka's own tool sets the place of a paused group without owners. Who owned a partition before cannot commit over it."""
+"""The place of a paused group without owners is set, by `SetsOffsets.set_offset` or by Kafka's own tool. Who owned a partition
+before cannot commit over it."""
 
 import asyncio
 from dataclasses import replace
@@ -11,14 +12,16 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.record import Committed
-from baton.queues.logged_ranges import RangeToFinish
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.logged_ranges import LaterQuery, RangeToFinish
+from baton.queues.offsets import PartitionOffsets, Reached
+from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.integration.kafka.test_fence import begin_a_commit
 from tests.kafka_broker.commands import reset
 from tests.waiting import PATIENCE, eventually
 
+NO_OWNER = "belongs to nobody"
 AT = Committed(3, None)
 """The place that the tests set: without a record, as Kafka's tool leaves it."""
 
@@ -56,13 +59,13 @@ async def test_kafkas_tool_sets_the_place_while_nobody_owns_a_partition_and_the_
 
     await queue.operator.ensure(None, unowned=True)
     assert (await queue.operator.check()).owners == {0: Owner(None, Epoch(1))}
-    with pytest.raises(StaleOwner, match="belongs to nobody"):
+    with pytest.raises(StaleOwner, match=NO_OWNER):
         await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[1].offset])
-    with pytest.raises(StaleOwner, match="belongs to nobody"):
+    with pytest.raises(StaleOwner, match=NO_OWNER):
         await asyncio.to_thread(queue.reader("a").read, 0, Epoch(1), 1)
     assert queue.topic in await set_place(queue)
     assert await queue.seen() == AT
-    with pytest.raises(StaleOwner, match="belongs to nobody"):
+    with pytest.raises(StaleOwner, match=NO_OWNER):
         await asyncio.to_thread(stale.read, 0, Epoch(1), 1)
     await queue.operator.ensure(None, unowned=True)
     assert await queue.seen() == AT
@@ -71,7 +74,7 @@ async def test_kafkas_tool_sets_the_place_while_nobody_owns_a_partition_and_the_
     await guarded(queue)
     assert "Assignments can only be reset if the group" in await set_place(queue), "the guard member is back"
     heir = await queue.granted("b", 2)
-    with pytest.raises(StaleOwner, match="belongs to nobody"):
+    with pytest.raises(StaleOwner, match=NO_OWNER):
         await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[4].offset])
     assert [entry.value for entry in await asyncio.to_thread(read, heir, 0, 2, 2)] == [b"3", b"4"]
 
@@ -177,3 +180,126 @@ async def test_an_operator_that_slept_leaves_the_owners_that_another_has_granted
     assert (seen.offset, seen.record.token) == (1, before.record.token), "its token was left alone, too"
     await slept.ensure(None, unowned=True)
     assert (await slept.check()).owners == {0: Owner(None, Epoch(2))}, "it has seen that one, and says so once more"
+
+
+async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_is_marked(at_work: Queue) -> None:
+    queue, stale = at_work, at_work.reader("a")
+    entries = await asyncio.to_thread(read, stale, 0, 1, 5)
+    await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[0].offset, entries[1].offset, entries[2].offset])
+    assert await queue.committed() == 3
+    setting = queue.another()
+    await setting.set_offset(0, Epoch(1), 1)
+    await setting.set_offset(0, Epoch(1), 1)
+    assert await queue.committed() == 1
+    with pytest.raises(StaleOwner, match=NO_OWNER):
+        await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[3].offset])
+    with pytest.raises(StaleOwner, match=NO_OWNER):
+        await asyncio.to_thread(stale.read, 0, Epoch(1), 1)
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    queue.send("5")
+    heir = queue.reader("b")
+    found = await asyncio.to_thread(read, heir, 0, 2, 5)
+    assert [entry.value for entry in found] == [b"1", b"2", b"3", b"4", b"5"]
+    assert [entry.redelivered for entry in found[:2]] == [True, True], "it was finished with before"
+    await asyncio.to_thread(heir.ack, 0, Epoch(2), [entry.offset for entry in found])
+    assert await queue.committed() == 6
+
+
+async def test_an_offset_further_on_leaves_out_what_is_before_it(at_work: Queue) -> None:
+    queue = at_work
+    await queue.another().set_offset(0, Epoch(1), 4)
+    found = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 1)
+    assert [(entry.value, entry.redelivered) for entry in found] == [(b"4", False)]
+
+
+async def test_what_a_set_offset_would_leave_out_is_looked_for_by_number_and_by_time(make: MakeQueue) -> None:
+    queue = make(1)
+    await queue.operator.ensure(None)
+    for time in (1000, 3000, 2000, 5000):
+        queue.producer.produce(queue.topic, b"x", b"k", 0, timestamp=time)
+    assert queue.producer.flush(PATIENCE) == 0
+    await queue.granted("a", 1)
+    await queue.another().set_offset(0, Epoch(1), 1)
+    setting = queue.another()
+    assert await setting.offsets() == {0: PartitionOffsets(1, 0, 4, 3, None)}
+    assert await setting.reach(0, 0) == Reached(0, 0)
+    assert await setting.reach(0, 3) == Reached(3, 2)
+    assert await setting.reach(0, 4, 0) == Reached(0, 0)
+    assert await setting.reach(0, 4, 1001) == Reached(1, 0)
+    assert await setting.reach(0, 4, 3001) == Reached(3, 2)
+    assert await setting.reach(0, 4, 5001) == Reached(4, 3)
+
+
+async def test_no_offset_is_set_of_a_partition_that_was_granted_since_and_its_owner_works_on(at_work: Queue) -> None:
+    queue = at_work
+    heir = await queue.granted("b", 2)
+    entries = await asyncio.to_thread(read, heir, 0, 2, 2)
+    before = await queue.seen()
+    with pytest.raises(QueueConflict, match="was granted to a member meanwhile"):
+        await queue.another().set_offset(0, Epoch(1), 4)
+    assert await queue.seen() == before, "its token was left alone, too"
+    await asyncio.to_thread(heir.ack, 0, Epoch(2), [entries[0].offset])
+    assert await queue.committed() == 1
+
+
+@pytest.mark.parametrize("offset", [-1, 6])
+async def test_no_offset_is_set_that_the_log_does_not_have(at_work: Queue, offset: int) -> None:
+    before = await at_work.committed()
+    with pytest.raises(QueueConflict, match=f"has no offset {offset} any more"):
+        await at_work.another().set_offset(0, Epoch(1), offset)
+    assert await at_work.committed() == before
+
+
+async def test_no_offset_is_set_of_another_groups_topic(at_work: Queue) -> None:
+    other = at_work.another(Claimant("shop/others", "uid-of-others"))
+    with pytest.raises(QueueConflict, match="belongs to another ConsumerGroup"):
+        await other.set_offset(0, Epoch(1), 4)
+    assert await at_work.committed() == 0
+
+
+async def test_a_commit_that_was_begun_before_does_not_end_after_an_offset_was_set(at_work: Queue) -> None:
+    """Its process sleeps between its requests."""
+    queue = at_work
+    await asyncio.to_thread(read, queue.reader("a"), 0, 1, 1)
+    record = (await queue.seen()).record
+    assert record is not None
+    await begin_a_commit(queue)
+    transactions = queue.another()._transactions
+    await queue.another().set_offset(0, Epoch(1), 3)
+    name = transactions._name(0)
+    ended = await transactions.client.to_transactions(name, EndTxnRequest(name, *record.token, True))
+    assert ended.error_code != 0
+    with pytest.raises(StaleToken):
+        await transactions.commit(0, 5, record)
+    await transactions.renewed(0)  # as a process that takes a token itself: it finds no owner
+    assert await queue.committed() == 3
+
+
+async def test_an_operator_takes_owners_out_while_an_offset_is_set_and_the_offset_stays(at_work: Queue) -> None:
+    queue = at_work
+    for offset in range(5):
+        rest = asyncio.create_task(queue.operator.ensure(None, unowned=True))
+        for _ in range(2 * offset):
+            await asyncio.sleep(0.001)
+        await queue.another().set_offset(0, Epoch(2 * offset + 1), offset)
+        await rest
+        assert await queue.committed() == offset
+        assert await queue.operator.grant(0, Uid("a"), Epoch(2 * offset + 3)) == Owner(Uid("a"), Epoch(2 * offset + 3))
+        assert await queue.committed() == offset
+        await queue.operator.check()
+
+
+async def test_a_driver_that_slept_finishes_nothing_over_an_offset_that_was_set(at_work: Queue) -> None:
+    queue = at_work
+    ranges = KafkaRanges(f"kafka://{queue.broker.servers}/?group={queue.group}", "shop/orders", "shop/orders-group")
+    try:
+        query = await asyncio.to_thread(ranges.begin)
+        await asyncio.to_thread(ranges.finish, query, [RangeToFinish(0, 4)])
+        await queue.another().set_offset(0, Epoch(1), 1)
+        await asyncio.to_thread(ranges.finish, query, [RangeToFinish(0, 5)])
+        await queue.operator.grant(0, Uid("b"), Epoch(2))
+        (answer,) = await asyncio.to_thread(ranges.finish, query, [RangeToFinish(0, 5)])
+        assert isinstance(answer, LaterQuery)
+        assert await queue.committed() == 1
+    finally:
+        await asyncio.to_thread(ranges.close)

@@ -385,7 +385,7 @@ async def test_a_place_that_retention_has_deleted_is_said_and_not_jumped_over(qu
             return str(problem)
         return ""
 
-    assert "reset-offsets" in await asyncio.to_thread(until, said, "the jump is told")
+    assert "baton offsets reset" in await asyncio.to_thread(until, said, "the jump is told")
 
 
 async def test_a_place_beyond_the_end_of_the_log_is_told_until_it_is_set_again(make: MakeQueue) -> None:
@@ -701,7 +701,7 @@ async def test_entries_that_were_deleted_before_they_were_done_are_told(queue: Q
     for future in admin.delete_records([TopicPartition(queue.topic, 0, 4)]).values():
         future.result(PATIENCE)
     (said,) = (await queue.operator.check()).warnings
-    assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "--reset-offsets" in said
+    assert f"partitions 0 of {queue.topic} is gone: up to 2 entries were deleted" in said and "baton offsets reset" in said
 
 
 async def test_a_partition_with_much_to_read_that_is_let_go_of_and_comes_back_is_read_on(queue: Queue) -> None:

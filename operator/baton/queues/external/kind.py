@@ -7,7 +7,6 @@ KIND = QueueKind(
     about="For type External; may be left out.",
     resource="baton.queues.external.resource:ExternalSource",
     fenced=False,
-    offsets_are_set="whoever works on it: Baton does not connect to an External queue",
     session_required=False,  # nobody knows what reads it
     operator="baton.queues.external.operator_side:open_queue",
 )

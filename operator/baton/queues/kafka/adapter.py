@@ -28,9 +28,9 @@ from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entri
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
-from baton.queues.kafka.transaction import PartitionTransactions, committed
-from baton.queues.offsets import PartitionOffsets
-from baton.queues.protocol import Claimant, Owner, QueueCheck
+from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions, committed
+from baton.queues.offsets import PartitionOffsets, Reached
+from baton.queues.protocol import Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict
 
 _TRIES = 6
 """To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
@@ -42,7 +42,7 @@ _NOBODY = Owner(None, Epoch(0))
 
 
 class KafkaQueue:
-    """QueueAdapter (queues/protocol.py) and TellsOffsets (queues/offsets.py) for one topic and one group. Methods raise
+    """QueueAdapter (queues/protocol.py) and SetsOffsets (queues/offsets.py) for one topic and one group. Methods raise
     QueueUnreachable, with a sentence for the user; the next call tries again."""
 
     fenced = KIND.fenced
@@ -109,9 +109,7 @@ class KafkaQueue:
             self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
         topic = await self._topic.described()
         await self._giving_up.elsewhere(found)
-        if self._topic.first is None:
-            believed = self._records.all_believed(await self._committed(topic))
-            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
+        await self._see_beginning(topic)
         if unowned:
             await self._place_setting.begin(await self._committed(topic))
 
@@ -152,9 +150,28 @@ class KafkaQueue:
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
         topic = await self._topic.described()
-        committed = await self._transactions.before_pending(tuple(sorted(topic.leaders)))
-        begins, ends = await both_ends(self._client, topic, committed)
-        return offsets_of(committed, begins, ends)
+        return await self._offsets_of(topic, tuple(sorted(topic.leaders)))
+
+    async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
+        """See SetsOffsets. `entries` counts offsets: marks of transactions and what was compacted away, too."""
+        topic = self._topic.last or await self._topic.described()
+        now = (await self._offsets_of(topic, (partition,))).get(partition)
+        found = {partition: end} if since is None else await offsets(self._client, topic, {partition: since})
+        if now is None or partition not in found:
+            raise self._without_leader(partition)
+        offset = min(end, found[partition]) if found[partition] >= 0 else end
+        return Reached(offset, max(0, offset - max(now.committed or 0, now.earliest)))
+
+    async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
+        """See SetsOffsets. A grant without an owner, at the epoch that there is. The broker refuses earlier tokens; a process
+        that takes a later one finds no owner in the record, and commits nothing."""
+        self._refuse_granted(partition, epoch, await self._before(partition))  # first: a new token would hold an owner up
+        for _ in range(_TRIES):
+            try:
+                return await self._set(partition, epoch, offset)
+            except StaleToken:  # an operator takes the owner out of the record just now, or grants
+                await asyncio.sleep(GRANTED_WITHIN)
+        raise others_grant(self._client, self._spec.topic, partition)
 
     async def close(self) -> None:
         await (self._guard.leave() if self._given_up else self._guard.close())
@@ -202,7 +219,49 @@ class KafkaQueue:
             return seen.offset, replace(before, token=token)
         return await self._grant_records.following(partition, uid, epoch, token, seen)
 
+    # -- setting the offset
+
+    async def _set(self, partition: int, epoch: Epoch, offset: int) -> None:
+        """Raises StaleToken where another had a token since."""
+        token = await self._transactions.init(partition)
+        topic = await self._topic.described()
+        await self._see_beginning(topic)
+        seen, (begins, ends), _ = await asyncio.gather(
+            self._transactions.stable(partition),
+            both_ends(self._client, topic, (partition,)),
+            self._transactions.begin(partition, token),
+        )
+        self._refuse_granted(partition, epoch, seen)
+        if partition not in begins or partition not in ends:
+            raise self._without_leader(partition)
+        if not begins[partition] <= offset <= ends[partition]:
+            raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
+        seen = self._records.believed(partition, seen)
+        _, record = await self._grant_records.following(partition, None, epoch, token, seen)
+        await self._transactions.end(partition, offset, _set_to(record, offset, seen.offset), seen)
+
+    def _refuse_granted(self, partition: int, epoch: Epoch, seen: Committed) -> None:
+        self._refuse_others(seen.record)
+        record = self._records.believed(partition, seen).record
+        if record is not None and record.epoch > epoch:
+            raise QueueConflict(f"{self._spec.topic}/{partition} was granted to a member meanwhile")
+
     # -- what is there
+
+    async def _see_beginning(self, topic: Topic) -> None:
+        """How many partitions the topic had when the group began."""
+        if self._topic.first is None:
+            believed = self._records.all_believed(await self._committed(topic))
+            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
+
+    async def _offsets_of(self, topic: Topic, partitions: tuple[int, ...]) -> dict[int, PartitionOffsets]:
+        committed = await self._transactions.before_pending(partitions)
+        begins, ends = await both_ends(self._client, topic, committed)
+        return offsets_of(committed, begins, ends)
+
+    def _without_leader(self, partition: int) -> PartitionUnavailable:
+        place, topic = self._client.address.place, self._spec.topic
+        return PartitionUnavailable(f"{place}: partition {partition} of {topic} has no leader: see whether all brokers run")
 
     async def _committed(self, topic: Topic) -> dict[int, Committed]:
         return await self._transactions.committed(tuple(sorted(topic.leaders)))
@@ -239,6 +298,14 @@ class KafkaQueue:
         same = topic in (None, self._spec.topic)
         place = f"The group {self._client.group} of {self._client.address.place}"
         refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
+
+
+def _set_to(record: Record, offset: int, place: int) -> Record:
+    """What the next owner is to know that begins at this offset; the group was at `place`. What comes again there is marked as
+    redelivered, and not handed out one by one: no process has ended on it."""
+    if offset < place:
+        record = replace(record, again=0, stale=max(record.marked, place))
+    return replace(record.at(offset), query=record.query + 1 if record.query else 0)
 
 
 def _of_this(topic: Topic, committed: Mapping[int, Committed]) -> dict[int, Committed]:

@@ -18,7 +18,7 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
         return (
             f"{address.place}: the place of the group in {place} is not in its log: retention has deleted what was not done, the "
             "log was cut off before it, or the topic was made again. The queue's condition Durable says which: set the place "
-            "again by kafka-consumer-groups.sh --reset-offsets, as the guide to Kafka says"
+            "again by `baton offsets reset`, as the guide to Kafka says"
         )
     if error.code() in _NO_TOPIC:
         return f"{address.place} has no {place}: create the topic"
@@ -27,7 +27,7 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
     if error.code() == CORRUPT:
         return (
             f"{address.place}: {place} has messages that are corrupt ({error.str()}): see to the disk of the broker that leads "
-            "it, and have a replica lead that is whole; where none is, set the place behind them by kafka-consumer-groups.sh "
-            "--reset-offsets, as the guide to Kafka says"
+            "it, and have a replica lead that is whole; where none is, set the place behind them by `baton offsets "
+            "reset`, as the guide to Kafka says"
         )
     return f"{address.place}: {place} cannot be read: {error.str()}"

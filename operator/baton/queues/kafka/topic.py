@@ -57,11 +57,10 @@ async def describe(client: KafkaClient, name: str, refused: Callable[[int], Queu
     return Topic(name, topic_id, {number: leader for _, number, leader, *_ in partitions}, near)
 
 
-async def offsets(
-    client: KafkaClient, topic: Topic, places: Mapping[int, LogEnd], *, uncommitted: bool = False
-) -> dict[int, int]:
-    """The offset at a place of each partition, as a reader of committed messages sees it, or one of all. Partitions without a
-    leader, or whose leader has just changed or is away, are left out."""
+async def offsets(client: KafkaClient, topic: Topic, places: Mapping[int, int], *, uncommitted: bool = False) -> dict[int, int]:
+    """The offset at a place of each partition, as a reader of committed messages sees it, or one of all. A place is a LogEnd, or
+    a time (milliseconds since 1970): of the first message that is not older; -1: all are. Partitions without a leader, or whose
+    leader has just changed or is away, are left out."""
     isolation = _READ_UNCOMMITTED if uncommitted else _READ_COMMITTED
     by_leader: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, place in places.items():

@@ -1,50 +1,181 @@
-"""`baton offsets` of a group on a topic: Kafka's own offsets, which Kafka's own tool sets."""
+"""`baton offsets` of a group on a topic: where it is, and resets while no pod works on it."""
 
 import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._resource import ResourceType
+
+from baton.kube.api import core_path
+from tests.integration.kafka.test_security import Acls
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.test_kafka import queue_of, send
-from tests.integration.operator.world import Cluster, Operator
-from tests.kafka_broker import KafkaBroker
-from tests.waiting import eventually
+from tests.integration.operator.world import Cluster, Operator, World
+from tests.kafka_broker import ORDERED, KafkaBroker
+from tests.kafka_broker.jars import USERS
+from tests.waiting import PATIENCE, eventually
 
 BATON = Path(sys.executable).parent / "baton"
 
 
-async def test_offsets_of_a_topic_are_shown_and_set_by_kafkas_own_tool(
-    api: Cluster, start: Callable[..., Operator], kubeconfig: Path, broker: KafkaBroker
-) -> None:
-    world = await namespace(api, "kafka-offsets")
-    await start(world, "one").leads()
-    broker.make_topic("told", 2)
-    await queue_of(world, broker, "told", "told")
-    await world.group("told")
-    await world.pod("told-a", "told")
-    await world.spread("told", 2, seconds=30)
-    send(broker, "told", 1, "a", "b", "c")
+@dataclass
+class Told:
+    """A group of two partitions, with the pod told-a."""
 
-    async def baton(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(BATON), "offsets", *arguments, "--kubeconfig", str(kubeconfig), "-n", "kafka-offsets"]
-        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    world: World
+    kubeconfig: Path
+    broker: KafkaBroker
 
-    async def rows() -> object:
-        done = await baton("told", "-o", "json")
-        found = json.loads(done.stdout or "[]")
+    async def baton(self, *arguments: str, answer: str = "") -> "subprocess.CompletedProcess[str]":
+        command = [str(BATON), *arguments, "--kubeconfig", str(self.kubeconfig), "-n", self.world.namespace]
+        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
+
+    async def reset(self, *arguments: str, answer: str = "") -> "subprocess.CompletedProcess[str]":
+        return await self.baton("offsets", "reset", "told", *arguments, answer=answer)
+
+    async def refused(self, *arguments: str) -> str:
+        """What is said, in one line."""
+        done = await self.reset(*arguments, "--yes")
+        assert done.returncode != 0, done
+        return done.stderr.strip().splitlines()[-1]
+
+    async def rows(self) -> list[tuple[Any, ...]]:
+        done = await self.baton("offsets", "told", "-o", "json")
+        assert done.returncode == 0, done.stderr
         wanted = ("partition", "offset", "earliest", "end", "lag", "pending", "owner")
-        return [tuple(row[name] for name in wanted) for row in found], done.stderr
+        return [tuple(row[name] for name in wanted) for row in json.loads(done.stdout)]
 
-    async def told() -> bool:
-        return await rows() == ([(0, 0, 0, 0, 0, None, "told-a"), (1, 0, 0, 3, 3, None, "told-a")], "")
+    async def become(self, *wanted: tuple[Any, ...]) -> None:
+        async def so() -> bool:
+            return await self.rows() == [*wanted]
 
-    await eventually(told, "the group has its offsets", shown=rows)
-    table = (await baton("told")).stdout.splitlines()
+        await eventually(so, f"the offsets are {wanted}", 3 * PATIENCE, shown=self.rows)
+
+    async def paused(self) -> None:
+        await self.baton("pause", "told")
+        await self.world.seen("told")
+
+    async def stopped(self) -> None:
+        """It is paused, and its pod is gone."""
+        await self.paused()
+        await self.world.delete_pod("told-a")
+        await self.world.counted("told", unowned=2)
+
+    async def use(self, **source: Any) -> None:
+        """Another source of the queue."""
+        await self.world.change("partitionedqueues", "told", {"spec": {"source": {"kafka": source}}})
+
+
+MakeTold = Callable[..., Any]
+
+
+@pytest.fixture
+def make_told(api: Cluster, start: Callable[..., Operator], kubeconfig: Path, broker: KafkaBroker) -> Iterator[MakeTold]:
+    """`await make_told(name)`: in a namespace of this name; the topic has it, too."""
+
+    async def make(name: str) -> Told:
+        world = await namespace(api, name)
+        await start(world, "one").leads()
+        broker.make_topic(name, 2)
+        await queue_of(world, broker, "told", name)
+        await world.group("told")
+        await world.pod("told-a", "told")
+        await world.spread("told", 2, seconds=30)
+        return Told(world, kubeconfig, broker)
+
+    yield make
+
+
+async def test_offsets_of_a_topic_are_shown_and_none_is_set_while_a_member_owns_it(make_told: MakeTold) -> None:
+    told = await make_told("kafka-shown")
+    send(told.broker, "kafka-shown", 1, "a", "b", "c")
+    before = (0, 0, 0, 0, 0, None, "told-a"), (1, 0, 0, 3, 3, None, "told-a")
+    await told.become(*before)
+    table = (await told.baton("offsets", "told")).stdout.splitlines()
     assert table[2].split() == ["told", "1", "0", "3", "3", "?", "told-a"]
-    reset = await baton("reset", "told", "--to", "latest", "--yes")
-    by = "kafka-consumer-groups.sh --reset-offsets, on a paused group without pods: docs/guides/kafka.md says how"
-    assert reset.stderr == f"baton offsets reset: the offsets of told, of type Kafka, are set by {by}\n"
-    assert reset.returncode == 1
+    assert "kafka-shown/told is not paused: `baton pause told -n kafka-shown`" in await told.refused("--to", "latest")
+    await told.paused()
+    assert "told-a may still work on what is reset" in await told.refused("--to", "latest")
+    dry = await told.reset("--to", "latest", "--dry-run")
+    assert dry.stdout.splitlines()[2].split() == ["told", "1", "0", "3", "3", "0"]
+    assert dry.returncode == 1 and "as it is now, this would be refused" in dry.stderr
+    await told.become(*before)
+
+
+async def test_a_topic_is_set_forward_and_back_after_a_preview_and_the_next_owner_goes_on_there(make_told: MakeTold) -> None:
+    told = await make_told("kafka-set")
+    producer = Producer({**ORDERED, "bootstrap.servers": told.broker.servers})
+    for number in range(5):
+        producer.produce("kafka-set", str(number), partition=0, timestamp=1_000_000_000_000 + 1000 * number)
+    assert producer.flush(PATIENCE) == 0
+    await told.stopped()
+
+    dry = await told.reset("--to", "latest", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    head, row, other = (line.split() for line in dry.stdout.splitlines()[:3])
+    assert head == ["QUEUE", "PARTITION", "OFFSET", "NEW", "LEFT", "OUT", "READ", "AGAIN"]
+    assert (row, other) == (["told", "0", "0", "5", "5", "0"], ["told", "1", "0", "0", "0", "0"])
+    assert "a dry run; nothing is changed" in dry.stdout
+    no = await told.reset("--to", "3", "--partition", "0", answer="n\n")
+    assert no.returncode == 1 and "Set 1 partition of told to 3: 3 entries left out?" in no.stdout
+    await told.become((0, 0, 0, 5, 5, None, None), (1, 0, 0, 0, 0, None, None))
+
+    yes = await told.reset("--to", "3", "--partition", "0", answer="y\n")
+    assert yes.returncode == 0, yes.stderr
+    assert "kafka-set/told: 1 partition of told set to 3, and 3 entries left out\n" in yes.stdout
+    assert "`baton resume told -n kafka-set` lets it go on" in yes.stdout
+    await told.become((0, 3, 0, 5, 2, None, None), (1, 0, 0, 0, 0, None, None))
+    again = await told.reset("--to", "3", "--partition", "0", "--yes")
+    assert again.returncode == 0 and "it is there already; nothing is changed" in again.stdout
+    time = await told.reset("--to", "2001-09-09T01:46:41Z", "--yes")
+    assert "1 partition of told set to 2001-09-09T01:46:41Z, and 2 entries read again" in time.stdout, time
+    await told.become((0, 1, 0, 5, 4, None, None), (1, 0, 0, 0, 0, None, None))
+    assert "1 entry read again" in (await told.reset("--to", "earliest", "--yes")).stdout
+    await told.reset("--to", "1", "--partition", "0", "--yes")
+
+    await told.baton("resume", "told")
+    await told.world.pod("told-b", "told")
+    await told.world.spread("told", 2, seconds=30)
+    await told.become((0, 1, 0, 5, 4, None, "told-b"), (1, 0, 0, 0, 0, None, "told-b"))
+
+
+async def test_a_reset_that_cannot_be_made_names_what_is_wrong_and_the_cure(make_told: MakeTold) -> None:
+    told = await make_told("kafka-refused")
+    send(told.broker, "kafka-refused", 0, "a", "b")
+    await told.stopped()
+    assert "Missing option '--to'" in await told.refused()
+    assert "'--to': 'soon' is none of earliest, latest, an offset, and a time with its zone" in await told.refused("--to", "soon")
+    assert "told/0 has the offsets 0 to 2; earlier entries are gone" in await told.refused("--to", "3", "--partition", "0")
+    assert "told has no partition 9: `baton offsets` lists" in await told.refused("--to", "latest", "--partition", "9")
+    assert "has no queue orders, but told" in await told.refused("--to", "latest", "--queue", "orders")
+
+    await told.use(bootstrapServers="127.0.0.1:1")
+    said = await told.refused("--to", "latest")
+    assert "127.0.0.1:1 does not answer" in said and "see whether its brokers run" in said
+
+    secret = {"metadata": {"name": "kafka"}, "stringData": {"password": USERS["operator"]}}
+    await told.world.api.create(core_path("kafka-refused", "secrets"), secret)
+    sasl = {"user": "operator", "passwordSecretRef": {"name": "kafka"}}
+    await told.use(bootstrapServers=f"127.0.0.1:{told.broker.sasl_port}", sasl=sasl)
+    assert "user operator may not READ the topic kafka-refused: allow it by an ACL" in await told.refused("--to", "latest")
+    acls = Acls(told.broker)
+    acls.allow("operator", ResourceType.TOPIC, "kafka-refused", AclOperation.READ)
+    assert "may not READ the group kafka-refused.told: allow it by an ACL" in await told.refused("--to", "latest")
+    acls.allow("operator", ResourceType.GROUP, "kafka-refused.told", AclOperation.READ)
+    said = await told.refused("--to", "latest")
+    assert "user operator may not WRITE the transactional id baton.kafka-refused.told/kafka-refused/0" in said
+    assert said.endswith("allow it by a prefixed ACL on baton.kafka-refused.told/; 0 partitions are set")
+    acls.allow("operator", ResourceType.TRANSACTIONAL_ID, "baton.kafka-refused.told/", AclOperation.WRITE, prefixed=True)
+    assert (await told.reset("--to", "latest", "--yes")).returncode == 0
+    admin = told.broker.admin()  # what is asked of it ends with it
+    admin.delete_topics(["kafka-refused"])["kafka-refused"].result(PATIENCE)
+    said = await told.refused("--to", "earliest")
+    assert "there is no topic kafka-refused" in said and said.endswith("create it, or correct spec.source.kafka.topic")
