@@ -43,6 +43,13 @@ class ApiRefused(Exception):  # noqa: N818 -- what became of the request, for th
         self.status = status
 
 
+class DevEnded(urllib3.exceptions.HTTPError):
+    """The `baton dev` that this process belongs to has ended. Another one does not know the process."""
+
+    def __init__(self) -> None:
+        super().__init__("`baton dev` has ended: start it again, then this program, by `baton dev run`")
+
+
 class AnswerTooLong(ApiRefused):
     """It is cut off: nobody's objects fill this process's memory."""
 
@@ -50,8 +57,11 @@ class AnswerTooLong(ApiRefused):
 class ApiConnection:
     """One API server, as one user. Threads may share it. Beside what methods name, they raise what urllib3 raises."""
 
-    def __init__(self, url: str, pool: urllib3.PoolManager, authorization: Callable[[], str | None]) -> None:
-        """`authorization`: the header of that name, asked for with each request."""
+    def __init__(
+        self, url: str, pool: urllib3.PoolManager, authorization: Callable[[], str | None], *, of_dev: bool = False
+    ) -> None:
+        """`authorization`: the header of that name, asked for with each request. `of_dev`: it is `baton dev`."""
+        self._of_dev = of_dev
         self._url = url.rstrip("/")
         self._pool = pool
         self._authorization = authorization
@@ -84,7 +94,7 @@ class ApiConnection:
         environment = os.environ if environment is None else environment
         if url := environment.get("BATON_API_SERVER"):
             token = environment.get("BATON_API_TOKEN", "")
-            return cls(url, urllib3.PoolManager(maxsize=4), lambda: f"Bearer {token}")
+            return cls(url, urllib3.PoolManager(maxsize=4), lambda: f"Bearer {token}", of_dev=True)
         return cls.in_pod(environment=environment)
 
     @classmethod
@@ -141,15 +151,20 @@ class ApiConnection:
             headers["Authorization"] = authorization
         fields = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         asked = time.monotonic()
-        answer = self._pool.request(
-            method,
-            f"{self._url}{path}?{fields}" if fields else f"{self._url}{path}",
-            body=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            timeout=timeout,
-            retries=False,
-            preload_content=False,
-        )
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self._url}{path}?{fields}" if fields else f"{self._url}{path}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=timeout,
+                retries=False,
+                preload_content=False,
+            )
+        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ProtocolError):
+            if self._of_dev:
+                raise DevEnded from None
+            raise
         self.clock.follow(answer.headers.get("Date"), asked)
         try:
             if not 200 <= answer.status < 300:

@@ -33,7 +33,7 @@ class LocalProcess:
         self._address = folder.address()
         self._folder = folder
         self._pool = urllib3.PoolManager()
-        found = self._request("POST", "/processes", {} if name is None else {"name": name})
+        found = self._request("POST", "/processes", {"name": name, "pid": os.getpid()})
         self.name, self._uid = str(found["name"]), str(found["uid"])
 
     def run(self, command: Sequence[str]) -> int:
@@ -90,7 +90,7 @@ class LocalProcess:
         except DevError:
             return
 
-    def _request(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+    def _request(self, method: str, path: str, body: Mapping[str, str | int | None] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self._address.token}"}
         try:
             answer = self._pool.request(method, self._address.api + path, json=body, headers=headers, timeout=5.0, retries=False)

@@ -1,6 +1,7 @@
 """The few requests that a consumer makes of an API server (its own Lease), and those by which its processes come and go."""
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -28,8 +29,21 @@ class Process:
 
     name: MemberId
     uid: Uid
+    pid: int | None = None
+    """Of its `baton dev run`, which lives as long as it does."""
     ending: bool = False
     """It was asked to stop."""
+
+    @property
+    def alive(self) -> bool:
+        """False: its `baton dev run` was killed, and could not report its end."""
+        try:
+            os.kill(self.pid or os.getpid(), 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
 
 
 class DevServer:
@@ -85,15 +99,15 @@ class DevServer:
             case "GET" if path == "/group":
                 return 200, {"processes": [self._shown(process) for process in self._processes.values()], "ledger": self.ledger}
             case "POST" if path == "/processes":
+                for one in [one for one in self._processes.values() if not one.alive]:
+                    self._end(one)
                 name = body.get("name") or self._free_name()
-                return (CONFLICT, {}) if name in self._processes else (200, self._begin(name))
+                return (CONFLICT, {}) if name in self._processes else (200, self._begin(name, body.get("pid")))
             case "PATCH" if top == "/processes" and name in self._processes:
                 self._processes[name] = replace(self._processes[name], ending=True)
                 return 200, {}
             case "DELETE" if top == "/processes" and name in self._processes:
-                process = self._processes.pop(name)
-                self._leases.pop(session_lease_name(process.name), None)
-                self._leases = {held: lease for held, lease in self._leases.items() if _holder(lease) != process.uid}
+                self._end(self._processes[name])
                 return 200, {}
             case "GET" if top == self._leases_path and name in self._leases:
                 return 200, self._leases[name]
@@ -109,9 +123,14 @@ class DevServer:
     def _free_name(self) -> str:
         return next(name for number in count(1) if (name := f"{self._group}-{number}") not in self._processes)
 
-    def _begin(self, name: str) -> Json:
-        self._processes[name] = Process(MemberId(name), Uid(str(uuid4())))
+    def _begin(self, name: str, pid: int | None) -> Json:
+        self._processes[name] = Process(MemberId(name), Uid(str(uuid4())), pid)
         return {"name": name, "uid": self._processes[name].uid}
+
+    def _end(self, process: Process) -> None:
+        del self._processes[process.name]
+        self._leases.pop(session_lease_name(process.name), None)
+        self._leases = {held: lease for held, lease in self._leases.items() if _holder(lease) != process.uid}
 
     def _shown(self, process: Process) -> Json:
         session = self._leases.get(session_lease_name(process.name), {})

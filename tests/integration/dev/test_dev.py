@@ -15,6 +15,8 @@ import redis
 from click.testing import CliRunner
 
 from baton.cli.main import main
+from baton.consumer.api_server import ApiConnection
+from baton.dev.folder import DevFolder
 from baton.queues.redis import RedisProducer
 from tests.processes import ChildProcess
 from tests.redis_server import RedisServer
@@ -51,8 +53,8 @@ class Dev:
         self._stack.callback(stopped, process)
         return process
 
-    def consumer(self, name: str) -> subprocess.Popen[bytes]:
-        command = [str(BATON), "dev", "run", "--", sys.executable, "-c", CONSUMER, str(self.folder / f"{name}.jsonl")]
+    def consumer(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [str(BATON), "dev", "run", *options, "--", sys.executable, "-c", CONSUMER, str(self.folder / f"{name}.jsonl")]
         return self._run(command, self.folder / f"{name}.log")
 
     def last(self) -> str:
@@ -152,6 +154,28 @@ def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
     until(says(dev, "orders-1: ", "orders-2: "), "they share")
     killed.kill()
     until(lambda: "|" not in dev.last() and "0-1" in dev.last(), "the other has both when the session has lapsed")
+
+
+def test_a_name_is_taken_over_from_a_process_that_was_killed_and_its_end_is_told_to_a_consumer(dev: Dev) -> None:
+    process = dev.start("--delay", "0")
+    until(says(dev, "nobody: 0-5"), "it is there")
+    killed = dev.consumer("a", "--name", "mine")
+    until(says(dev, "mine: 0-5"), "it owns all")
+    place = DevFolder(dev.folder / "dev").address()
+    api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
+
+    def member() -> str | None:
+        (one,) = api.request("GET", "/group")["processes"]
+        return str(one["uid"]) if one["session"] else None
+
+    before = member()
+    killed.kill()
+    killed.wait()
+    dev.consumer("b", "--name", "mine")
+    until(lambda: member() not in (None, before), "the next one has the name, and is a member")
+    stopped(process)
+    told = "`baton dev` has ended: start it again, then this program, by `baton dev run`"
+    until(lambda: told in (dev.folder / "b.log").read_text(), "the consumer says what has ended")
 
 
 def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:

@@ -172,6 +172,22 @@ async def test_producers_send_again_after_the_server_was_killed(new_name: Callab
         await queue.close()
 
 
+async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again(caplog: pytest.LogCaptureFixture) -> None:
+    with RedisServer(fsync="always") as server:
+        queue = await make_queue(server.url)
+        queue.producer.send(queue.key(0), "1")
+        for value in ("2", "3"):
+            server.kill()
+            caplog.clear()
+            waiting = queue.producer.produce(queue.key(0), value)
+            until(lambda: bool(caplog.messages), "the producer says that it waits")
+            server.start()
+            waiting.result(PATIENCE)
+            (told,) = (one for one in caplog.messages if "is sent to" in one)
+            assert told.startswith(f"What is sent to {queue.name} waits. Redis at ") and "does not answer" in told
+        await queue.close()
+
+
 async def test_a_queue_that_nobody_has_made_is_said_to_be_so_at_once_and_in_the_end(
     server: RedisServer, new_name: Callable[[], str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,8 +1,11 @@
 """What stands in for the API server under `baton dev`, with the consumer's own client."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
+from urllib3.exceptions import HTTPError
 
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection, ApiRefused
@@ -73,6 +76,26 @@ def test_a_process_may_choose_its_name_and_the_group_is_shown_with_sessions_and_
         ("orders-1", True, False),
     ]
     assert shown["ledger"] == {"group": "{}"}
+
+
+def test_a_name_is_free_again_when_its_baton_dev_run_was_killed(served: Served) -> None:
+    ask = served.connection().request
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    before = ask("POST", "/processes", {"name": "mine", "pid": ended.pid})
+    KubernetesLease(served.connection(), "dev", "baton-mine").write({"metadata": {}, "spec": {"holderIdentity": before["uid"]}})
+    again = ask("POST", "/processes", {"name": "mine", "pid": os.getpid()})
+    assert again["uid"] != before["uid"] and served.server.leases() == []
+    with pytest.raises(ApiRefused, match="409"):
+        ask("POST", "/processes", {"name": "mine", "pid": os.getpid()})
+
+
+def test_who_asks_a_baton_dev_that_has_ended_is_told_to_start_again() -> None:
+    ended = Served()
+    ended.server.start()
+    ended.server.close()
+    with pytest.raises(HTTPError, match="`baton dev` has ended: start it again"):
+        ended.connection().request("GET", "/group")
 
 
 def test_the_lease_of_a_driver_goes_with_the_process_that_holds_it(served: Served) -> None:

@@ -40,7 +40,7 @@ class AddScript:
         """By partition: what its requests begin with."""
         self._table = Ask(packed("HMGET", queue_key(queue), "version", "table"), 1)
         self._wait = packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
-        self._told = ""
+        self._told = False
 
     def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
@@ -52,6 +52,7 @@ class AddScript:
                 return
             answers = yield self._round(batches)
             if len(batches) == len(answers) == 1 and type(answers[0]) is int:  # a single send, mostly
+                self._told = False
                 for partition in batches:
                     outbox.added(partition, answers[0])
                 return
@@ -61,15 +62,18 @@ class AddScript:
                 answers = yield self._round(unknown, text=True)
                 found.update(zip(unknown, answers, strict=False))
             if self._wait and (why := self._too_few(answers[-1])):
+                self._waits(why)
                 outbox.unanswered(why, clock(), passing=True)
             else:
                 self._answered(outbox, batches, found, clock())
         except (RedisError, OSError) as error:
             why = explain(error, self._url, self._queue)
+            if passing(error):
+                self._waits(why)
             if batches is not None:
                 outbox.unanswered(why, clock(), passing=passing(error))
             elif passing(error):
-                self._unrouted(outbox, why, clock())
+                outbox.routed(None, why, clock())
             else:
                 outbox.give_up(list(outbox.open), why)
 
@@ -86,28 +90,32 @@ class AddScript:
             raise answers[0]
         version, text = fields(2)(answers[0])
         if version is None or text is None:
-            return self._unrouted(outbox, absent(self._url, "queue", self._queue), now)
+            self._waits(why := absent(self._url, "queue", self._queue))
+            return outbox.routed(None, why, now)
         try:
             table = RoutingTable.from_text(int(version), text.decode())
         except ValueError:
             raise OddAnswerError("a foreign record: its table") from None
-        self._told = ""
         outbox.routed(table, "", now)
 
-    def _unrouted(self, outbox: Outbox, why: str, now: float) -> None:
-        """Nothing can be sent yet. That is said while it is waited for, once: a wrong name is seen at once."""
-        if why != self._told:
+    def _waits(self, why: str) -> None:
+        """Entries are tried again. That is said once, until some are taken."""
+        if not self._told:
             log.warning("What is sent to %s waits. %s", self._queue, why)
-            self._told = why
-        outbox.routed(None, why, now)
+        self._told = True
 
     def _answered(self, outbox: Outbox, batches: Round, answers: Mapping[int, object], now: float) -> None:
         """What the answers to a round mean."""
+        if not any(isinstance(answer, RedisError) for answer in answers.values()):
+            self._told = False
         for partition, answer in answers.items():
             if isinstance(answer, int):
                 outbox.added(partition, answer)
             elif isinstance(answer, RedisError):
-                outbox.failed(partition, explain(answer, self._url, self._queue), now, passing=passing(answer))
+                why = explain(answer, self._url, self._queue)
+                if passing(answer):
+                    self._waits(why)
+                outbox.failed(partition, why, now, passing=passing(answer))
             else:
                 try:
                     codes, numbers = _read(answer, len(batches[partition]))
