@@ -22,23 +22,25 @@ from tests.waiting import PATIENCE, until
 class PrometheusServer:
     """`with PrometheusServer(rules, honor_labels=True) as prometheus:`; it looks at its targets every second."""
 
-    def __init__(self, rules: Path, *, honor_labels: bool) -> None:
+    def __init__(self, *rules: Path, honor_labels: bool, address: str = "127.0.0.1") -> None:
+        """`address`: of this machine, where it answers."""
         self._folder = Path(tempfile.mkdtemp(prefix="baton-prometheus-"))
         self._targets = self._folder / "targets.json"
         self.scrape(())
         job = {"job_name": "baton", "honor_labels": honor_labels, "file_sd_configs": [{"files": [str(self._targets)]}]}
         every = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         config = self._folder / "prometheus.yml"
-        config.write_text(yaml.safe_dump({"global": every, "rule_files": [str(rules)], "scrape_configs": [job]}))
-        self._url = f"http://127.0.0.1:{(port := next(free_ports('127.0.0.1')))}"
+        config.write_text(yaml.safe_dump({"global": every, "rule_files": [*map(str, rules)], "scrape_configs": [job]}))
+        place = f"{address}:{next(free_ports(address))}"
+        self.url = f"http://{place}"
         self._log = (self._folder / "log").open("w")
         command = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={self._folder / 'data'}"]
-        self._process = ChildProcess([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=self._log, stderr=self._log)
+        self._process = ChildProcess([*command, f"--web.listen-address={place}"], stdout=self._log, stderr=self._log)
 
-    def scrape(self, ports: Sequence[int]) -> None:
-        """These, of this machine, from now on."""
+    def scrape(self, places: Sequence[str]) -> None:
+        """These (`address:port`) from now on."""
         found = self._targets.with_suffix(".new")
-        found.write_text(json.dumps([{"targets": [f"127.0.0.1:{port}" for port in ports]}]))
+        found.write_text(json.dumps([{"targets": places}]))
         found.replace(self._targets)  # Prometheus follows the file
 
     def values(self, question: str) -> list[float]:
@@ -52,7 +54,7 @@ class PrometheusServer:
         return {alert["labels"]["alertname"] for alert in self._ask("alerts")["alerts"] if alert["state"] == "firing"}
 
     def _ask(self, what: str, **words: str) -> Any:
-        address = f"{self._url}/api/v1/{what}?{urllib.parse.urlencode(words)}"
+        address = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(words)}"
         try:
             with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
                 return json.load(answer)["data"]
@@ -62,7 +64,7 @@ class PrometheusServer:
     def _ready(self) -> bool:
         assert self._process.poll() is None, (self._folder / "log").read_text()[-2000:]
         try:
-            with urllib.request.urlopen(f"{self._url}/-/ready", timeout=PATIENCE) as answer:
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=PATIENCE) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

@@ -10,7 +10,8 @@ import yaml
 
 from charts.render import ROOT
 from cluster import Cluster, keda
-from tests.e2e.installing import installed_by_helm, namespace
+from tests.e2e.installing import NAMESPACE as OPERATORS
+from tests.e2e.installing import installed_by_helm, leader, namespace
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.spark.shop import QUEUE as SHOP
 from tests.e2e.spark.shop import Shop, checked
@@ -18,6 +19,7 @@ from tests.e2e.spark.sizes import sizes_told
 from tests.load import sink
 from tests.load.producer import Load
 from tests.load.witness import Witness
+from tests.prometheus_server import PrometheusServer
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -78,6 +80,38 @@ def test_a_fleet_follows_its_lag_from_none_to_many_and_back(with_keda: Cluster, 
                 load.pause()
                 until(lambda: processed(server, queue) >= load.total, "what came meanwhile is done", LONG)
             rows = sink.rows(server.client(), queue)
+        fleet.delete()
+    sink.judged(load.produced, rows, witness)
+
+
+def test_a_fleet_wakes_from_none_by_the_seconds_of_its_lag_alone(with_keda: Cluster) -> None:
+    """By KEDA's trigger `prometheus`, with nothing but what it has to be given."""
+    name = "keda-seconds"
+    pod = json.loads(with_keda.kubectl("-n", OPERATORS, "get", "pod", leader(with_keda), "-o", "json"))
+    with (
+        RedisServer(bind=with_keda.address) as server,
+        PrometheusServer(honor_labels=True, address=with_keda.address) as prometheus,
+        namespace(with_keda, name),
+    ):
+        prometheus.scrape([f"{pod['status']['podIP']}:8080"])
+        queue, seconds = f"{name}/{QUEUE}", f'baton_group_lag_seconds{{namespace="{name}",group="{GROUP}"}}'
+        fleet = Fleet(with_keda, name, server.url, scale="Workload")
+        fleet.deploy(replicas=0)
+        fleet.scale(0)
+        until(lambda: asleep(fleet) and prometheus.values(seconds) == [0.0], "nothing waits, and there is no pod", LONG)
+        trigger = {"serverAddress": prometheus.url, "query": seconds, "threshold": "60"}
+        spec = {"scaleTargetRef": GROUP_ITSELF, "triggers": [{"type": "prometheus", "metadata": trigger}]}
+        scaled = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": GROUP}, "spec": spec}
+        with_keda.kubectl("-n", name, "apply", "-f", "-", text=json.dumps(scaled))
+        try:
+            with_keda.kubectl("-n", name, "wait", f"scaledobject/{GROUP}", "--for=condition=Ready", "--timeout=300s")
+            with Witness(server.url, queue, PARTITIONS) as witness, Load(server.url, queue, rate=20) as load:
+                until(lambda: fleet.pods(), "the first messages wake the fleet", LONG)
+                load.pause()
+                until(lambda: processed(server, queue) >= load.total, "all is done", LONG)
+        finally:  # while there is an operator of KEDA that lets it go
+            with_keda.kubectl("-n", name, "delete", "scaledobject", GROUP, "--timeout=300s")
+        rows = sink.rows(server.client(), queue)
         fleet.delete()
     sink.judged(load.produced, rows, witness)
 

@@ -41,7 +41,7 @@ async def test_every_panel_shows_something_and_alerts_fire_for_what_they_are_for
 ) -> None:
     operator = await start(busy.world).leads()
     assert operator.port is not None
-    prometheus.scrape([operator.port, *busy.fleet.metrics.values()])
+    prometheus.scrape([f"127.0.0.1:{port}" for port in (operator.port, *busy.fleet.metrics.values())])
     await busy.world.change("partitionedqueues", GROUP, {"spec": {"rebalance": {"delaySeconds": 1}}})
     await busy.settled()
 
