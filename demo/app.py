@@ -69,13 +69,28 @@ def work(rows: DataFrame, batch: int) -> None:
     executors = max(1, rows.sparkSession.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
     seconds = SECONDS * executors / max(1, rows.rdd.getNumPartitions())
     rows.foreachPartition(lambda part: process(part, batch, seconds, url, root))
-    print(f"{time.strftime('%T')} batch {batch}: the function took {time.monotonic() - began:.1f} s", flush=True)
+    took = time.monotonic() - began
+    print(f"{time.strftime('%T')} batch {batch}: the function took {took:.1f} s", flush=True)
+    with sink(url) as server:
+        server.rpush(f"demo:{{{root}}}:batches", took)
+
+
+def sink(url: str) -> Any:
+    """A client of the server that the results go to."""
+    import redis
+
+    return redis.Redis.from_url(url)
+
+
+def warm_up() -> None:
+    """What `process` imports, and its way to the sink."""
+    with sink(os.environ["BATON_REDIS_URL"]) as server:
+        server.ping()
 
 
 def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str) -> None:
     """A task's ranges of a batch: some work for so many seconds, reported together when all of it is done. A task that is cut off
     in its middle is tried again as a whole."""
-    import redis
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -88,7 +103,7 @@ def process(rows: Iterable[Row], batch: int, seconds: float, url: str, root: str
         parts[row.partition, row.epoch].append(row)
     if parts:
         time.sleep(seconds)
-    with redis.Redis.from_url(url) as server, server.pipeline() as pipe:
+    with sink(url) as server, server.pipeline() as pipe:
         for (partition, epoch), found in parts.items():
             done = [
                 [str(row.offset), round(row.timestamp.timestamp() * 1000), row.key.decode(), int(row.value), row.redelivered]
@@ -114,10 +129,10 @@ def main() -> None:
         executor_timeout=25,
         service_account="driver",
     )
-    settings |= SMALL
+    settings |= SMALL | {"spark.jars": f"local:{baton.spark.jar()}"}  # its pods mount the same folders
     spark = SparkSession.builder.appName(group).config(map=settings).getOrCreate()
     queues = {os.environ["QUEUE"]: os.environ["BATON_REDIS_URL"]}
-    fleet = baton.spark.Fleet(spark, group=group, queues=queues, holdup_timeout=5)  # no task takes a second
+    fleet = baton.spark.Fleet(spark, group=group, queues=queues, holdup_timeout=5, warm_up=warm_up)  # no task takes a second
     fleet.run(lambda rows: rows.writeStream.foreachBatch(work).option("checkpointLocation", "/checkpoint").start())
 
 

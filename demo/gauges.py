@@ -61,6 +61,10 @@ class Gauges:
                 found[partition, int(epoch), pod] = float(at)
         return found
 
+    def batches(self) -> list[float]:
+        """How long the user's function took for each of Spark's micro-batches, in seconds."""
+        return [float(bytes(took)) for took in self._server.lrange(f"demo:{{{self._queue}}}:batches", 0, -1)]  # type: ignore[arg-type]
+
     def _follow(self) -> None:
         looks = 0
         while not self._closed.wait(_PERIOD):

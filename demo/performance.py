@@ -76,6 +76,7 @@ class Performance:
         self._story.wait_for("the auditor")
         verdict = audit(Evidence(run.producer.keys, run.gauges.results(), tuple(run.gauges.fences), tuple(run.attempts)))
         run.observer.timings.first_rows(run.gauges.first_rows())
+        run.observer.timings.batches = run.gauges.batches()
         self._watching.close()
         return self._conclude(run, verdict)
 

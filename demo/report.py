@@ -86,7 +86,7 @@ def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     rows.add_row("", "assigned until its first message", _spread(timings.ledger_to_executor))
     if totals.driver:
         rows.add_row("", "ranges read on their owner", _share(totals.driver))
-        rows.add_row("", "micro-batches", f"{totals.driver['batches']:,}")
+        rows.add_row("", "micro-batches, as their function takes", _spread(timings.batches))
     return Group(rows, *_examples(verdict))
 
 

@@ -17,6 +17,7 @@ class Timings:
       runs meanwhile ends first.
     - `pauses`: a partition is taken back in the ledger -> the ledger names its next owner. Its owner may still finish what it has
       read in that time; nobody reads anything new.
+    - `batches`: the user's function has a micro-batch of Spark's -> it is done with it.
     - `orphaned`: a partition's owner died, or vanished from the ledger without a hand-off -> the ledger names the next one.
     """
 
@@ -24,6 +25,7 @@ class Timings:
     ledger_to_executor: list[float] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     orphaned: list[float] = field(default_factory=list)
+    batches: list[float] = field(default_factory=list)
     moves: int = 0
     """Grants to another pod than the last owner, counted from the ledger as the watch saw it."""
     _due: dict[str, float] = field(default_factory=dict)

@@ -24,7 +24,12 @@ def java_options(temporary_files: Path, java: str = SOON) -> str:
 
 
 def local_spark(
-    temporary_files: Path, memory: str, log_level: str = "ERROR", more: Mapping[str, str] | None = None, java: str = SOON
+    temporary_files: Path,
+    memory: str,
+    log_level: str = "ERROR",
+    more: Mapping[str, str] | None = None,
+    java: str = SOON,
+    executors: int = EXECUTORS,
 ) -> SparkSession:
     """Tasks may import what the tests have. `memory`: of an executor, such as 512m. `java`: options of the JVMs. See
     `java_options`."""
@@ -32,7 +37,7 @@ def local_spark(
     if JAVA.is_dir():
         os.environ["JAVA_HOME"] = str(JAVA)
     options = java_options(temporary_files, java)
-    settings = local(EXECUTORS, 1, memory, executor_timeout=10.0) | {
+    settings = local(executors, 1, memory, executor_timeout=10.0) | {
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": options,
         "spark.executorEnv.PYTHONPATH": str(_ROOT),

@@ -55,6 +55,7 @@ class Fleet:
         holdup_timeout: float = 60.0,
         repeat_wait: float = 120.0,
         grace: float = 20.0,
+        warm_up: Callable[[], object] | None = None,
         metrics_port: int | None = None,
         environment: FleetEnvironment | None = None,
         executors: Executors | None = None,
@@ -64,13 +65,17 @@ class Fleet:
         `holdup_timeout`: how long executors that missed a deadline may hold up the batch of all others without finishing a
         task: longer than the longest task. `repeat_wait`: how long a batch that the last driver left unfinished waits for owners
         of all its partitions, before others read them. `grace`: how long the batch that runs may go on when the fleet is told to
-        stop: longer than a batch, and 20 less than its pod is given. All in seconds. `metrics_port`: of `/metrics` for
-        Prometheus; none without it. `environment`: the Kubernetes cluster, or `baton dev` under `baton dev run`, unless told
-        otherwise. Raises RuntimeError for a Spark of another version, and TypeError for a client's session of Spark Connect.
+        stop: longer than a batch, and 20 less than its pod is given. All in seconds.
+
+        `warm_up` is called in a Python worker of each new executor before that executor reads: for what the tasks of your
+        `foreachBatch` import and connect to. `metrics_port`: of `/metrics` for Prometheus; none without it. `environment`: the
+        Kubernetes cluster, or `baton dev` under `baton dev run`, unless told otherwise. Raises RuntimeError for a Spark of
+        another version, and TypeError for a client's session of Spark Connect.
         """
         number("holdup_timeout", holdup_timeout, 0)
         number("repeat_wait", repeat_wait, 0)
         number("grace", grace, 0, _DAY)
+        function("warm_up", warm_up)
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
@@ -79,6 +84,7 @@ class Fleet:
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
         self._holdup_timeout, self._repeat_wait, self._grace = holdup_timeout, repeat_wait, grace
+        self._warm_up = warm_up
         self._environment = environment or here(dict(spark.sparkContext.getConf().getAll()))
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
@@ -114,6 +120,7 @@ class Fleet:
                 counts=self._counts,
                 holdup_timeout=self._holdup_timeout,
                 repeat_wait=self._repeat_wait,
+                warm_up=self._warm_up,
                 query_failure=lambda: self._failures.trouble(self._counts.statistics().batches, self._told_after),
                 stop=self.stop,
                 stops_within=self._grace + CLOSING,

@@ -90,12 +90,12 @@ class FleetLoop:
             self._fleet = ids
         self._end_hold_ups(fleet)
         none_is_leaving = self._resize(fleet)
-        warm = self._executor_warm_up.ready(fleet)
+        working, warm = self._executor_warm_up.look(fleet)
         usable = self._dismissals.staying(warm)
         if (ids_of_usable := tuple(executor.id for executor in usable)) != self._usable:
             self._usable = ids_of_usable
             self._ready(usable)
-        self._session.say(executors=tuple(executor.id for executor in warm))
+        self._session.say(executors=tuple(executor.id for executor in working))
         if time.monotonic() - self._reported > _REPORT:
             self._reported = time.monotonic()
             log.info("fleet of %s: %s", counted(len(fleet), "executor"), self._counts.statistics().to_json())

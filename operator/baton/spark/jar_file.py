@@ -6,6 +6,7 @@ nothing of Baton's: the build of the wheel loads it by itself.
 """
 
 import fcntl
+import filecmp
 import hashlib
 import os
 import re
@@ -82,6 +83,11 @@ def spark_jars() -> Path | None:
     if home := os.environ.get("SPARK_HOME"):
         homes.append(Path(home))
     return next((home / "jars" for home in homes if (home / "jars").is_dir()), None)
+
+
+def in_spark(jar: Path, spark: Path | None) -> bool:
+    """Whether the jar is among Spark's own in this folder, as in an image whose executors have it from their start."""
+    return spark is not None and any(filecmp.cmp(jar, one, shallow=False) for one in spark.glob("baton-spark*.jar"))
 
 
 def jdk() -> Path | None:

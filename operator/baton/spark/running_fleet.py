@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pyspark.core.rdd import RDD
 from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.serializers import UTF8Deserializer
 from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
@@ -35,7 +37,7 @@ from baton.spark.unread_queues import unread_queues
 log = logging.getLogger("baton.spark")
 
 _WARMING = 30.0
-"""Seconds that a new executor may take for its first, empty task."""
+"""Seconds that a new executor may take until it reads."""
 _LOOK = 0.05
 _FINISHING = 5.0
 """Seconds for a queue that is away when the fleet ends; the next driver finishes what is left."""
@@ -56,6 +58,7 @@ class RunningFleet:
         counts: Counts,
         holdup_timeout: float,
         repeat_wait: float,
+        warm_up: Callable[[], object] | None,
         query_failure: Callable[[], str],
         stop: Callable[[], None],
         stops_within: float,
@@ -65,7 +68,7 @@ class RunningFleet:
         `stop`: what stops the fleet where the JVM ends, within so many seconds. Raises RuntimeError where the wait is
         `given_up`."""
         self._spark, self._group, self._counts = spark, group, counts
-        self._java = java
+        self._java, self._warm_up = java, warm_up
         self._start = StartTimes(group)
         self._start.done("Spark")
         self._life = SparkLife(partial(stopped, spark))
@@ -141,7 +144,7 @@ class RunningFleet:
             executors=executors,
             session=self._session,
             counts=counts,
-            executor_warm_up=ExecutorWarmUp(self._warm_up, _WARMING),
+            executor_warm_up=ExecutorWarmUp(self._first_task, self._batch_without_rows, _WARMING),
             dismissals=Dismissals(self._leaving, executors),
             troubles=lambda: {
                 "trouble": self._trouble(),
@@ -246,8 +249,19 @@ class RunningFleet:
         self._ready = by_pod(ready)
         self._queues.interrupt()
 
-    def _warm_up(self, executor: Executor) -> None:
-        self._java.WarmUp.run(self._spark.sparkContext._jsc.sc(), location(executor))
+    def _first_task(self, executor: Executor) -> None:
+        self._tasks(executor, 1).count()
+
+    def _batch_without_rows(self, executor: Executor) -> None:
+        for stream in self._decisions.streams():
+            self._java.WarmUp.run(stream.name, location(executor), executor.slots)
+        if (warm_up := self._warm_up) is not None:
+            texts = UTF8Deserializer()  # type: ignore[no-untyped-call] # pyspark's
+            tasks: RDD[str] = RDD(self._tasks(executor, executor.slots), self._spark.sparkContext, texts)
+            tasks.map(lambda _: warm_up() and None).count()
+
+    def _tasks(self, executor: Executor, count: int) -> Any:
+        return self._java.WarmUp.tasks(self._spark.sparkContext._jsc.sc(), location(executor), count)
 
     def _reports(self, stream: str) -> list[RangeReport]:
         return parse_reports(self._java.Receipts.drain(stream))
@@ -259,7 +273,6 @@ def source_classes(spark: SparkSession) -> Any:
     found = jvm.dev.baton.spark
     if type(found.Groups).__name__ == "JavaPackage":
         raise RuntimeError(
-            "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…), which has "
-            "it in spark.jars"
+            "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…)"
         )
     return found

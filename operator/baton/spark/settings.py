@@ -75,8 +75,9 @@ def conf(
         # The ledger knows executors by the names of their pods. A new name for each run: a pod of the run before may still be
         # there.
         POD_NAME_PREFIX: f"{group[:36].rstrip('-.')}-{secrets.token_hex(3)}",
-        # The source `baton`. Jars of your own: `settings["spark.jars"] += ",…"`.
-        "spark.jars": ",".join(filter(None, (known.get("spark.jars"), str(jar_file.path())))),
+        # The source `baton`, unless it is among Spark's own jars, as in the example's image: each executor fetches what is named
+        # here. Jars of your own: `settings["spark.jars"] += ",…"`.
+        "spark.jars": ",".join(filter(None, (known.get("spark.jars"), _jar()))),
         "spark.executor.instances": str(executors or known.get("spark.executor.instances") or 2),
         "spark.executor.cores": str(executor_cores or known.get("spark.executor.cores") or 1),
         "spark.executor.memory": executor_memory or known.get("spark.executor.memory") or "1g",
@@ -112,6 +113,11 @@ def refuse_allocator(settings: Mapping[str, str]) -> None:
             "highest number when the fleet shrinks, whatever it owns, and a pod's name does not say which executor it is: "
             "leave it out"
         )
+
+
+def _jar() -> str:
+    jar = jar_file.path()
+    return "" if jar_file.in_spark(jar, jar_file.spark_jars()) else str(jar)
 
 
 def _driver(driver: DriverPod) -> dict[str, str]:

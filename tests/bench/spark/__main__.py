@@ -3,7 +3,6 @@
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.bench.comparison import Case, compared, report, tell
 from tests.bench.spark import bookkeeping, measuring
 from tests.bench.spark.kafka import KafkaBench, KafkaExtent, connector_jars
+from tests.bench.spark.scale_out import MEMBERS, Pace, ScaleOut
 from tests.bench.spark.session import Processes, session
 from tests.bench.spark.sides import MOST, Ours, PythonSource, Rate, Side, Unowned
 from tests.bench.spark.streams import Streams
@@ -45,6 +45,7 @@ class Extent:
     bookkeeping: tuple[int, int, int]
     """Partitions, executors, batches."""
     kafka: KafkaExtent
+    scale_out: Pace
 
 
 WHOLE = Extent(
@@ -58,8 +59,9 @@ WHOLE = Extent(
     3.0,
     (1000, 100, 15),
     KafkaExtent(8, 3, {20_000: 8, 250_000: 4}, 2_000_000),
+    Pace(3, 5.0, 4.0),
 )
-QUICK = Extent({2: 1}, {200: 1}, 600, 1, 2, 200, 1.0, 0.5, (20, 4, 2), KafkaExtent(2, 1, {200: 1}, 600))
+QUICK = Extent({2: 1}, {200: 1}, 600, 1, 2, 200, 1.0, 0.5, (20, 4, 2), KafkaExtent(2, 1, {200: 1}, 600), Pace(1, 1.0, 1.0))
 
 Measured = dict[str, list[float]]
 """By side, a figure of each round."""
@@ -185,15 +187,22 @@ class Bench:
 @click.command()
 @click.option("--quick", is_flag=True, help="A few rows only, to see that it works: the figures say nothing.")
 @click.option("--kafka", "only_kafka", is_flag=True, help="Only the topic, beside Spark's own source of Kafka.")
-def main(quick: bool, only_kafka: bool) -> None:
+@click.option("--scale-out", "only_scale_out", is_flag=True, help="Only a busy query to which an executor comes.")
+def main(quick: bool, only_kafka: bool, only_scale_out: bool) -> None:
     """Print a table, then one line of JSON."""
-    extent = QUICK if quick else WHOLE
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-bench-")))
-        spark = stack.enter_context(session(folder, connector_jars(), SOON if quick else ""))
+    extent, java = (QUICK, SOON) if quick else (WHOLE, "")
+    with tempfile.TemporaryDirectory(prefix="baton-bench-") as made:
+        folder = Path(made)
+        reading = () if only_scale_out else _reading(folder, extent, java, only_kafka=only_kafka)
+        report(chain(reading, () if only_kafka else _scaled_out(folder, extent, java)), 100)
+
+
+def _reading(folder: Path, extent: Extent, java: str, *, only_kafka: bool) -> Iterator[Case]:
+    with session(folder, connector_jars(), java) as spark:
         processes = Processes(spark)
-        redis = () if only_kafka else _over_redis(spark, processes, folder, extent)
-        report(chain(redis, _over_kafka(spark, processes, folder, extent)), 100)
+        if not only_kafka:
+            yield from _over_redis(spark, processes, folder, extent)
+        yield from _over_kafka(spark, processes, folder, extent)
 
 
 def _over_redis(spark: SparkSession, processes: Processes, folder: Path, extent: Extent) -> Iterator[Case]:
@@ -206,6 +215,11 @@ def _over_redis(spark: SparkSession, processes: Processes, folder: Path, extent:
 def _over_kafka(spark: SparkSession, processes: Processes, folder: Path, extent: Extent) -> Iterator[Case]:
     with KafkaBroker(measured=True) as broker:
         yield from KafkaBench(spark, Topics(broker), processes.executors, folder, extent.kafka).cases()
+
+
+def _scaled_out(folder: Path, extent: Extent, java: str) -> Iterator[Case]:
+    with session(folder, (), java, MEMBERS + 1) as spark, RedisServer() as server:
+        yield from ScaleOut(spark, server.url, folder, extent.scale_out).cases()
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def throughput(frame: DataFrame, batches: int, folder: Path) -> Throughput:
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
             _await(query, lambda progress: progress["batchId"] > batches)  # ours begins with one that has no rows
-            found = [one for one in map(_progress, query.recentProgress) if one["numInputRows"]][: batches + 1]
+            found = [one for one in map(progress_of, query.recentProgress) if one["numInputRows"]][: batches + 1]
         finally:
             query.stop()
     first, rest = found[0], found[1:]
@@ -58,7 +58,7 @@ def drained(frame: DataFrame, rows: int, watched: Collection[Callable[[], float]
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         query.awaitTermination()
         took, after = time.monotonic() - began, [worked() for worked in watched]
-        read = sum(_progress(one)["numInputRows"] for one in query.recentProgress)
+        read = sum(progress_of(one)["numInputRows"] for one in query.recentProgress)
     if read != rows:
         raise RuntimeError(f"{read} rows were read of {rows}")
     return Drained(rows / took, tuple(1e6 * (later - earlier) / rows for earlier, later in zip(before, after, strict=True)))
@@ -105,12 +105,12 @@ def _await(query: StreamingQuery, reached: Callable[[Mapping[str, Any]], bool]) 
         if (failure := query.exception()) is not None:
             raise RuntimeError(str(failure))
         last = query.lastProgress
-        return last is not None and reached(_progress(last))
+        return last is not None and reached(progress_of(last))
 
     until(seen, "the query has come so far")
 
 
-def _progress(one: Any) -> dict[str, Any]:
+def progress_of(one: Any) -> dict[str, Any]:
     return dict(json.loads(one.json)) if hasattr(one, "json") else dict(one)
 
 

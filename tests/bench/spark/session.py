@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from baton.spark import jar_file
-from tests.local_spark import local_spark
+from tests.local_spark import EXECUTORS, local_spark
 
 _ROOT = Path(__file__).parents[3]
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -18,12 +18,12 @@ _EXECUTOR = re.compile(rb"CoarseGrainedExecutorBackend")
 
 
 @contextmanager
-def session(folder: Path, jars: Sequence[Path], java: str) -> Iterator[SparkSession]:
+def session(folder: Path, jars: Sequence[Path], java: str, executors: int = EXECUTORS) -> Iterator[SparkSession]:
     """`folder` is for what the JVMs unpack; `jars` are what it has besides ours; `java`: options of the JVMs."""
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
     # A query that is stopped in a batch says so at ERROR.
     more = {"spark.sql.streaming.numRecentProgressUpdates": "10000", "spark.jars": ",".join(map(str, (jar_file.path(), *jars)))}
-    spark = local_spark(folder, "1g", "FATAL", more, java)
+    spark = local_spark(folder, "1g", "FATAL", more, java, executors)
     try:
         yield spark
     finally:

@@ -26,6 +26,9 @@ def test_the_source_s_benchmark_ends_with_a_line_of_json() -> None:
             assert f"{what}; beside {other}" in run.ours
     for what in ("200 rows a batch", "time of a batch", "by AvailableNow"):
         assert any(what in case and "Kafka," in case and case.endswith("beside Spark's Kafka source") for case in run.ours)
+    for what in ("longest batch", "median batch before", "registered to member"):
+        for functions in ("JVM", "Python"):
+            assert run.ours[f"{what}, an executor more, {functions}; beside one that is no member"] > 0
     assert "bookkeeping of a batch, 20 partitions, 4 executors; beside plain pipelines" in run.ours
     assert run.ours["ranges that were read on their owner, of all; beside all"] > 0
     assert "200 rows a batch, 2 partitions: round 1 of 1" in run.told

@@ -1,9 +1,11 @@
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from baton.spark import conf
+from baton.spark import conf, jar_file
 from baton.spark.executors import POD_NAME_PREFIX
 from baton.spark.settings import ALLOCATOR
 from baton.spark.steady_settings import Settings
@@ -43,6 +45,16 @@ def test_an_executor_is_waited_for_longer_than_it_takes_between_heartbeats() -> 
     found = settings(executor_timeout=6.5)
     assert found["spark.storage.blockManagerHeartbeatTimeoutMs"] == "6500"
     assert found["spark.executor.heartbeatInterval"] == "1s"
+
+
+def test_the_jar_is_sent_to_executors_unless_it_is_among_spark_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = jar_file.path()
+    assert settings()["spark.jars"] == str(jar)
+    monkeypatch.setattr(jar_file, "spark_jars", lambda: tmp_path)
+    (tmp_path / "baton-spark.jar").write_text("of another version")
+    assert settings()["spark.jars"] == str(jar)
+    shutil.copy(jar, tmp_path / "baton-spark.jar")
+    assert settings()["spark.jars"] == ""
 
 
 def test_spark_does_not_scale_the_fleet_by_itself() -> None:

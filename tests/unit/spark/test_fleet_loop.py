@@ -53,10 +53,11 @@ class PlayedPods:
 
 class Scene:
     def __init__(self, warm_up_patience: float = 0.0) -> None:
-        self.go_on, self.warm_up_patience = threading.Event(), warm_up_patience
-        """Set it, and executors are warm."""
+        self.go_on, self.warm, self.warm_up_patience = threading.Event(), threading.Event(), warm_up_patience
+        """Set these, and executors have had a first task, and are warm."""
         if not warm_up_patience:
             self.go_on.set()
+            self.warm.set()
         self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
@@ -72,7 +73,9 @@ class Scene:
             executors=self.scheduler,
             session=self.session,
             counts=Counts(),
-            executor_warm_up=ExecutorWarmUp(lambda executor: self.go_on.wait(PATIENCE), patience=self.warm_up_patience),
+            executor_warm_up=ExecutorWarmUp(
+                lambda executor: self.go_on.wait(PATIENCE), lambda executor: self.warm.wait(PATIENCE), self.warm_up_patience
+            ),
             dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
             troubles=lambda: {"trouble": self.trouble},
             patience=0,
@@ -97,13 +100,16 @@ def test_the_driver_speaks_for_the_executors_that_are_registered(scene: Scene) -
     assert scene.speaks_for() == ("2",)
 
 
-def test_while_an_executor_is_not_warm_yet_the_next_look_comes_sooner() -> None:
+def test_an_executor_is_a_member_once_it_works_and_reads_once_it_is_warm() -> None:
     scene = Scene(warm_up_patience=PATIENCE)
     scene.scheduler.fleet = (executor(1),)
     assert (scene.loop.look(), scene.speaks_for()) == (SOON, ())
     scene.go_on.set()
+    until(lambda: scene.loop.look() == SOON and scene.speaks_for() == ("1",), "it is a member")
+    assert scene.ready == []
+    scene.warm.set()
     until(lambda: scene.loop.look() == EVERY, "it is warm")
-    assert scene.speaks_for() == ("1",)
+    assert (scene.speaks_for(), scene.ready) == (("1",), [("1",)])
 
 
 def test_who_is_ready_is_told_once_when_executors_have_come_or_gone(scene: Scene) -> None:

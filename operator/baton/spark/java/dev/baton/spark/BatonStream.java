@@ -22,8 +22,9 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   private static final Logger LOG = LoggerFactory.getLogger(BatonStream.class);
 
   private final Group group;
-  private final String name;
-  private final StructType columns;
+  final String name;
+  final StructType columns;
+  private final StreamExecution query;
   private final Plans plans = new Plans();
 
   /** @param query null where it is none's */
@@ -31,6 +32,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     this.group = group;
     this.name = name;
     this.columns = columns;
+    this.query = query;
     new DoneBatches(group, name, toString()).hear(query);
   }
 
@@ -63,7 +65,10 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     String batch = local("streaming.sql.batchId");
-    return plans.ranges(group.await(decisions -> decisions.plan(name, start.json(), end.json(), batch)));
+    InputPartition[] planned =
+        plans.ranges(group.await(decisions -> decisions.plan(name, start.json(), end.json(), batch)));
+    if (query != null) WarmUp.remember(name, query, planned);
+    return planned;
   }
 
   @Override
@@ -95,6 +100,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
       LOG.info("Stream {} ended: {}", name, failed.getMessage());
     } finally {
       Receipts.end(name);
+      WarmUp.end(name);
     }
   }
 

@@ -32,6 +32,14 @@ record Range(
     return "Partition " + partition + " of queue " + queue + " up to " + end;
   }
 
+  /** Of the same queue; by its keys, of a partition that is not there. */
+  Range ofNoPartition() {
+    String place = ":" + partition + ":";
+    List<String> none = keys.stream().map(key -> key.replace(place, ":none:")).toList();
+    return new Range(
+        queue, partition, start, end, "", 0, "", "", 0, none, stream.replace(place, ":none:"), planned);
+  }
+
   String[] preferredLocations() {
     return location.isEmpty() ? new String[0] : new String[] {location};
   }

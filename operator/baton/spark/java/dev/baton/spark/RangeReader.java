@@ -51,6 +51,15 @@ final class RangeReader<E> implements AutoCloseable {
     };
   }
 
+  /** Connects, and asks the queue as the first row does. Nothing is read, whatever it answers. */
+  void ask() {
+    try (pages) {
+      pages.checkAgain();
+    } catch (RefusedException nothingThere) {
+      // it has answered
+    }
+  }
+
   /** Whether there is one more. */
   boolean next() throws RefusedException {
     try {

@@ -14,6 +14,7 @@ import org.apache.spark.sql.types.StructType;
 record RangeReaderFactory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
   @Override
   public PartitionReader<InternalRow> createReader(InputPartition partition) {
+    if (partition instanceof WarmUp.Task none) return none.reader(columns);
     return new TaskReader((RangeTask) partition, columns, receipts);
   }
 }

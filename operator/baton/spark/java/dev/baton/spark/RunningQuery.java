@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import java.lang.reflect.Field;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.UUID;
@@ -35,24 +34,13 @@ final class RunningQuery {
     found.put("sources", query == null ? 1 : sources(query.analyzedPlan()));
     if (query != null && query.sink() instanceof FileStreamSink files) {
       found.put("batch", latest(query.offsetLog()));
-      found.put("batchOfFiles", latest(log(files)));
+      found.put("batchOfFiles", latest((HDFSMetadataLog<?>) FileWriting.field(files, "fileLog")));
     }
     return found;
   }
 
   private static long latest(HDFSMetadataLog<?> log) {
     return log.getLatestBatchId().isEmpty() ? -1 : ((Number) log.getLatestBatchId().get()).longValue();
-  }
-
-  /** What belongs to the files, which Spark shows to nobody. */
-  private static HDFSMetadataLog<?> log(FileStreamSink files) {
-    try {
-      Field log = FileStreamSink.class.getDeclaredField("fileLog");
-      log.setAccessible(true);
-      return (HDFSMetadataLog<?>) log.get(files);
-    } catch (ReflectiveOperationException another) {
-      throw new IllegalStateException("This is another Spark than Baton was built for", another);
-    }
   }
 
   private static int sources(LogicalPlan plan) {

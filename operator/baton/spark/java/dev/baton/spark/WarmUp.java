@@ -1,20 +1,198 @@
 package dev.baton.spark;
 
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.execution.SQLExecution$;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+import org.apache.spark.sql.execution.adaptive.QueryStageExec;
+import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.V2TableWriteExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
+import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
+import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
-/** An empty task in one executor: its first task loads classes, which takes seconds. */
+/**
+ * What a batch does in an executor, on no rows. The first one there loads classes, compiles its generated code, starts Python, and
+ * connects: that takes seconds, for which the whole batch would wait.
+ */
 public final class WarmUp {
+  private static final Map<String, Batch> LAST = new ConcurrentHashMap<>();
+
   private WarmUp() {}
 
-  /** Returns when it ran. The location is as Spark's scheduler reads it, executor_HOST_ID. */
-  public static void run(SparkContext context, String location) {
+  /** A batch of a query, and a range of each queue that it reads. */
+  private record Batch(StreamExecution query, IncrementalExecution execution, List<Range> ranges) {}
+
+  /** This is the stream's last batch that has rows. To be called while Spark plans it. */
+  static void remember(String stream, StreamExecution query, InputPartition[] planned) {
+    Map<String, Range> ranges = new HashMap<>();
+    for (InputPartition task : planned) ((RangeTask) task).ranges().forEach(range -> ranges.putIfAbsent(range.queue(), range));
+    IncrementalExecution execution = query.lastExecution();
+    if (execution != null && !ranges.isEmpty()) LAST.put(stream, new Batch(query, execution, List.copyOf(ranges.values())));
+  }
+
+  /** The stream has ended. */
+  static void end(String stream) {
+    LAST.remove(stream);
+  }
+
+  /** So many tasks in one executor, each of an empty text. The location is as Spark's scheduler reads it, executor_HOST_ID. */
+  public static JavaRDD<String> tasks(SparkContext context, String location, int count) {
     Seq<String> preferred = CollectionConverters.asScala(List.of(location)).toList();
-    Seq<Tuple2<Integer, Seq<String>>> one = CollectionConverters.asScala(List.of(new Tuple2<>(0, preferred))).toList();
-    context.makeRDD(one, ClassTag$.MODULE$.apply(Integer.class)).count();
+    Seq<Tuple2<String, Seq<String>>> all =
+        CollectionConverters.asScala(Collections.nCopies(count, new Tuple2<>("", preferred))).toList();
+    return context.makeRDD(all, ClassTag$.MODULE$.<String>apply(String.class)).toJavaRDD();
+  }
+
+  /**
+   * So many tasks of the stream's last batch: of the stage that reads, from the source up to its shuffle or sink, with each queue
+   * asked and no row read. Returns when they ran. False: there was no batch yet.
+   */
+  public static boolean run(String stream, String location, int tasks) throws IOException {
+    Batch last = LAST.get(stream);
+    if (last == null) return false;
+    SparkSession session = last.execution.sparkSession();
+    session.sparkContext().setJobDescription("Warm up " + location);
+    SparkSession.setActiveSession(session); // a plan takes the session of the thread that makes it
+    try {
+      Found found = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks));
+      if (found == null) return false;
+      FileWriting files =
+          last.query.sink() instanceof FileStreamSink sink ? FileWriting.of(sink, session, last.execution.analyzed().schema()) : null;
+      SQLExecution$.MODULE$.withSQLConfPropagated(session, () -> {
+        found.plan.execute().toJavaRDD().foreachPartition(rows -> {
+          rows.forEachRemaining(none -> {});
+          if (files != null) files.tryOut();
+        });
+        return null;
+      });
+      return true;
+    } finally {
+      SparkSession.clearActiveSession();
+      session.sparkContext().setJobDescription(null);
+    }
+  }
+
+  /** @param whole the stage ends here: what stands above is not part of it */
+  private record Found(SparkPlan plan, boolean whole) {}
+
+  /** The stage that reads the stream, with these tasks instead of the batch's; null where the plan does not read it. */
+  private static Found find(SparkPlan plan, String stream, Tasks tasks) {
+    if (plan instanceof AdaptiveSparkPlanExec adaptive) return find(adaptive.executedPlan(), stream, tasks);
+    if (plan instanceof QueryStageExec done) return find(done.plan(), stream, tasks);
+    if (plan instanceof MicroBatchScanExec scan) {
+      if (!(scan.stream() instanceof BatonStream own && own.name.equals(stream))) return null;
+      MicroBatchStream none = new NoRows(own.columns, tasks);
+      return new Found(
+          new MicroBatchScanExec(
+              scan.output(), scan.scan(), none, scan.start(), scan.end(), scan.keyGroupedPartitioning(), scan.ordering()),
+          false);
+    }
+    List<SparkPlan> children = new ArrayList<>(CollectionConverters.asJava(plan.children()));
+    for (int i = 0; i < children.size(); i++) {
+      Found found = find(children.get(i), stream, tasks);
+      if (found == null || found.whole) {
+        if (found != null) return found;
+        continue;
+      }
+      if (ends(plan, children.size())) return new Found(found.plan, true);
+      children.set(i, found.plan);
+      return new Found((SparkPlan) plan.withNewChildren(CollectionConverters.asScala(children).toSeq()), false);
+    }
+    return null;
+  }
+
+  /** What writes, keeps state, or reads other rows as well is done by batches only. */
+  private static boolean ends(SparkPlan plan, int children) {
+    return plan instanceof Exchange || plan instanceof StatefulOperator || plan instanceof V2TableWriteExec
+        || (children > 1 && !(plan instanceof BroadcastHashJoinExec));
+  }
+
+  /** So many, each in this executor. */
+  private record Tasks(List<Range> ranges, String location, int count) {}
+
+  /** A task that asks each queue as a reader of its range would. It is given partitions that are not there, if the queue has keys. */
+  record Task(List<Range> ranges, String location) implements InputPartition {
+    @Override
+    public String[] preferredLocations() {
+      return new String[] {location};
+    }
+
+    PartitionReader<InternalRow> reader(StructType columns) {
+      for (Range range : ranges) RangeReader.of(range, columns, null).ask();
+      return new PartitionReader<>() {
+        @Override
+        public boolean next() {
+          return false;
+        }
+
+        @Override
+        public InternalRow get() {
+          throw new NoSuchElementException();
+        }
+
+        @Override
+        public void close() {}
+      };
+    }
+  }
+
+  /** A stream whose batches have no rows. */
+  private record NoRows(StructType columns, Tasks tasks) implements MicroBatchStream {
+    @Override
+    public InputPartition[] planInputPartitions(Offset start, Offset end) {
+      List<Range> asked = tasks.ranges.stream().map(Range::ofNoPartition).toList();
+      return Collections.nCopies(tasks.count, new Task(asked, tasks.location)).toArray(InputPartition[]::new);
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+      return new RangeReaderFactory(columns, null);
+    }
+
+    @Override
+    public Offset latestOffset() {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Offset initialOffset() {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+      throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void commit(Offset end) {}
+
+    @Override
+    public void stop() {}
   }
 }
