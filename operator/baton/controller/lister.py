@@ -114,15 +114,13 @@ class Lister:
         token = ""
         while laid is None or token:
             try:
-                async with self._turns.take(self.scope or "", self.of.value):
+                async with self._turns.take(self.scope or ""):
                     found, token = await self._api.page(
                         self.of.path(self.scope), self.of.selector, token, self.of is WatchedKind.LEDGERS, self._limit
                     )
             except PageTooLargeError:
                 self._limit = max(1, self._limit // 4)
                 continue
-            except TimeoutError as error:
-                raise UnavailableError(str(error) or "no answer in time") from None
             if laid is None:
                 laid = self._lay(found["metadata"]["resourceVersion"])
             items = [self.of.looked_at(one) for one in found.pop("items", None) or []]  # null where there is none

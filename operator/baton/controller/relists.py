@@ -14,13 +14,13 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.ledger_configmap import partitions_of
-from baton.kube.namespace_turns import Bounds, NamespaceTurns
+from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind
 from baton.model.names import ledger_name
 
-BOUNDS = Bounds(answered=16, unanswered=8, each=16, each_unanswered=5, long=5.0)
-"""Pages of lists that are under way."""
+AT_ONCE, LATE = 16, 1.0
+"""Pages of lists that are under way, and the seconds after which one keeps no other namespace waiting."""
 
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
@@ -40,7 +40,7 @@ class Relists:
         """Namespaces empty: all of them."""
         self._clock = clock
         self._cache = cache
-        turns = NamespaceTurns(BOUNDS)
+        turns = NamespaceTurns(AT_ONCE, LATE)
         self._scopes: dict[Scope, list[Lister]] = {
             scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in WatchedKind]
             for scope in (*namespaces,) or (None,)

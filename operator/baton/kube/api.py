@@ -17,7 +17,7 @@ import aiohttp
 from baton.kube.clock import ServerTime
 from baton.kube.deep_json import parsed
 from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
-from baton.kube.namespace_turns import Bounds, NamespaceTurns
+from baton.kube.namespace_turns import NamespaceTurns, Order
 from baton.model.times import from_http_text
 
 if TYPE_CHECKING:  # it takes a second to import, and what never connects (`baton dev`) does without it
@@ -28,9 +28,12 @@ Json = dict[str, Any]
 REQUEST_TIMEOUT = 10.0
 """Seconds. No request may hold up a loop for longer."""
 
-BOUNDS = Bounds(answered=32, unanswered=32, each=16, each_unanswered=8, long=1.0)
+AT_ONCE = 32
 """Requests under way. A thousand groups that begin together would make each other's slower until all of them took too long,
 and were tried again; the others wait for their turn, and the time in which a request is to be answered begins with it."""
+
+LATE = 1.0
+"""Seconds after which a request keeps no other namespace waiting."""
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -50,7 +53,7 @@ class Api:
     def __init__(self, connection: "client.ApiClient | None") -> None:
         """None: for one that answers by itself."""
         self._client: Any = connection  # its types end where the HTTP begins
-        self._turns = NamespaceTurns(BOUNDS)
+        self.turns = NamespaceTurns(AT_ONCE, LATE)
         self.told: ServerTime | None = None
         """By the last answer that did; in the event loop's time."""
 
@@ -130,12 +133,9 @@ class Api:
         body: Json | list[Json] | None = None,
         content_type: str = JSON,
     ) -> Json:
-        """In its turn."""
-        try:
-            async with self._turns.take(*_whose(method, path)):
-                return await self._exchange(method, path, query, body, content_type)
-        except TimeoutError as error:
-            raise _unavailable(method, path, error) from None
+        """In its turn, for which it may wait long."""
+        async with self.turns.take(*_turn_of(method, path)):
+            return await self._exchange(method, path, query, body, content_type)
 
     async def _exchange(
         self,
@@ -177,11 +177,15 @@ def _unavailable(method: str, path: str, error: Exception) -> UnavailableError:
     return UnavailableError(f"{method} {path}: {str(error) or type(error).__name__}")
 
 
-def _whose(method: str, path: str) -> tuple[str, str]:
-    """The namespace of a request ("": none), and the kind of it: its method, resource and subresource."""
-    root, _, rest = path.partition("/namespaces/")
+def _turn_of(method: str, path: str) -> tuple[str, Order]:
+    """The namespace of a request ("": none), and what it comes before."""
+    _, _, rest = path.partition("/namespaces/")
     namespace, resource, *more = (*rest.split("/"), "")
-    return (namespace, f"{method} {root} {resource} {''.join(more[1:])}") if resource else ("", f"{method} {root}")
+    if not resource:
+        return "", Order.LEDGER
+    if resource == "events" or (resource == "pods" and method == "PATCH"):
+        return namespace, Order.EVENT
+    return namespace, Order.STATUS if more[1:2] == ["status"] else Order.LEDGER
 
 
 async def _read(method: str, path: str, data: bytes) -> Json:

@@ -1,239 +1,143 @@
-"""Namespaces take turns with their requests, and one whose requests get no answer delays no other namespace.
+"""Requests take turns: what matters most goes first, and of what matters alike, one namespace after the other.
 
-An admission webhook that never answers makes the writes of one namespace hang. A call that has been under way for long no longer
-counts among the calls that are answered. From then on the calls of its namespace wait for each other, and for those of other
-namespaces where calls hang. A kind of call waits until one of it is answered in time. Then one more of them may be under way for
-each answer, up to what any namespace may have (as TCP begins slowly).
+An admission webhook that never answers makes the writes of one namespace hang. So a request that takes long no longer counts
+among those under way. Until a later one is answered in time, those of its namespace and order wait for each other, and for
+those of other namespaces where requests take long. Others do not wait for them.
 """
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from enum import IntEnum
 
-Kind = tuple[str, str]
-"""A namespace ("": none), and which of its requests: they hang or are answered together."""
-
-PATIENCE = 15.0
-"""Seconds for which a call waits for its turn where those of its kind are not answered; then it fails unsent."""
-
-OVERSHOOT = 8
-"""Times as many as may begin: calls that were found to take long while others did already. Beyond that they are ended."""
-
-MOST_KNOWN = 10_000
-"""Namespaces that are remembered to have had calls that took long."""
+FEWEST = 2
+"""Requests of a namespace and order that may be under way however long they take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Calls that may be under way at once."""
+class Order(IntEnum):
+    """What goes first."""
 
-    answered: int
-    """Of kinds that are answered in time."""
-    unanswered: int
-    """Of all others."""
-    each: int
-    """Of one namespace, of those that are answered."""
-    each_unanswered: int
-    """And of the others."""
-    long: float
-    """Seconds after which a call takes long."""
+    LEDGER = 0
+    """The ledger, and all that is none of the others."""
+    STATUS = 1
+    EVENT = 2
+    """Events, and annotations of pods."""
 
 
-class NamespaceTurns:
-    """The calls of one client: those under way, and those that wait for their turn."""
+@dataclass(slots=True)
+class _Line:
+    """The requests of one namespace and order."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._answered = _Pool(bounds.answered, bounds.each, self._allowed)
-        self._unanswered = _Pool(bounds.unanswered, bounds.each_unanswered, lambda kind: bounds.each_unanswered)
-        self._slow: OrderedDict[str, dict[str, int]] = OrderedDict()
-        """Of namespaces where calls took long: how many of a kind may be under way among those that are answered; else none."""
-
-    @asynccontextmanager
-    async def take(self, namespace: str, what: str) -> AsyncIterator[None]:
-        """A turn. Raises TimeoutError where there is none, and may within it where too many calls take long."""
-        kind = (namespace, what)
-        call = _Call(kind, await self._turn(kind))
-        late: asyncio.TimerHandle | None = None
-        try:
-            async with asyncio.timeout(None) as limit:
-                late = asyncio.get_running_loop().call_later(self._bounds.long, self._late, call, limit)
-                yield
-        except asyncio.CancelledError:
-            call.in_time = False
-            raise
-        finally:
-            if late is not None:
-                late.cancel()
-            self._ended(call)
-
-    async def _turn(self, kind: Kind) -> "_Pool":
-        pool = self._answered if self._allowed(kind) else self._unanswered
-        if pool.begin(kind):
-            return pool
-        turn: Waiter = asyncio.get_running_loop().create_future()
-        pool.wait(kind, turn)
-        try:
-            while not turn.done():
-                await asyncio.wait({turn}, timeout=PATIENCE)
-                if not turn.done() and self._unanswered.forget(kind, turn):
-                    raise TimeoutError(f"not sent within {PATIENCE:.0f} s, for such requests of its namespace are not answered")
-        except asyncio.CancelledError:
-            if turn.done():
-                turn.result().end(kind)
-                self._go_on()
-            elif not self._answered.forget(kind, turn):
-                self._unanswered.forget(kind, turn)
-            raise
-        return turn.result()
-
-    def _allowed(self, kind: Kind) -> int:
-        namespace, what = kind
-        return self._bounds.each if namespace not in self._slow else self._slow[namespace].get(what, 0)
-
-    def _late(self, call: "_Call", limit: asyncio.Timeout) -> None:
-        """The call takes long."""
-        call.in_time = False
-        namespace, what = call.kind
-        self._slow.setdefault(namespace, {})[what] = 0
-        self._slow.move_to_end(namespace)
-        if len(self._slow) > MOST_KNOWN:
-            self._slow.popitem(last=False)
-        for kind in self._answered.kinds(namespace):
-            if not self._allowed(kind):
-                self._answered.hand_over(kind, self._unanswered)
-        if call.pool is self._answered:
-            self._answered.end(call.kind)
-            call.pool = self._unanswered
-            self._unanswered.add(call.kind)
-            if self._unanswered.busy > OVERSHOOT * self._bounds.unanswered:
-                limit.reschedule(asyncio.get_running_loop().time())
-        self._go_on()
-
-    def _ended(self, call: "_Call") -> None:
-        call.pool.end(call.kind)
-        namespace, what = call.kind
-        if call.in_time and (allowed := self._slow.get(namespace)) is not None:
-            allowed[what] = min(self._bounds.each, allowed.get(what, 0) + 1)
-            if min(allowed.values()) >= self._bounds.each:
-                del self._slow[namespace]
-                for kind in self._unanswered.kinds(namespace):
-                    self._unanswered.hand_over(kind, self._answered)
-            self._unanswered.hand_over(call.kind, self._answered)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        self._answered.go_on()
-        self._unanswered.go_on()
+    namespace: str
+    order: Order
+    allowed: int
+    """How many may be under way, late ones included: half as many after each that takes long, one more after each answer."""
+    troubled: bool = False
+    """The last one took long."""
+    under_way: int = 0
+    waiting: "deque[asyncio.Future[_Call]]" = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class _Call:
-    kind: Kind
-    pool: "_Pool"
-    in_time: bool = True
+    """A request that has its turn."""
+
+    line: _Line
+    among_troubled: bool
+    late: bool = False
 
 
-class _Pool:
-    """So many calls are under way at once. Namespaces take turns, and in each of them the kinds of its calls."""
+class NamespaceTurns:
+    """The requests of one client: those under way, and those that wait for their turn, for as long as that takes."""
 
-    def __init__(self, most: int, each: int, of_kind: Callable[[Kind], int]) -> None:
-        self.busy = 0
-        self._most = most
-        self._each = each
-        self._of_kind = of_kind
-        self._namespaces: Counter[str] = Counter()
-        self._kinds: Counter[Kind] = Counter()
-        self._waiting: OrderedDict[str, OrderedDict[Kind, dict[Waiter, None]]] = OrderedDict()
+    def __init__(self, most: int, late: float) -> None:
+        """`most` may be under way, and as many where requests take long. One that takes `late` seconds no longer counts."""
+        self.open: Callable[[], bool] = lambda: True
+        """Whether anything may begin at all; call `go_on` when that has become true."""
+        self._free = self._free_for_troubled = most
+        self._each = most // 2
+        self._late = late
+        self._held: Counter[str] = Counter()
+        """How many of `most` each namespace has. It leaves at least as many free for others."""
+        self._lines: dict[tuple[Order, str], _Line] = {}
+        self._waiting: dict[Order, OrderedDict[str, _Line]] = {order: OrderedDict() for order in Order}
+        """Lines with requests that wait; the next one first."""
 
-    def begin(self, kind: Kind) -> bool:
-        """Unless it has to wait."""
-        if self._turns_of(kind) or not self._has_room(kind):
-            return False
-        self.add(kind)
-        return True
-
-    def add(self, kind: Kind) -> None:
-        """One more is under way, in its turn or not."""
-        self.busy += 1
-        self._namespaces[kind[0]] += 1
-        self._kinds[kind] += 1
-
-    def end(self, kind: Kind) -> None:
-        """One is under way no more."""
-        self.busy -= 1
-        _less(self._namespaces, kind[0])
-        _less(self._kinds, kind)
-
-    def wait(self, kind: Kind, *turns: "Waiter") -> None:
-        """Behind those of its kind."""
-        waiting = self._waiting.setdefault(kind[0], OrderedDict()).setdefault(kind, {})
-        waiting.update(dict.fromkeys(turns))
-
-    def forget(self, kind: Kind, turn: "Waiter") -> bool:
-        """It waits no more; False: it did not."""
-        waiting = self._turns_of(kind)
-        if turn not in waiting:
-            return False
-        del waiting[turn]
-        self._tidy(kind)
-        return True
-
-    def kinds(self, namespace: str) -> list[Kind]:
-        """That wait."""
-        return list(self._waiting.get(namespace, ()))
-
-    def hand_over(self, kind: Kind, other: "_Pool") -> None:
-        """What waits of this kind waits there."""
-        if turns := self._turns_of(kind):
-            other.wait(kind, *turns)
-            turns.clear()
-            self._tidy(kind)
+    @asynccontextmanager
+    async def take(self, namespace: str, order: Order = Order.LEDGER) -> AsyncIterator[None]:
+        """A turn of this namespace ("": of none)."""
+        call = await self._turn(self._lines.setdefault((order, namespace), _Line(namespace, order, self._each)))
+        timer = asyncio.get_running_loop().call_later(self._late, self._is_late, call)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._end(call)
 
     def go_on(self) -> None:
         """Whoever may begin now does."""
-        while self.busy < self._most and (kind := self._next()) is not None:
-            kinds = self._waiting[kind[0]]
-            turn = next(iter(kinds[kind]))
-            self.add(kind)
-            turn.set_result(self)
-            kinds.move_to_end(kind)
-            self._waiting.move_to_end(kind[0])
-            self.forget(kind, turn)
+        while self.open() and (line := self._first()) is not None:
+            turn = line.waiting.popleft()
+            if line.waiting:
+                self._waiting[line.order].move_to_end(line.namespace)
+            else:
+                del self._waiting[line.order][line.namespace]
+            if not turn.cancelled():
+                turn.set_result(call := _Call(line, line.troubled))
+                line.under_way += 1
+                self._count(call, 1)
 
-    def _next(self) -> Kind | None:
-        for namespace, kinds in self._waiting.items():
-            if self._namespaces[namespace] < self._each:
-                for kind in kinds:
-                    if self._has_room(kind):
-                        return kind
+    async def _turn(self, line: _Line) -> _Call:
+        turn: asyncio.Future[_Call] = asyncio.get_running_loop().create_future()
+        line.waiting.append(turn)
+        self._waiting[line.order].setdefault(line.namespace, line)
+        self.go_on()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn in line.waiting:
+                line.waiting.remove(turn)
+                if not line.waiting:
+                    del self._waiting[line.order][line.namespace]
+            if not turn.cancelled():
+                self._end(turn.result())
+            raise
+
+    def _first(self) -> _Line | None:
+        """Of those that may begin."""
+        for lines in self._waiting.values():
+            for line in lines.values():
+                room = self._free_for_troubled > 0 if line.troubled else self._held[line.namespace] < self._free
+                if room and line.under_way < line.allowed:
+                    return line
         return None
 
-    def _has_room(self, kind: Kind) -> bool:
-        room = self.busy < self._most and self._namespaces[kind[0]] < self._each
-        return room and self._kinds[kind] < self._of_kind(kind)
+    def _is_late(self, call: _Call) -> None:
+        call.line.troubled, call.line.allowed = True, max(FEWEST, call.line.allowed // 2)
+        if not call.among_troubled:
+            self._count(call, -1)
+        call.late = True
+        self.go_on()
 
-    def _turns_of(self, kind: Kind) -> dict["Waiter", None]:
-        kinds = self._waiting.get(kind[0])
-        return {} if kinds is None else kinds.get(kind, {})
+    def _end(self, call: _Call) -> None:
+        line = call.line
+        line.under_way -= 1
+        if not call.late:
+            line.troubled, line.allowed = False, min(self._each, line.allowed + 1)
+        if call.among_troubled or not call.late:
+            self._count(call, -1)
+        key = (line.order, line.namespace)
+        if not line.under_way and not line.waiting and line.allowed == self._each and self._lines.get(key) is line:
+            del self._lines[key]
+        self.go_on()
 
-    def _tidy(self, kind: Kind) -> None:
-        kinds = self._waiting[kind[0]]
-        if not kinds[kind]:
-            del kinds[kind]
-        if not kinds:
-            del self._waiting[kind[0]]
-
-
-Waiter = asyncio.Future[_Pool]
-
-K = TypeVar("K")
-
-
-def _less(counted: Counter[K], key: K) -> None:
-    counted[key] -= 1
-    if not counted[key]:
-        del counted[key]
+    def _count(self, call: _Call, more: int) -> None:
+        if call.among_troubled:
+            self._free_for_troubled -= more
+            return
+        self._free -= more
+        self._held[call.line.namespace] += more
+        if not self._held[call.line.namespace]:
+            del self._held[call.line.namespace]

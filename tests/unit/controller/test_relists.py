@@ -8,7 +8,7 @@ import pytest
 
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF, Lister
-from baton.controller.relists import BOUNDS, PATIENCE, Relists
+from baton.controller.relists import AT_ONCE, LATE, PATIENCE, Relists
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, Json
 from baton.kube.clock import ApiServerClock
@@ -310,7 +310,7 @@ def test_what_nobody_looks_at_is_not_kept_while_a_page_is_taken_in() -> None:
 
     async def story(one: Served) -> None:
         one.api.pods = [{**POD, "metadata": {**POD["metadata"], "managedFields": "any"}, "spec": {"containers": "any"}}]
-        turns = NamespaceTurns(BOUNDS)
+        turns = NamespaceTurns(AT_ONCE, LATE)
         pods = Lister(
             one.api, one.clock, one.tasks, turns, WatchedKind.PODS, "shop", lambda version: Taking(), lambda lister: None
         )

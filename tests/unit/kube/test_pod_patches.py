@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from baton.engine.observation import ObservedMember
-from baton.kube.api import BOUNDS
+from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
 from baton.kube.mount_refresh import SHOWN_WITHIN, MountRefresher, due_refreshes, mark
 from baton.kube.pods import DELETION_COST, PodView
@@ -93,7 +93,7 @@ async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_sam
 async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
-    pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(3 * BOUNDS.each)]
+    pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(2 * AT_ONCE)]
     ledger: dict[str, str] = {pod.name: "entry" for pod in pods}
     paths = [put(api, pod) for pod in pods]
     bumper = MountRefresher(api, ApiServerClock())
