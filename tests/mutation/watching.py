@@ -57,7 +57,7 @@ WATCHING = (
     Mutation("turns", "let calls that hang take the turns of others", "kube/namespace_turns.py", "unit/kube/test_namespace_turns.py",
              "        if not call.among_troubled:\n", "        if False:\n"),
     Mutation("turns", "let a namespace where all hangs begin as many again", "kube/namespace_turns.py", "unit/kube/test_namespace_turns.py",
-             "True, max(FEWEST, call.line.allowed // 2)", "False, self._each"),
+             "max(FEWEST, call.line.allowed // 2)", "self._each"),
     Mutation("turns", "serve namespaces in the order of their calls", "kube/namespace_turns.py", "unit/kube/test_namespace_turns.py",
              "                self._waiting[line.order].move_to_end(line.namespace)\n", "                pass\n"),
     Mutation("turns", "let a namespace take all that is free", "kube/namespace_turns.py", "unit/kube/test_namespace_turns.py",

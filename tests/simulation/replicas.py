@@ -50,6 +50,8 @@ class Lone:
             self.server.request("create", core_path(None, "namespaces"), body={"metadata": {"name": namespace}})
         self.tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._dead: set[str] = set()
+        self.unreachable = False
+        """No renewal of a leader's Lease is answered."""
         self.replica = self.start(identity, namespaces, clock)
 
     def now(self) -> float:
@@ -72,7 +74,11 @@ class Lone:
         api = kind(self.server, fails, latency=lambda: 0.005)
         replica = Replica(
             api,
-            MemoryApi(self.server, lambda verb, path: Hang() if identity in self._dead else None, latency=lambda: 0.005),
+            MemoryApi(
+                self.server,
+                lambda verb, path: Hang() if self.unreachable or identity in self._dead else None,
+                latency=lambda: 0.005,
+            ),
             clock or ApiServerClock(self.now, self.loop.time),
             self._open_queue,
             identity=identity,

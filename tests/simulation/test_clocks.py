@@ -8,6 +8,7 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
+from baton.kube.election import Terms
 from baton.kube.objects import groups_path, queues_path
 from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests
@@ -56,7 +57,7 @@ class Story:
         lone = self.lone
         clock = ApiServerClock(lambda: lone.now() + self.ahead, lone.loop.time)
         lone.replica = lone.start("two", ["shop", "bank"], clock)
-        await asyncio.sleep(15)
+        await asyncio.sleep(Terms().duration + 5)
         assert lone.replica.elector.leading
 
     async def ends(self, before: dict[str, int], after: dict[str, int]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from baton.controller.group_loops import FOLLOWER_LISTS_EVERY
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
+from baton.kube.election import Terms
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path
@@ -149,3 +150,34 @@ def _stray() -> dict[str, object]:
 def _ready() -> dict[str, object]:
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     return {"status": {"phase": "Running", "conditions": [condition]}}
+
+
+def test_who_wins_again_and_no_other_led_meanwhile_asks_only_for_what_changed() -> None:
+    async def story(lone: Lone) -> None:
+        for namespace in ("shop", "bank"):
+            await lone.group(namespace, "a")
+        await asyncio.sleep(60)
+        loops = dict(lone.replica.group_loops._loops)
+        reign, lease = lone.replica.elector.reign, await lone.api.get(LEADERS_LEASE)
+        asked: list[tuple[str, str]] = []
+
+        def noted(verb: str, path: str) -> None:
+            asked.append((verb, path))
+
+        lone.fails = noted
+        lone.unreachable = True
+        await asyncio.sleep(Terms().renew_deadline + 1)
+        assert lone.replica.elector.reign is None
+        await lone.pod("shop", "b")
+        asked.clear()
+        await asyncio.sleep(5)
+        assert [one for one in asked if one[0] not in ("list", "watch")] == [], "it does not lead"
+        lone.unreachable = False
+        await asyncio.sleep(Terms().retry + 10)
+        assert lone.replica.elector.reign == reign
+        assert (await lone.api.get(LEADERS_LEASE))["spec"]["acquireTime"] == lease["spec"]["acquireTime"]
+        assert await lone.owned("shop") == {"a": 2, "b": 2}
+        assert lone.replica.group_loops._loops == loops
+        assert [one for one in asked if one[0] not in ("list", "watch") and "/bank/" in one[1]] == [], "nothing changed there"
+
+    played(story)

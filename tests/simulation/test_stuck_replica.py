@@ -1,16 +1,18 @@
 """When a replica says that it hangs, so that it is started again, and when it does not."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
+from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import groups_path
-from tests.simulation.api_server import MemoryApi, Refuse
+from tests.simulation.api_server import Hang, Refuse
 from tests.simulation.one_replica import OneReplica, lives
 from tests.simulation.replicas import Lone, played
 
@@ -44,28 +46,6 @@ def test_a_replica_whose_rounds_do_not_end_says_so(task: str, message: str) -> N
     lives(story)
 
 
-class _Deaf(MemoryApi):
-    """Patches of groups never come to an end."""
-
-    async def merge(self, path: str, patch: dict[str, Any]) -> dict[str, Any]:
-        if path == groups_path("shop", "orders"):
-            await asyncio.Event().wait()
-        return await super().merge(path, patch)
-
-
-def test_a_group_whose_round_does_not_end_is_named() -> None:
-    async def story(lone: Lone) -> None:
-        await lone.stop()
-        lone.replica = lone.start("one", ("shop",), kind=_Deaf)
-        await lone.group("shop", "a")
-        await asyncio.sleep(STUCK_AFTER - 10)
-        assert lone.replica.stuck() is None
-        await asyncio.sleep(15)
-        assert "the loop of shop/orders has hung" in (lone.replica.stuck() or "")
-
-    played(story)
-
-
 def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_process_are_concerned() -> None:
     async def story(lone: Lone) -> None:
         at_once, hanging = lone.loop.run_in_executor, []
@@ -97,26 +77,40 @@ def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_proc
 
 def test_who_hangs_gives_the_lead_up_and_another_serves_its_groups() -> None:
     async def story(lone: Lone) -> None:
-        await lone.stop()
-        lone.replica = lone.start("one", ("shop",), kind=_Deaf)
         await asyncio.sleep(5)
-        second = lone.start("two", ("shop",))
-
-        def leading() -> list[bool]:
-            return [one.elector.leading for one in (lone.replica, second)]
-
+        (hung,) = [one for one in asyncio.all_tasks() if one.get_name() == "fleet"]
+        second = lone.start("two", ("shop", "bank"))
         await asyncio.sleep(5)
+        hung.cancel()
         await lone.group("shop", "a")
-        await asyncio.sleep(STUCK_AFTER)
-        assert leading() == [True, False]
+        await asyncio.sleep(STUCK_AFTER - 10)
+        assert [one.elector.leading for one in (lone.replica, second)] == [True, False]
         assert await lone.owned("shop") == {}
-        await asyncio.sleep(LOOKS * LOOK_EVERY + Terms().duration)
-        assert leading() == [False, True]
+        await asyncio.sleep(10 + LOOKS * LOOK_EVERY + Terms().duration)
+        assert [one.elector.leading for one in (lone.replica, second)] == [False, True]
         assert [task.done() for task in lone.tasks["one"]] == [False, True], "the replica has ended, and its watch is another's"
         await asyncio.sleep(5)
         assert await lone.owned("shop") == {"a": 4}
         await asyncio.sleep(STUCK_AFTER)
         assert second.elector.leading
+
+    played(story)
+
+
+def test_a_group_that_waits_for_its_turn_for_as_long_as_that_takes_does_not_hang() -> None:
+    async def story(lone: Lone) -> None:
+        lone.fails = lambda verb, path: Hang() if verb == "patch" and path == groups_path("shop", "orders") else None
+        await lone.group("shop", "a")
+        async with AsyncExitStack() as stack:
+            for _ in range(AT_ONCE // 2):
+                await stack.enter_async_context(lone.replica.services.api.turns.take("shop"))
+            for _ in range(10):
+                await asyncio.sleep(STUCK_AFTER)
+                assert lone.replica.stuck() is None
+                assert lone.replica.elector.leading
+        lone.fails = lambda verb, path: None
+        await asyncio.sleep(60)
+        assert await lone.owned("shop") == {"a": 4}
 
     played(story)
 

@@ -46,19 +46,19 @@ from baton.controller.tls_folder import TLS_FOLDER
 @click.option(
     "--lease-duration",
     type=float,
-    default=8.0,
+    default=15.0,
     show_default=True,
     help="Seconds until another replica takes over from a dead leader: a whole number.",
 )
 @click.option(
     "--renew-deadline",
     type=float,
-    default=5.0,
+    default=10.0,
     show_default=True,
     help="Seconds until a leader stops that cannot renew its Lease.",
 )
 @click.option(
-    "--retry-period", type=float, default=1.0, show_default=True, help="Seconds between two renewals of, or looks at, the Lease."
+    "--retry-period", type=float, default=2.0, show_default=True, help="Seconds between two renewals of, or looks at, the Lease."
 )
 @click.option(
     "--metrics-port",

@@ -81,7 +81,7 @@ class GroupLoop:
         state = GroupState.new(group.full_name)
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._retrying = Retrying(services.clock, self._stuck, self._log)
-        work = services.large_work.of(group.namespace, self._retrying.elsewhere)
+        work = services.large_work.of(group.namespace)
         self._runtime = GroupRuntime(state, services.clock, self._ledger_writer, self._workers, work)
         self._steps = GroupSteps(
             self._owner,
@@ -115,14 +115,17 @@ class GroupLoop:
         """As it stands in the ledger."""
         return self._runtime.state
 
-    @property
-    def busy_since(self) -> float | None:
-        """When the running attempt began, see `Retrying.busy_since`."""
-        return self._retrying.busy_since
-
     def wake(self) -> None:
         """Go round again: something changed."""
         self._news.set()
+
+    def hold(self) -> None:
+        """Do nothing at queues until `go_on`."""
+        self._workers.hold()
+
+    def go_on(self) -> None:
+        self._workers.go_on()
+        self.wake()
 
     def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
         """The watch showed the ledger. `kind`: type of the event, None for a list."""

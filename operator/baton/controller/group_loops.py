@@ -44,7 +44,11 @@ class GroupLoops:
         """Groups that came or went, and those whose loop has ended."""
         self._not_before: dict[GroupKey, float] = {}
         self._news = asyncio.Event()
-        self._leads = False
+        self.reign: tuple[int, str] | None = None
+        """For which groups are served, or wait for the lead (`Elector.reign`); None: this replica serves none."""
+        self._held = False
+        """This replica does not lead at this moment: the groups wait until it does again, or another does."""
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._leads_since = float("-inf")
         self._reserved = False
         """There is room kept for what groups had when this replica began to lead."""
@@ -63,11 +67,13 @@ class GroupLoops:
         """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
-        """Look again at once: leadership changed."""
-        self._news.set()
+        """Look again at once: leadership changed. For any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._news.set)
 
     async def run(self) -> None:
         """Until cancelled; then all loops have stopped."""
+        self._loop = asyncio.get_running_loop()
         try:
             slept = self._services.clock.ticks()
             while True:
@@ -84,15 +90,23 @@ class GroupLoops:
             await self._stop_all()
 
     async def _follow(self) -> None:
-        if not self._services.elector.leading:
-            if self._leads:
+        elector = self._services.elector
+        if (reign := elector.reign) is None:
+            if self.reign is not None and not elector.deposed:
+                self._hold()
+                return
+            if self.reign is not None:
                 await self._stop_all()
             self._due.clear()  # whoever begins to lead looks at all groups
             if (at := self._services.clock.ticks() - FOLLOWER_LISTS_EVERY) >= self._began:
                 self._services.relists.want_all(at)
             return
-        if not self._leads:
-            self._begin()
+        if self.reign not in (None, reign):
+            await self._stop_all()
+        if self.reign is None:
+            self._begin(reign)
+        elif self._held:
+            self._go_on()
         now = self._services.clock.ticks()
         self._services.relists.want_all(now - LIST_EVERY)
         if now >= self._reports_at + REPORTS_EVERY:
@@ -107,13 +121,33 @@ class GroupLoops:
         await self._look_at_all_due()
         self._warnings.look()
 
-    def _begin(self) -> None:
+    def _begin(self, reign: tuple[int, str]) -> None:
         """This replica leads from now on."""
-        self._leads, self._reserved = True, False
+        self.reign, self._reserved = reign, False
         self._leads_since = self._services.clock.ticks()
         self._services.cache.sessions.outage(self._leads_since)
         self._warnings.begin()
         self._due = {(view.namespace, view.name) for view in self._services.cache.groups}
+
+    def _hold(self) -> None:
+        """The lead is lost, as far as this replica knows to no other one: nothing is written, and nothing forgotten."""
+        if not self._held:
+            self._held = True
+            for loop, _ in self._loops.values():
+                loop.hold()
+
+    def _go_on(self) -> None:
+        """It leads again, and no other has led in between."""
+        self._held = False
+        self._services.cache.sessions.outage(self._services.clock.ticks())
+        for loop, _ in self._loops.values():
+            loop.go_on()
+        self._open()
+
+    def _open(self) -> None:
+        """What has waited for the lead may begin."""
+        self._services.api.turns.go_on()
+        self._services.pacing.go_on()
 
     async def _look_at_all_due(self) -> None:
         """A few at a time: a new leader has to look at all groups, and others have their turn in between."""
@@ -171,9 +205,10 @@ class GroupLoops:
         self._loops[key] = (loop, task)
 
     async def _stop_all(self) -> None:
-        self._leads = False
         await end([task for _, task in self._loops.values()])
         self._loops.clear()
+        self.reign, self._held = None, False
+        self._open()
         self._not_before.clear()
         self.other_releases.clear()
         self._services.capacity.clear()
@@ -191,11 +226,6 @@ class GroupLoops:
             self._services.cache.sessions.outage(ended)
         return now
 
-    def stuck(self, seconds: float) -> list[GroupKey]:
-        """Groups whose loop has been at one round for so long. For another thread."""
-        before = self._services.clock.ticks() - seconds
-        return [key for key, (loop, _) in self._loops.copy().items() if (since := loop.busy_since) is not None and since < before]
-
     # -- what the cache shows
 
     def _group_came_or_went(self, key: GroupKey) -> None:
@@ -210,7 +240,7 @@ class GroupLoops:
 
     def _queue_changed(self, key: QueueKey) -> None:
         """What no group uses is told so."""
-        if self._leads:
+        if self.reign is not None:
             self._services.queue_reports.refresh(key)
 
     def _blind_changed(self, scope: Scope) -> None:

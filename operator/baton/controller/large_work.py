@@ -6,7 +6,6 @@ A thread cannot be ended. So a group waits for a plan only so long; then that is
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 from baton.controller.namespace_threads import NamespaceThreads
@@ -35,9 +34,9 @@ class LargeWork:
         self.longest = longest
         self._threads = NamespaceThreads(THREADS, "step", most)
 
-    def of(self, namespace: str, around: Callable[[], AbstractContextManager[object]] = nullcontext) -> "GroupWork":
-        """As one group uses it. `around` all that it waits for."""
-        return GroupWork(self, namespace, around)
+    def of(self, namespace: str) -> "GroupWork":
+        """As one group uses it."""
+        return GroupWork(self, namespace)
 
     def hangs(self, now: float) -> bool:
         """All threads have been at the same work for longer than any group waits: nobody will have a turn any more. `now`: of the
@@ -60,32 +59,29 @@ class LargeWork:
 class GroupWork:
     """The work of one group, which uses one thread at a time."""
 
-    def __init__(self, shared: LargeWork, namespace: str, around: Callable[[], AbstractContextManager[object]]) -> None:
+    def __init__(self, shared: LargeWork, namespace: str) -> None:
         self._shared = shared
         self._namespace = namespace
-        self._around = around
         self._left: asyncio.Future[Any] | None = None
         """Work that was waited for too long, or for which nobody waits."""
 
     async def do(self, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What `work` returns, which is about so many. Raises Stuck where that takes too long."""
         longest = self._shared.longest
-        with self._around():
-            try:
-                async with asyncio.timeout(longest) as limit:
-                    if self._left is not None:
-                        await asyncio.wait([self._left])
-                    thread = await self._shared.begin(self._namespace, partitions, work, *arguments, **named)
-                    self._left = thread
-                    made = await asyncio.shield(thread)
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                raise Stuck(self._overdue(longest)) from None
-            finally:
-                if self._left is not None and self._left.done():
-                    self._left = None
-        return made
+        try:
+            async with asyncio.timeout(longest) as limit:
+                if self._left is not None:
+                    await asyncio.wait([self._left])
+                thread = await self._shared.begin(self._namespace, partitions, work, *arguments, **named)
+                self._left = thread
+                return await asyncio.shield(thread)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Stuck(self._overdue(longest)) from None
+        finally:
+            if self._left is not None and self._left.done():
+                self._left = None
 
     def _overdue(self, seconds: float) -> Problem:
         if self._left is None:

@@ -170,15 +170,17 @@ class LedgerWriter:
         if found is not None and self._ledger.wrote(found) and not restored and data in (None, before):
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
-        await self._elector.confirm()
+        if not await self._elector.confirm():
+            raise Deposed
         self._must_lead()
         await self._ledger.write(before if data is None else data)
         self.tally.restored += restored
         return restored
 
     def _must_lead(self) -> None:
-        """In the term in which the ledger was claimed: who lost the lead and won it again knows less than stands there."""
-        if not self._elector.leading or self._elector.term != self._ledger.term:
+        """In the term in which the ledger was claimed. A request that has to wait for the lead does so where it waits for its
+        turn."""
+        if self._elector.deposed or self._elector.term != self._ledger.term:
             raise Deposed
 
     @contextmanager

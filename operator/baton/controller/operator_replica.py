@@ -23,7 +23,7 @@ from baton.controller.supervision import Tasks, end
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
-from baton.kube.elector import Elector
+from baton.kube.elector import Do, Elector, here
 from baton.kube.events import Events
 from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.mount_refresh import MountRefresher
@@ -61,10 +61,11 @@ class Replica:
         ledger_limit: int = SIZE_LIMIT,
         stuck_after: float = STUCK_AFTER,
         most_partitions: int = MOST_IN_ALL,
+        there: Do = here,
     ) -> None:
-        """`of_elector`: connections of its own, for behind the requests of a thousand groups a renewal would come too late.
-        `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes of a
-        group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER.
+        """`of_elector`: separate connections, and `there`: a separate thread: behind a thousand groups a renewal would come
+        too late. `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes
+        of a group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER.
         `most_partitions`: of all groups together."""
         self._stuck_after = stuck_after
         self.clock = clock
@@ -80,7 +81,10 @@ class Replica:
             clock,
             lambda: self.group_loops.notify(),
             serves=namespaces,
+            there=there,
+            fit=lambda: clock.ticks() - self.group_loops.beat <= stuck_after,
         )
+        api.turns.open = self._may_write
         self.events = Events(api, identity, clock)
         relists = Relists(api, self.cache, clock, self.tasks, namespaces)
         self.services = Services(
@@ -89,7 +93,7 @@ class Replica:
             cache=self.cache,
             clock=clock,
             tasks=self.tasks,
-            pacing=RoundPacing(),
+            pacing=RoundPacing(self._may_write),
             events=self.events,
             metrics=self.metrics,
             elector=self.elector,
@@ -108,6 +112,10 @@ class Replica:
             clock, self.elector, self.services.relists, self.tasks, self.group_loops.other_releases, self.services.capacity
         )
         self.metrics.registry.register(itself)
+
+    def _may_write(self) -> bool:
+        """A replica that serves groups waits while it does not lead, or has not looked what another did that led in between."""
+        return self.group_loops.reign in (None, self.elector.reign)
 
     async def run(self) -> None:
         """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended, the lead is given up, and
@@ -151,9 +159,6 @@ class Replica:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
         if now - self.group_loops.beat > self._stuck_after:
             return f"the groups were not looked through for {now - self.group_loops.beat:.0f} s"
-        hanging = ["/".join(key) for key in self.group_loops.stuck(self._stuck_after)]
-        if hanging:
-            return f"the loop of {', '.join(hanging[:3])} has hung for more than {self._stuck_after:.0f} s"
         if self.services.large_work.hangs(now):
             return f"plans have been under way on all threads for more than {self._stuck_after:.0f} s"
         return None

@@ -31,6 +31,7 @@ from baton.controller.watches import Watches
 from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
+from baton.kube.elector import ElectorThread
 from baton.kube.errors import ApiError, UnavailableError
 from baton.queues.protocol import QueueAdapter
 
@@ -95,7 +96,8 @@ def run(options: Options, reach: Reach = connect, open_queue: OpenAnyQueue = ope
 async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open_queue: OpenAnyQueue) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    async with reach(options.kubeconfig) as (api, _), reach(options.kubeconfig) as (of_elector, _):
+    thread = ElectorThread()
+    async with reach(options.kubeconfig) as (api, _), thread.within(reach(options.kubeconfig)) as (of_elector, _):
         replica = Replica(
             api,
             of_elector,
@@ -109,6 +111,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             admission_policy=options.admission_policy,
             stuck_after=options.stuck_after,
             most_partitions=options.most_partitions,
+            there=thread.do,
         )
         feed = WatchEvents(asyncio.get_running_loop(), replica.cache.event)
         watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)

@@ -60,6 +60,7 @@ class QueueWorkers:
         self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
         """The same by queue."""
         self._lost = LostQueues(key[0], clock, changed)
+        self._held = False
 
     # -- which queues
 
@@ -113,6 +114,16 @@ class QueueWorkers:
     @property
     def names(self) -> frozenset[QueueName]:
         return frozenset(self._workers)
+
+    def hold(self) -> None:
+        """Do nothing until `go_on`; then all effects that stand by then."""
+        self._held = True
+        for task in self._tasks.values():
+            task.cancel()
+
+    def go_on(self) -> None:
+        """The next `sync` starts the workers again."""
+        self._held = False
 
     async def close(self) -> None:
         """Leave everything as it is."""
@@ -269,17 +280,20 @@ class QueueWorkers:
         task = self._supervision.start("queue", self._workers[name].run(), namespace=self._key[0], group=self._key[1], queue=name)
         task.add_done_callback(lambda _: self._changed())
         self._tasks[name] = task
+        if self._held:
+            task.cancel()
 
     def _reap(self) -> None:
         """Forget those that have ended, and start those again that should not have."""
         for name, task in list(self._tasks.items()):
-            if not task.done():
+            if not task.done() or self._held:
                 continue
             if self._workers[name].ended:
                 self._forget(name)
                 self._released.add(name)
             else:
-                log.error("a queue's task ended; it starts again", queue=name)
+                if not task.cancelled():
+                    log.error("a queue's task ended; it starts again", queue=name)
                 self._run(name)
 
     def _forget(self, name: QueueName) -> None:

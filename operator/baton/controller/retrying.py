@@ -1,8 +1,7 @@
 """Work that a group cannot go on without: what fails is said on the group, harms no other, and is tried again from the facts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -26,29 +25,16 @@ class Retrying:
         self._say = say
         self._log = log
         self._attempts = Attempts(clock)
-        self.busy_since: float | None = None
-        """When the attempt that is under way was begun, or was last `elsewhere` (monotonic seconds). None: none is under way, or
-        it is there."""
 
     @property
     def failing(self) -> bool:
         """Whether the last attempt failed."""
         return self._attempts.since is not None
 
-    @contextmanager
-    def elsewhere(self) -> Iterator[None]:
-        """A context for waiting on a thread and its work. Both have a limit of their own, so the attempt does not count as
-        hanging."""
-        self.busy_since = None
-        try:
-            yield
-        finally:
-            self.busy_since = self._clock.ticks()
-
     async def until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """What it returned at last. Raises Deposed."""
         while True:
-            begun = self.busy_since = self._clock.ticks()
+            begun = self._clock.ticks()
             try:
                 done = await work()
             except Deposed:
@@ -67,8 +53,6 @@ class Retrying:
             else:
                 self._attempts.worked()
                 return done
-            finally:
-                self.busy_since = None
             await asyncio.sleep(pause)
 
 

@@ -181,11 +181,11 @@ def _turn_of(method: str, path: str) -> tuple[str, Order]:
     """The namespace of a request ("": none), and what it comes before."""
     _, _, rest = path.partition("/namespaces/")
     namespace, resource, *more = (*rest.split("/"), "")
-    if not resource:
-        return "", Order.LEDGER
-    if resource == "events" or (resource == "pods" and method == "PATCH"):
-        return namespace, Order.EVENT
-    return namespace, Order.STATUS if more[1:2] == ["status"] else Order.LEDGER
+    if method == "GET" or not resource:
+        return namespace if resource else "", Order.READ
+    if more[1:2] == ["status"]:
+        return namespace, Order.STATUS
+    return namespace, {"events": Order.EVENT, "pods": Order.ANNOTATION}.get(resource, Order.LEDGER)
 
 
 async def _read(method: str, path: str, data: bytes) -> Json:

@@ -13,9 +13,9 @@ SHORTEST_RETRY = 0.1
 class Terms:
     """Seconds. A leader that could not renew for `renew_deadline` stops before others may start."""
 
-    duration: float = 8.0
-    renew_deadline: float = 5.0
-    retry: float = 1.0
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
 
     def __post_init__(self) -> None:
         if not (1 <= self.duration <= LONGEST_DURATION and self.duration == int(self.duration)):

@@ -1,10 +1,11 @@
 """Leader election over a Lease: `baton.model.lease` and `election` decide, this asks and writes."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
-from contextlib import suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -17,6 +18,13 @@ from baton.model.lease import Vacancy, held, holder_of
 
 T = TypeVar("T")
 
+
+class Do(Protocol):
+    """Does `work` somewhere, and returns what it returns."""
+
+    async def __call__(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
 NAMESPACES_ANNOTATION = "baton.dev/namespaces"
 """On the leader's Lease: the namespaces that it serves, for other releases of the operator; empty: all."""
 
@@ -27,6 +35,35 @@ WRONG = 5.0
 """Seconds by which a clock that is set moves no more than clocks that are kept."""
 
 log = structlog.get_logger("baton.elector")
+
+
+class ElectorThread:
+    """An event loop on a separate thread: however busy that of the operator is, the lead is renewed."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="elector", daemon=True).start()
+
+    async def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work`, which is done there, returns."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    @asynccontextmanager
+    async def within(self, made: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        """Enter and leave this there; then its event loop stops."""
+        try:
+            entered = await self.do(made.__aenter__())
+            try:
+                yield entered
+            finally:
+                await self.do(made.__aexit__(None, None, None))
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+async def here(work: Coroutine[Any, Any, T]) -> T:
+    """Does `work` on the event loop that asks."""
+    return await work
 
 
 class Elector:
@@ -42,8 +79,15 @@ class Elector:
         clock: ApiServerClock,
         changed: Callable[[], None],
         serves: Collection[str] = (),
+        *,
+        there: Do = here,
+        fit: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`changed` is called whenever leadership was won or lost. `serves`: namespaces, which the Lease tells; empty: all."""
+        """`changed` is called whenever leadership was won or lost. `serves`: namespaces, which the Lease tells; empty: all.
+        `there`: where `api` is, and requests are made (`ElectorThread.do`); `changed` is called there. `fit`: a candidate that is
+        not neither takes nor renews the Lease."""
+        self._there = there
+        self._fit = fit
         self._api = api
         self._clock = clock
         self._path = leases_path(namespace, name)
@@ -62,7 +106,9 @@ class Elector:
         self._vacancy = Vacancy()
         self._renewed_at: float | None = None
         self._led = False
+        self._another_leads = False
         self.term = 0
+        self._acquired = ""
         self.beat = self._clock.ticks()
         """When the last attempt ended, whatever its outcome (monotonic)."""
         self.outage_ended_at: float | None = None
@@ -79,13 +125,27 @@ class Elector:
     def leading(self) -> bool:
         return not self._resigned and still_leads(self._renewed_at, self._clock.ticks(), self._terms)
 
+    @property
+    def deposed(self) -> bool:
+        """Another candidate led at the last look, or this one has given the lead up."""
+        return self._another_leads or self._resigned
+
+    @property
+    def reign(self) -> tuple[int, str] | None:
+        """The same for as long as no other candidate has led, also where this one did not in between. None: it does not lead."""
+        return (self.term, self._acquired) if self.leading else None
+
     async def run(self) -> None:
         """Try, sleep, try again. A leader that cannot renew loses the lead at its renew deadline, also while a request hangs."""
+        await self._there(self._run())
+
+    async def _run(self) -> None:
         while True:
             began = self._clock.ticks()
             try:
-                async with asyncio.timeout(self._lasts(began)):
-                    await self.attempt()
+                if self._fit():
+                    async with asyncio.timeout(self._lasts(began)):
+                        await self.attempt()
             except TimeoutError:
                 self._failed("no answer in time")
             self.beat = self._clock.ticks()
@@ -107,7 +167,8 @@ class Elector:
             lease = await self._answered(self._api.find(self._path))
             answered = self._clock.ticks()
             told = ((lease or {}).get("metadata") or {}).get("annotations") or {}
-            self.leader_address = told.get(ADDRESS_ANNOTATION, "") if holder_of(lease) not in ("", self.identity) else ""
+            self._another_leads = holder_of(lease) not in ("", self.identity)
+            self.leader_address = told.get(ADDRESS_ANNOTATION, "") if self._another_leads else ""
             if not self.leading:
                 self._set_clock()
             if self._vacancy.free(lease, self.identity, answered):
@@ -129,6 +190,9 @@ class Elector:
     async def confirm(self) -> bool:
         """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write. An
         answer that comes too late for a renewal is not waited for: the next attempt may be told in time."""
+        return await self._there(self._confirm())
+
+    async def _confirm(self) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._terms.renew_deadline):
                 await self.attempt()
@@ -138,6 +202,9 @@ class Elector:
     async def resign(self) -> None:
         """Give the Lease up, so that another may take it at its next look. From then on this candidate neither renews nor
         takes it: a renewal that is under way comes to its end before."""
+        await self._there(self._resign())
+
+    async def _resign(self) -> None:
         self._resigned = True
         try:
             async with asyncio.timeout(self._terms.renew_deadline), self._looking:
@@ -165,8 +232,8 @@ class Elector:
             told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **tells}}
             body = {**lease, "metadata": told, "spec": spec}
             await self._answered(self._api.replace(self._path, body))
-        self._renewed_at = asked
-        self.term = spec["leaseTransitions"]
+        self.term, self._acquired = spec["leaseTransitions"], spec["acquireTime"]
+        self._renewed_at, self._another_leads = asked, False
 
     def _set_clock(self) -> None:
         """Before this candidate leads, that is: a step of the API server's clock does not move what runs."""

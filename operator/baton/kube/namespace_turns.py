@@ -1,8 +1,8 @@
 """Requests take turns: what matters most goes first, and of what matters alike, one namespace after the other.
 
 An admission webhook that never answers makes the writes of one namespace hang. So a request that takes long no longer counts
-among those under way. Until a later one is answered in time, those of its namespace and order wait for each other, and for
-those of other namespaces where requests take long. Others do not wait for them.
+among those under way. From then on requests of its namespace wait for each other, in each order until one is answered in
+time, and for those of other namespaces where requests take long. Others do not wait for them.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ FEWEST = 2
 class Order(IntEnum):
     """What goes first."""
 
-    LEDGER = 0
-    """The ledger, and all that is none of the others."""
-    STATUS = 1
-    EVENT = 2
-    """Events, and annotations of pods."""
+    READ = 0
+    LEDGER = 1
+    """The ledger, and all writes that are none of the others."""
+    STATUS = 2
+    ANNOTATION = 3
+    """Of pods."""
+    EVENT = 4
 
 
 @dataclass(slots=True)
@@ -35,7 +37,7 @@ class _Line:
     allowed: int
     """How many may be under way, late ones included: half as many after each that takes long, one more after each answer."""
     troubled: bool = False
-    """The last one took long."""
+    """A request of its namespace took long, and none of this line was answered in time since."""
     under_way: int = 0
     waiting: "deque[asyncio.Future[_Call]]" = field(default_factory=deque)
 
@@ -68,7 +70,7 @@ class NamespaceTurns:
     @asynccontextmanager
     async def take(self, namespace: str, order: Order = Order.LEDGER) -> AsyncIterator[None]:
         """A turn of this namespace ("": of none)."""
-        call = await self._turn(self._lines.setdefault((order, namespace), _Line(namespace, order, self._each)))
+        call = await self._turn(self._line(namespace, order))
         timer = asyncio.get_running_loop().call_later(self._late, self._is_late, call)
         try:
             yield
@@ -88,6 +90,9 @@ class NamespaceTurns:
                 turn.set_result(call := _Call(line, line.troubled))
                 line.under_way += 1
                 self._count(call, 1)
+
+    def _line(self, namespace: str, order: Order) -> _Line:
+        return self._lines.setdefault((order, namespace), _Line(namespace, order, self._each))
 
     async def _turn(self, line: _Line) -> _Call:
         turn: asyncio.Future[_Call] = asyncio.get_running_loop().create_future()
@@ -115,7 +120,9 @@ class NamespaceTurns:
         return None
 
     def _is_late(self, call: _Call) -> None:
-        call.line.troubled, call.line.allowed = True, max(FEWEST, call.line.allowed // 2)
+        call.line.allowed = max(FEWEST, call.line.allowed // 2)
+        for order in Order:
+            self._line(call.line.namespace, order).troubled = True
         if not call.among_troubled:
             self._count(call, -1)
         call.late = True
@@ -128,8 +135,8 @@ class NamespaceTurns:
             line.troubled, line.allowed = False, min(self._each, line.allowed + 1)
         if call.among_troubled or not call.late:
             self._count(call, -1)
-        key = (line.order, line.namespace)
-        if not line.under_way and not line.waiting and line.allowed == self._each and self._lines.get(key) is line:
+        key, idle = (line.order, line.namespace), not line.under_way and not line.waiting
+        if idle and not line.troubled and line.allowed == self._each and self._lines.get(key) is line:
             del self._lines[key]
         self.go_on()
 

@@ -1,18 +1,24 @@
 """The elector over time: slow answers, requests that hang or are refused, and whose Lease it gives up."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from random import Random
+from typing import Any
 
 import pytest
 
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
-from baton.kube.elector import Elector
+from baton.kube.elector import Elector, ElectorThread
 from baton.kube.leases import leases_path
-from baton.kube.releases import PATIENCE, OperatorReleases
+from baton.kube.releases import PATIENCE as READABLE_FOR
+from baton.kube.releases import OperatorReleases
 from baton.simulation import virtual_time
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, MemoryApi, Refuse
+from tests.waiting import PATIENCE
 
 PATH = leases_path("baton", "operator")
 
@@ -164,7 +170,7 @@ def test_another_release_counts_as_alive_from_when_its_renewal_may_have_been_mad
         renewed = one.now()
         assert await looking
         one.fault = Hang()
-        await asyncio.sleep(renewed + PATIENCE * 10 - 0.1 - one.now())
+        await asyncio.sleep(renewed + READABLE_FOR * 10 - 0.1 - one.now())
         one.fault = None
         assert await one.releases.serves("baton/operator", "shop")
 
@@ -272,3 +278,29 @@ def test_who_resigns_does_not_wait_for_ever_for_what_is_under_way() -> None:
         await asking
 
     lives(story)
+
+
+async def test_the_lead_is_renewed_while_the_operators_own_event_loop_does_nothing() -> None:
+    renewed = threading.Semaphore(0)
+
+    class Renewing(MemoryApi):
+        async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            renewed.release()
+            return await super().replace(path, body)
+
+    server = ApiServer(Random(1), time.time)
+    server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "baton"}})
+    api, thread = Renewing(server), ElectorThread()
+    terms = Terms(duration=2, renew_deadline=1, retry=0.1)
+    async with thread.within(nullcontext(api)) as there:
+        elector = Elector(there, "baton", "operator", "one", terms, ApiServerClock(), lambda: None, there=thread.do)
+        running = asyncio.create_task(elector.run())
+        while not await elector.confirm():
+            pass
+        for _ in range(2 * round(terms.renew_deadline / terms.retry)):
+            assert renewed.acquire(timeout=PATIENCE), "waited for on this event loop's thread"
+        assert elector.leading
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await elector.resign()
+    assert (server.request("get", PATH))["spec"]["holderIdentity"] == ""

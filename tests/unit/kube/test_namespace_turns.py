@@ -114,7 +114,7 @@ def test_who_waits_behind_what_hangs_waits_for_as_long_as_that_takes() -> None:
     played(story)
 
 
-@pytest.mark.parametrize("order", [Order.STATUS, Order.EVENT])
+@pytest.mark.parametrize("order", [Order.READ, Order.STATUS, Order.ANNOTATION, Order.EVENT])
 def test_a_kind_of_request_that_hangs_keeps_no_ledger_of_its_namespace_waiting(order: Order) -> None:
     async def story(server: Server) -> None:
         server.calls(200, "shop", HANGS, order)
