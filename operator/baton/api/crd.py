@@ -31,7 +31,7 @@ def _consumer_groups() -> Document:
             _column("Desired", ".status.desiredReplicas", "Pods that there are to be", kind="integer"),
             _column("Moving", ".status.moving", "Partitions that are changing hands", kind="integer"),
             _column("Hold-until", ".status.holdUntil", "When the holddown ends"),
-            _column("Seen", ".status.lastLookTime", "When an operator last looked: some two minutes ago at most", kind="date"),
+            _column("Changed", ".status.lastChangeTime", "When the status last changed", kind="date"),
             _column("Standbys", ".status.standbys", "Members that own no partition", kind="integer", wide=True),
             _column("Moves", ".status.moves", "Moves since the group was made", kind="integer", wide=True),
             _column("Proposed", ".status.proposal.moves", "Moves that wait for approval", kind="integer", wide=True),

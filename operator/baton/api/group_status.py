@@ -143,9 +143,9 @@ class ConsumerGroupStatus(GroupNumbers):
     """A summary of the conditions in one word. NotReady: the condition Ready is not True, and says why. Deleting: the group takes
     its partitions back before it goes. ScaledToZero: there is no pod, and none is asked for. Otherwise Ready, Holddown (a plan
     waits for the fleet to come to rest), Rebalancing (partitions move) or Paused."""
-    last_look_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When an operator last compared the group with the facts. It is written with every other change, and every two minutes at
-    rest. If it is older than five minutes, no operator looks after the group, and the status is as of that time."""
+    last_change_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
+    """When this status last changed. At rest nothing is written. Whether an operator looks after the group is in the Lease of its
+    leader, which `baton status` reads."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """The end of the holddown, when a plan follows unless the change is undone. Absent in a pause, and while a plan waits for
     something else."""

@@ -8,6 +8,7 @@ from baton.api import ConditionStatus
 from baton.cli.group_view import UNKNOWN, GroupLook, QueueLook
 from baton.cli.leader import Leader
 from baton.model.names import OPERATOR_SELECTOR
+from baton.model.times import to_text
 from baton.model.wording import counted, first_of
 
 MOST_QUEUES = 5
@@ -36,8 +37,10 @@ def problems_of(look: GroupLook) -> Iterator[GroupProblem]:
     if group.deleted_at:
         yield GroupProblem("Deleted", f" at {group.deleted_at}; it goes when its partitions are taken back", Severity.WARNING)
     if look.shown_state == UNKNOWN:
-        looked, as_of = look.looked_at, f"all this is as of then ({status.state})"
-        since = " yet" if looked is None else f" since {status.last_look_time} ({ago(looked, look.now)} ago): {as_of}"
+        renewed = None if look.leader is None else look.leader.renewed
+        as_of = f"all this is as of then ({status.state})"
+        since = "" if renewed is None else f" since {to_text(renewed)} ({ago(renewed, look.now)} ago)"
+        since = " yet" if look.changed_at is None else f"{since}: {as_of}"
         yield GroupProblem("No operator has looked", f"{since}. Nothing is moved meanwhile.")
         cure = f"See kubectl get pods -A -l {OPERATOR_SELECTOR}"
         asked = f"{_leader(look.leader, look.now)}Does one run, and does it serve namespace {group.namespace}? {cure}"

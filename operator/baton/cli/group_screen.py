@@ -51,9 +51,9 @@ def partition_table(rows: Iterable[PartitionRow]) -> Table:
 def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
     """A line for each group."""
     rows = []
-    head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "SEEN")
+    head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "CHANGED")
     for look in looks:
-        ready, looked = look.condition("Ready"), look.looked_at
+        ready, looked = look.condition("Ready"), look.changed_at
         shown = counts(look, _NUMBERS)
         seen = "" if looked is None else f"{ago(looked, look.now)} ago"
         more = _more(look) if wide else ()
@@ -63,7 +63,7 @@ def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
 
 def counts(look: GroupLook, names: Iterable[str]) -> list[object]:
     """Cells with these numbers of a group; `?`: not known, though an operator has looked."""
-    return [look.count(name) if look.looked_at is None or look.count(name) is not None else "?" for name in names]
+    return [look.count(name) if look.changed_at is None or look.count(name) is not None else "?" for name in names]
 
 
 _NUMBERS = ("partitions", "unowned", "members", "moving")

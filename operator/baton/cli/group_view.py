@@ -26,10 +26,7 @@ Json = dict[str, Any]
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"
-"""The state of a group that no operator looks after: what its status says is as of its last look."""
-
-UNSEEN_AFTER = 300.0
-"""Seconds without a look. An operator looks every few seconds, and writes so every two minutes."""
+"""The state of a group that no operator looks after: what its status says is as of then."""
 
 _OF_ONE = ("owners", "queues", "vacantSlots", "drained", "notReady", "ledgerProblem", "why", "leader")
 COUNTS = ("partitions", "unowned", "members", "standbys", "moving", "moves", "lowerBound", "deadlineMisses", "assignor")
@@ -76,14 +73,13 @@ class GroupLook:
     """Pods that something keeps from being Ready, by what it is; likewise."""
 
     @property
-    def looked_at(self) -> float | None:
-        """When an operator looked last."""
-        return read_seconds(self.status.last_look_time, None)
+    def changed_at(self) -> float | None:
+        """When the status last changed; None: no operator has looked yet."""
+        return read_seconds(self.status.last_change_time, None)
 
     @property
     def shown_state(self) -> str | None:
-        looked = self.looked_at
-        gone = looked is None or self.now > looked + UNSEEN_AFTER or (self.leader is not None and self.leader.gone(self.now))
+        gone = self.changed_at is None or (self.leader is not None and self.leader.gone(self.now))
         return UNKNOWN if gone else self.status.state
 
     @property
@@ -133,7 +129,7 @@ class GroupLook:
             "group": self.group.name,
             "state": self.shown_state,
             "lastState": status.state,
-            "lastLookTime": None if self.looked_at is None else status.last_look_time,
+            "lastChangeTime": None if self.changed_at is None else status.last_change_time,
             "leader": None if leader is None else leader.to_json(),
             "deletedAt": self.group.deleted_at,
             "specSeen": self.spec_seen,

@@ -250,7 +250,7 @@ class GroupLoop:
             self.wake()
         self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
         if not self._retrying.failing:
-            self._reporter.beat()
+            self._reporter.beat(self._sight.group)
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> list[Problem]:
         problems = queue_problems(self.key[0], sights)

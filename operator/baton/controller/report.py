@@ -36,7 +36,7 @@ class Reporter:
     def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
         self._key = key
         self._services = services
-        self._writer = StatusWriter(services.api, path, uid, services.clock, heartbeat=True)
+        self._writer = StatusWriter(services.api, path, uid, services.clock, dated=True)
         self._last = Snapshot(reconciled_at=services.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
@@ -70,7 +70,6 @@ class Reporter:
         known = partitions_are_known(whole, sights)
         status = group_status(group, whole, seen, told, now, unacknowledged, asked_for, known=known)
         self._writer.want(written(status), group.status)
-        self._writer.looked()
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
@@ -101,7 +100,6 @@ class Reporter:
         """The group is at a halt because of this problem. The rest of the status stays as it was."""
         status = halted_status(group, problem, self._services.clock.now())
         self._writer.want(status, group.status)
-        self._writer.looked()
         ready = Condition.model_validate(status["conditions"][0])
         said = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
         self._show(replace(self._last, status=said, ledger=ledger_writer.figures))
@@ -113,9 +111,10 @@ class Reporter:
             self._services.metrics.ready_to_ledger.labels(*self._key).observe(took)
             self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
-    def beat(self) -> None:
+    def beat(self, group: GroupView | None) -> None:
         """A round came to its end."""
-        self._writer.looked()
+        if group is not None:
+            self._writer.put_right(group.status)
         if self._last.status.state is not None:  # something was reported
             self._show(replace(self._last, reconciled_at=self._services.clock.ticks()))
 

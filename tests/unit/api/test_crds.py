@@ -53,7 +53,7 @@ def test_a_group_can_be_scaled_and_shows_what_matters() -> None:
         "labelSelectorPath": ".status.selector",
     }
     shown = [column["name"] for column in version["additionalPrinterColumns"] if not column.get("priority")]
-    assert shown == ["State", "Ready", "Partitions", "Unowned", "Members", "Desired", "Moving", "Hold-until", "Seen", "Age"]
+    assert shown == ["State", "Ready", "Partitions", "Unowned", "Members", "Desired", "Moving", "Hold-until", "Changed", "Age"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

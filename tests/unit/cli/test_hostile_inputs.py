@@ -182,7 +182,7 @@ def test_a_time_of_no_year_is_shown_as_it_stands_and_reckoned_with_nowhere(time:
     status = {**MANIFEST["status"], "state": "Holddown", "holdUntil": time, "handoffs": [{**MOVE, "deadline": time}]}
     text = " ".join(shown({**MANIFEST, "status": status}, LEDGER, QUEUES))
     assert f"Holddown, until {time}" in text and "2 unacknowledged messages" in text
-    assert "No operator has looked yet" in " ".join(shown({**MANIFEST, "status": {"lastLookTime": time}}, {}, []))
+    assert "No operator has looked yet" in " ".join(shown({**MANIFEST, "status": {"lastChangeTime": time}}, {}, []))
 
 
 def test_a_group_whose_spec_does_not_read_is_shown_with_the_mistake() -> None:

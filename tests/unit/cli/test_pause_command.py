@@ -21,7 +21,7 @@ def test_the_doctor_warns_of_partitions_without_an_owner_in_a_paused_group(pause
     manifest = {
         "metadata": {"namespace": "shop", "name": "orders", "uid": "u", "resourceVersion": "1", "generation": 1},
         "spec": {"queues": [{"name": "orders"}], "paused": paused},
-        "status": {"observedGeneration": 1, "lastLookTime": "1970-01-01T00:00:00Z", "state": "Paused", "unowned": unowned},
+        "status": {"observedGeneration": 1, "lastChangeTime": "1970-01-01T00:00:00Z", "state": "Paused", "unowned": unowned},
     }
     found = [one for one in groups(ClusterFacts(5.0, groups=[look(manifest, {}, (), now=5.0)])) if "no owner" in one.says]
     assert [(one.verdict, one.cure) for one in found] == [(Verdict.WARNING, "baton resume orders -n shop")] * warned

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from baton.controller.status_writer import HEARTBEAT, SPREAD, StatusWriter
+from baton.controller.status_writer import StatusWriter
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
-from baton.model.times import to_seconds, to_text
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 ORDERS = groups_path("shop", "orders")
@@ -72,80 +71,17 @@ async def test_a_status_is_not_written_to_another_group_of_that_name(shop: Shop)
     assert "status" not in shop.group
 
 
-class Watched(Shop):
-    """With the time of the last look."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 1_800_000_000.0
-        uid = self.group["metadata"]["uid"]
-        clock = ApiServerClock(lambda: 1_800_000_000.0, lambda: self.now - 1_800_000_000.0)
-        self.writer = StatusWriter(MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, uid, clock, heartbeat=True)
-
-    async def look(self, known: dict[str, Any] | None = None, **status: str) -> None:
-        """A round of the group's loop."""
-        self.writer.want(status, BEFORE if known is None else known)
-        self.writer.looked()
-        await self.writer.flush()
-
-    @property
-    def version(self) -> str:
-        return str(self.group["metadata"]["resourceVersion"])
-
-
-async def test_a_status_says_when_its_group_was_last_looked_at() -> None:
-    shop = Watched()
-    await shop.look(state="Ready")
-    assert shop.group["status"] == {"state": "Ready", "lastLookTime": "2027-01-15T08:00:00Z"}
-
-
-async def test_at_rest_that_is_written_every_two_minutes_and_not_more_often() -> None:
-    shop = Watched()
-    await shop.look(state="Ready")
-    written = set()
-    for _ in range(300):
-        shop.now += 2
-        await shop.look(state="Ready")
-        written.add(shop.version)
-    assert 5 <= len(written) <= 7, "in ten minutes"
-    age = shop.now - to_seconds(shop.group["status"]["lastLookTime"])
-    assert age <= HEARTBEAT
-
-
-async def test_who_takes_over_goes_on_from_the_last_look_of_the_one_before() -> None:
-    shop = Watched()
-    known = {"state": "Ready", "lastLookTime": to_text(shop.now - 30)}
-    before = shop.version
-    await shop.look(known, state="Ready")
-    assert shop.version == before, "a thousand groups are not written at once because another replica leads"
-    shop.now += HEARTBEAT
-    await shop.look(known, state="Ready")
-    assert shop.group["status"]["lastLookTime"] == to_text(shop.now)
-
-
-@pytest.mark.parametrize("forged", ["2999-01-01T00:00:00Z", "yesterday"])
-async def test_a_look_that_somebody_else_wrote_down_holds_nothing_up(forged: str) -> None:
-    shop = Watched()
-    for _ in range(2):
-        await shop.look({"state": "Ready", "lastLookTime": forged}, state="Ready")
-        shop.now += HEARTBEAT
-    await shop.look(state="Ready")
-    assert shop.group["status"]["lastLookTime"] == to_text(shop.now)
-
-
-async def test_a_look_that_could_not_be_written_is_written_later() -> None:
-    shop = Watched()
-    await shop.look(state="Ready")
-    shop.now += HEARTBEAT
-    shop.fault = Refuse(503, "", "away")
-    await shop.look(state="Ready")
-    shop.fault = None
-    await shop.writer.flush()
-    assert shop.group["status"]["lastLookTime"] == to_text(shop.now)
-
-
-def test_groups_that_began_together_do_not_write_together() -> None:
-    due = {
-        StatusWriter(MemoryApi(Shop().server), ORDERS, f"uid-{n}", ApiServerClock(), heartbeat=True)._every for n in range(100)
-    }
-    assert len(due) > 50 and max(due) - min(due) > SPREAD / 2 and max(due) <= HEARTBEAT
+async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when() -> None:
+    shop, now = Shop(), 1_800_000_000.0
+    uid = shop.group["metadata"]["uid"]
+    clock = ApiServerClock(lambda: now, lambda: 0.0)
+    writer = StatusWriter(MemoryApi(shop.server), ORDERS, uid, clock, dated=True)
+    writer.want({"state": "Ready"}, BEFORE)
+    await writer.flush()
+    before = shop.group
+    assert before["status"] == {"state": "Ready", "lastChangeTime": "2027-01-15T08:00:00Z"}
+    follower = StatusWriter(MemoryApi(shop.server), ORDERS, uid, ApiServerClock(), dated=True)
+    for one in (writer, follower):
+        one.want({"state": "Ready"}, before["status"])
+        await one.flush()
+    assert shop.group is before

@@ -44,7 +44,7 @@ async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_give
 async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: Busy, start: Start, control_plane: Any) -> None:
     operators = [await start(busy.world, name).running() for name in ("one", "two")]
     await busy.settled()
-    before, looked = await busy.world.owned(GROUP), (await busy.world.status(GROUP))["lastLookTime"]
+    before, looked = await busy.world.owned(GROUP), (await busy.world.status(GROUP))["lastChangeTime"]
 
     async def leading(count: int) -> bool:
         return sum(operator.metric("baton_leader") or 0.0 for operator in operators) == count
@@ -66,7 +66,7 @@ async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: B
     assert await leading(1)
     await busy.world.set_ready("a", False)
     await busy.settled(*PODS[1:])
-    assert to_seconds((await busy.world.status(GROUP))["lastLookTime"]) >= to_seconds(looked) + AWAY
+    assert to_seconds((await busy.world.status(GROUP))["lastChangeTime"]) >= to_seconds(looked) + AWAY
     await busy.world.set_ready("a", True)
     await busy.proven()
 
