@@ -10,7 +10,9 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.model.times import to_text
 
-APART = 0.25
+APART = 0.5
+"""Seconds between a change and its status: what changes meanwhile goes into one."""
+
 FIRST_RETRY, LONGEST_RETRY = 1.0, 30.0
 """Seconds between attempts to write a status that is refused, whatever changes meanwhile."""
 
@@ -65,9 +67,9 @@ class StatusWriter:
     async def run(self) -> None:
         while True:
             await self._news.wait()
+            await asyncio.sleep(self._pause)
             self._news.clear()
             await self.flush()
-            await asyncio.sleep(self._pause)
 
     async def flush(self) -> None:
         """Write now if there is anything to write."""

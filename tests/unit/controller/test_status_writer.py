@@ -1,13 +1,15 @@
 """When a status is written, and to what."""
 
+import asyncio
 from random import Random
 from typing import Any
 
 import pytest
 
-from baton.controller.status_writer import StatusWriter
+from baton.controller.status_writer import APART, StatusWriter
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import groups_path
+from baton.simulation import virtual_time
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 
 ORDERS = groups_path("shop", "orders")
@@ -85,3 +87,19 @@ async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(
         one.want({"state": "Ready"}, before["status"])
         await one.flush()
     assert shop.group is before
+
+
+def test_a_burst_of_changes_is_one_write() -> None:
+    async def story() -> None:
+        shop = Shop()
+        writing = asyncio.create_task(shop.writer.run())
+        before = int(shop.group["metadata"]["resourceVersion"])
+        for number in range(10):
+            shop.writer.want({"state": f"{number}"}, BEFORE)
+            await asyncio.sleep(APART / 20)
+        await asyncio.sleep(2 * APART)
+        assert shop.group["status"] == {"state": "9"}
+        assert int(shop.group["metadata"]["resourceVersion"]) == before + 1
+        writing.cancel()
+
+    virtual_time.run(story())
