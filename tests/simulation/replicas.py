@@ -87,7 +87,8 @@ class Lone:
             terms=Terms(),
             namespaces=namespaces,
         )
-        feed = WatchFeed(api, WatchEvents(self.loop, replica.cache.event).put, namespaces)
+        events = WatchEvents(self.loop, replica.cache.event, replica.services.relists.watch_begins)
+        feed = WatchFeed(api, events.put, namespaces, begins=events.begins)
         self.tasks[identity] = [asyncio.create_task(feed.run()), asyncio.create_task(replica.run())]
         return replica
 

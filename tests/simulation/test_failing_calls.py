@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from baton.controller.relists import LEDGERS_EVERY
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.watched_kinds import WATCHED, WatchedKind
 from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 
@@ -29,6 +30,10 @@ def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None
         await asyncio.sleep(10)
         assert await lone.owned("shop") == {"a": 2, "b": 2}
         lone.fails = lambda verb, path: failure if verb == "list" else None
+        relists = lone.replica.services.relists
+        for namespace in ("shop", "bank"):
+            for of in WATCHED:
+                relists.watch_begins(of, namespace)  # as kopf tells where a watch breaks
         await asyncio.sleep(25)
         await lone.delete_pod("shop", "b")
         await asyncio.sleep(1)
@@ -54,7 +59,7 @@ def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: WatchedK
         await asyncio.sleep(10)
         lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
         lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
-        await asyncio.sleep(20 + REPORTED)
+        await asyncio.sleep(LEDGERS_EVERY + REPORTED)
         assert await lone.ready("bank") == ("False", "NotSeen")
         assert await lone.ready("shop") == ("True", "Ready")
         lone.fails = lambda verb, path: None
@@ -197,7 +202,8 @@ def test_only_rounds_that_come_to_their_end_are_counted() -> None:
         for namespace in ("shop", "bank"):
             await lone.group(namespace, "a")
         await asyncio.sleep(30)
-        lone.fails = lambda verb, path: FAILURES["403"] if verb == "list" and "/bank/" in path else None
+        lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and "/bank/" in path else None
+        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(200)
         ages = {
             namespace: lone.metric("baton_reconcile_age_seconds", namespace=namespace, group="orders")

@@ -11,6 +11,7 @@ from baton.controller.cluster_cache import ClusterCache
 from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, ConflictError, UnavailableError
+from baton.kube.leases import leases_path
 from baton.model.names import GROUP_LABEL
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import ApiServer, Delay, Fault, Hang, LoseAnswer, MemoryApi, Refuse, Rule, WatchFeed
@@ -211,10 +212,11 @@ async def test_a_feed_that_is_refused_tries_until_it_works(world: World) -> None
 
 
 @in_virtual_time
-async def test_a_watch_that_cannot_go_on_ends_all_those_of_its_namespace_and_they_begin_again(world: World) -> None:
+async def test_a_watch_that_cannot_go_on_is_listed_again_and_no_other(world: World) -> None:
     world.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "bank"}})
     asked: list[tuple[str, str]] = []
-    refused = [core_path("shop", "configmaps")]
+    refused_path = leases_path("shop")
+    refused = [refused_path]
 
     def trouble(verb: str, path: str) -> Fault | None:
         asked.append((verb, path))
@@ -224,8 +226,8 @@ async def test_a_watch_that_cannot_go_on_ends_all_those_of_its_namespace_and_the
     fed = Fed(world, namespaces=["shop", "bank"])
     await asyncio.sleep(10)
     listed = [path for verb, path in asked if verb == "list"]
-    assert [listed.count(core_path("shop", kind)) for kind in ("configmaps", "pods")] == [2, 2]
-    assert [listed.count(core_path("bank", kind)) for kind in ("configmaps", "pods")] == [1, 1]
+    assert listed.count(core_path("shop", "pods")) == listed.count(core_path("bank", "pods")) == 1
+    assert listed.count(refused_path) == 2
     await world.admin.create(PODS, pod("a"))
     await asyncio.sleep(1)
     assert fed.pods() == ["a"]

@@ -9,6 +9,7 @@ import pytest
 from baton.controller.attempts import LONGEST_PAUSE
 from baton.controller.deletion_wait import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
 from baton.controller.refusals import PASSING
+from baton.controller.relists import LEDGERS_EVERY
 from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName
@@ -19,6 +20,7 @@ from tests.simulation.one_replica import OneReplica, in_virtual_time, lives
 CONFIG_MAPS = core_path("shop", "configmaps")
 LEDGER = core_path("shop", "configmaps", ledger_name("orders"))
 LABELS = {"namespace": "shop", "group": "orders"}
+RESYNC = 20.0
 
 AT_ONCE = [
     Refuse(403, "Forbidden", 'configmaps "orders-assignments" is forbidden: exceeded quota: small, requested: configmaps=1'),
@@ -147,7 +149,7 @@ def test_a_ledger_that_cannot_be_claimed_is_told(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", [AT_ONCE[0], IN_A_WHILE[0]], ids=str)
-def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts_and_is_listed(fault: Fault) -> None:
+def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts(fault: Fault) -> None:
     async def story(world: OneReplica) -> None:
         await serve(world)
         world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 5})
@@ -155,10 +157,9 @@ def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts_and_
         await asyncio.sleep(1)
         world.trouble = of_ledgers(fault)  # the end of the holddown cannot be written, and is over from then on
         await world.until_told("LedgerRefused")
-        world.looks, before = 0, world.asked.count(("list", core_path(None, "pods")))
+        world.looks = 0
         await asyncio.sleep(30)
         assert world.looks < 10_000
-        assert world.asked.count(("list", core_path(None, "pods"))) >= before + 2, "twice resyncSeconds apart at most"
 
     lives(story)
 
@@ -316,7 +317,7 @@ def test_a_namespace_goes_with_its_groups(down: bool, restarted: bool) -> None:
         async def gone() -> bool:
             return await world.found("/api/v1/namespaces/shop") is None
 
-        took = await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+        took = await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
         if not down:
             assert took < LEDGER_WITHIN, "there is nothing to wait for"
         if not restarted:
@@ -340,7 +341,7 @@ async def test_a_namespace_waits_no_longer_for_a_queue_that_went_away_before_its
     async def gone() -> bool:
         return await world.found("/api/v1/namespaces/shop") is None
 
-    await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + 20)
+    await world.until(gone, True, QUEUES_WITHIN_WITHOUT_LEDGER + RESYNC + 10)
 
 
 @in_virtual_time
@@ -421,7 +422,7 @@ async def test_a_forged_term_ends_nobodys_lead(world: OneReplica) -> None:
         async def restored() -> bool:
             return "x" not in await world.ledger()
 
-        assert await world.until(restored, True) < 1
+        assert await world.until(restored, True, LEDGERS_EVERY + 5) < LEDGERS_EVERY + 5
     world.delete_pod("orders-b")
     assert await world.until(world.counts, [4]) < 4
 

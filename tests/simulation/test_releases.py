@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from baton.controller.operator_replica import Replica
+from baton.controller.relists import LEDGERS_EVERY
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
@@ -165,7 +166,7 @@ def test_a_group_is_handed_to_the_other_release_by_an_annotation() -> None:
         await asyncio.sleep(30)
         ledger = core_path("shop", "configmaps", "orders-assignments")
         await lone.api.merge(ledger, {"metadata": {"annotations": {RELEASE_ANNOTATION: SECOND}}, "data": {"group": ""}})
-        await asyncio.sleep(10)
+        await asyncio.sleep(LEDGERS_EVERY + 10)
         before = await versions(lone)
         await asyncio.sleep(60)
         assert await versions(lone) == before

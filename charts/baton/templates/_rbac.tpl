@@ -26,7 +26,7 @@
 # The ledger. RBAC knows names and no labels: the admission policy lets no other ConfigMap be written.
 - apiGroups: [""]
   resources: [configmaps]
-  verbs: [get, list, watch, create, update]
+  verbs: [get, list, create, update]
 # Sessions are read; their own creation is the consumers'.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

@@ -12,7 +12,6 @@ from baton.kube.sessions import SessionClock
 from baton.kube.store import Listing, Manifest, Store
 from baton.kube.watched_kinds import WatchedKind
 from baton.model.ids import Uid
-from baton.model.names import GROUP_LABEL, ledger_name
 
 GroupKey = tuple[str, str]
 """namespace and name of a ConsumerGroup"""
@@ -41,7 +40,6 @@ class ClusterCache:
             WatchedKind.QUEUES: self.queues,
         }
         self.wake: Callable[[GroupKey], None] = lambda key: None
-        self.ledger_changed: Callable[[GroupKey, str | None, Manifest], None] = lambda key, kind, manifest: None
         self.queue_changed: Callable[[QueueKey], None] = lambda key: None
         """A queue came, changed or went, or a group does not name it any more."""
         self.pod_changed: Callable[[PodView | None, PodView | None], None] = lambda before, after: None
@@ -62,21 +60,11 @@ class ClusterCache:
 
     def event(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         """A watch's event; `kind` DELETED, or anything else for an object that is there."""
-        if of is WatchedKind.LEDGERS:
-            self.ledger_event(kind, manifest)
-        else:
-            self._stores[of].event(kind, manifest)
+        self._stores[of].event(kind, manifest)
 
     def listing(self, of: WatchedKind, namespace: str | None, version: str) -> Listing[Any]:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version, to be laid over what is known."""
         return self._stores[of].listing(namespace, version)
-
-    def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
-        """A ledger ConfigMap was written or deleted, by whomever."""
-        metadata = manifest["metadata"]
-        group = str((metadata.get("labels") or {}).get(GROUP_LABEL))
-        if metadata["name"] == ledger_name(group):
-            self.ledger_changed((metadata["namespace"], group), kind, manifest)
 
     def take_eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
         """When the pod was seen to become able to take part: Ready, and an executor also registered with its driver.

@@ -38,7 +38,6 @@ from baton.kube.group_replicas import GroupReplicas
 from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
-from baton.kube.store import Manifest
 from baton.model.ids import QueueName
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
@@ -97,6 +96,8 @@ class GroupLoop:
         self.served_by: str | None = None
         """Another release of the operator has the group, and this loop has ended for it."""
         self._looked_at = self._resync_at = float("-inf")
+        self._saw: tuple[object, ...] = ()
+        """The facts of the last round."""
         self._takeover = Takeover(
             self._owner,
             self._sight,
@@ -127,9 +128,10 @@ class GroupLoop:
         self._workers.go_on()
         self.wake()
 
-    def ledger_event(self, kind: str | None, manifest: Manifest) -> None:
-        """The watch showed the ledger. `kind`: type of the event, None for a list."""
-        if self._ledger_writer.event(kind, manifest):
+    def ledgers_listed(self) -> None:
+        """The version of the ledger was compared with what was written."""
+        self._ledger_writer.listed(self._services.relists.ledger(self.key).version)
+        if self._ledger_writer.doubtful:
             self.wake()
 
     async def run(self) -> None:
@@ -151,7 +153,6 @@ class GroupLoop:
             self._recorder.flush()
             self._refreshes.close()
             self._scaling.close()
-            self._services.relists.forget(self.key)
             self._reporter.close()
             self._runtime.forget()
             await self._workers.close()  # last of all: it may be cancelled once more
@@ -177,7 +178,7 @@ class GroupLoop:
         await self._ledger_writer.gather()
         await self._services.pacing.turn()
         self._news.clear()
-        self._looked_at = self._services.clock.ticks()
+        self._looked_at, self._saw = self._services.clock.ticks(), self._sight.facts()
         await self._recorder.hear(self._workers.unacknowledged, self._services.clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
@@ -200,7 +201,7 @@ class GroupLoop:
         if group.deleting:
             self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
-            self._services.relists.want_sessions(self.key, since, self.wake)
+            self._services.relists.want_sessions(self.key, since)
         if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
             self.wake()
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
@@ -232,25 +233,20 @@ class GroupLoop:
             self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
 
     async def _resync(self) -> bool:
-        """Every now and then have the facts listed, in case a notification was lost; what differs wakes the loop."""
+        """Every now and then compare the facts with those of the last round, in case a notification was lost; what differs wakes
+        the loop."""
         await self._services.pacing.turn()
         group, now = self._sight.group, self._services.clock.ticks()
-        every = group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20
-        if now >= self._resync_at:
-            self._resync_at = now + every
-            if self._scaling.recheck():
-                self.wake()
-        self._services.relists.want(self.key, now - every, self._listed)
-        return True
-
-    def _listed(self) -> None:
-        """All of the namespace was compared with what is known."""
-        self._ledger_writer.listed(self._services.relists.ledger_version(self.key))
-        if self._ledger_writer.doubtful:
+        if now < self._resync_at:
+            return True
+        self._resync_at = now + (group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20)
+        self._ledger_writer.resync(group is not None and group.deleting)
+        if self._scaling.recheck() or self._ledger_writer.doubtful or self._sight.facts() != self._saw:
             self.wake()
         self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
-        if not self._retrying.failing:
+        if not self._retrying.failing and not self._services.relists.problems(self.key[0]):
             self._reporter.beat(self._sight.group)
+        return True
 
     def _problems(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> list[Problem]:
         problems = queue_problems(self.key[0], sights)

@@ -4,23 +4,16 @@ import asyncio
 
 from baton.controller.cluster_cache import GroupKey, QueueKey
 from baton.controller.group_loop import GroupLoop
-from baton.controller.lister import Scope
 from baton.controller.mislabelled_pods import PodWarnings
 from baton.controller.other_releases import OtherReleases
+from baton.controller.relists import Scope
 from baton.controller.round_pacing import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
-from baton.kube.releases import release_of
-from baton.kube.store import Manifest
+from baton.kube.watched_kinds import WatchedKind
 
 LOOK_EVERY = 2.0
-LIST_EVERY = 60.0
-"""Seconds after which all scopes are listed, also where no group asks for it."""
-
-FOLLOWER_LISTS_EVERY = 300.0
-"""The same where this replica does not lead: its watches say nothing of what vanished while they began again."""
-
 REPORTS_EVERY = 60.0
 """Seconds after which the statuses of queues are compared with what was written."""
 
@@ -55,7 +48,6 @@ class GroupLoops:
         self._reports_at = self._room_at = float("-inf")
         cache = services.cache
         cache.wake = self._wake
-        cache.ledger_changed = self._ledger_changed
         self._warnings = PodWarnings(cache, services.events, services.metrics, services.clock)
         cache.pod_changed = self._warnings.pod_changed
         cache.group_came_or_went = self._group_came_or_went
@@ -63,7 +55,7 @@ class GroupLoops:
         services.relists.blind_changed = self._blind_changed
         services.relists.listed = self._listed
         self.other_releases = OtherReleases(services.elector.release, services.releases, services.events, self._now_due)
-        self._began = self.beat = services.clock.ticks()
+        self.beat = services.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
     def notify(self) -> None:
@@ -98,8 +90,6 @@ class GroupLoops:
             if self.reign is not None:
                 await self._stop_all()
             self._due.clear()  # whoever begins to lead looks at all groups
-            if (at := self._services.clock.ticks() - FOLLOWER_LISTS_EVERY) >= self._began:
-                self._services.relists.want_all(at)
             return
         if self.reign not in (None, reign):
             await self._stop_all()
@@ -108,7 +98,7 @@ class GroupLoops:
         elif self._held:
             self._go_on()
         now = self._services.clock.ticks()
-        self._services.relists.want_all(now - LIST_EVERY)
+        self._services.relists.tend()
         if now >= self._reports_at + REPORTS_EVERY:
             self._reports_at = now
             self._services.queue_reports.put_right()
@@ -167,7 +157,7 @@ class GroupLoops:
         if not relists.groups_listed(self._leads_since) and now < self._leads_since + LEDGERS_WITHIN:
             return False
         groups = [(view.namespace, view.name) for view in self._services.cache.groups if not view.deleting]
-        self._services.capacity.reserve({key: relists.ledger_partitions(key) for key in groups})
+        self._services.capacity.reserve({key: relists.ledger(key).partitions for key in groups})
         self._reserved = True
         self._services.queue_reports.refresh_all()
         return True
@@ -248,15 +238,15 @@ class GroupLoops:
             if scope in (None, key[0]):
                 loop.wake()
 
-    def _listed(self) -> None:
+    def _listed(self, of: WatchedKind, scope: Scope) -> None:
         if not self._reserved:
             self._news.set()
+        if of is WatchedKind.LEDGERS:
+            for key, (loop, _) in self._loops.items():
+                if scope in (None, key[0]):
+                    loop.ledgers_listed()
+            self.other_releases.listed(scope, lambda key: self._services.relists.ledger(key).release)
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:
             self._loops[key][0].wake()
-
-    def _ledger_changed(self, key: GroupKey, kind: str | None, manifest: Manifest) -> None:
-        if key in self._loops:
-            self._loops[key][0].ledger_event(kind, manifest)
-        self.other_releases.ledger_event(key, None if kind == "DELETED" else release_of(manifest))

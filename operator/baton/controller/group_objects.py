@@ -51,6 +51,10 @@ class GroupObjects:
     def _leases(self) -> Collection[LeaseView]:
         return self._cache.leases.bucket(*self._key).values()
 
+    def facts(self) -> tuple[object, ...]:
+        """All that is seen of it. Two that are equal make no difference to it."""
+        return self.group, dict(self._cache.pods.bucket(*self._key)), dict(self._cache.leases.bucket(*self._key))
+
     def in_doubt_since(self, now: float) -> float | None:
         """From when on a list of Leases would show whether all sessions have lapsed that seem so; None: none is in doubt."""
         sessions = self._cache.sessions

@@ -11,7 +11,6 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger, size
-from baton.kube.store import Manifest
 
 APART = 0.05
 """Seconds between writes in the long run: what changes meanwhile goes into one."""
@@ -51,10 +50,6 @@ class LedgerWriter:
         self._due_at = float("-inf")
         """When the bucket of writes is full again."""
         self._doubtful = False
-        self._under_way: Mapping[str, str] | None = None
-        """What is being written, until that is answered."""
-        self._shown_early = False
-        """The watch has shown it already."""
         self.forsaken = False
         """Nothing is written any more."""
         self.attempts = Attempts(clock)
@@ -123,24 +118,17 @@ class LedgerWriter:
         if version is None or self._ledger.version is None or int(version) > int(self._ledger.version):
             self._doubtful = True
 
-    def event(self, kind: str | None, manifest: Manifest) -> bool:
-        """The watch shows the ledger; True if that is not what was written, so that it should be checked. What is being written
-        is mostly shown before its answer comes: a look for that would hold up each hand-off by a request."""
-        data = manifest.get("data") or {}
-        if kind == "DELETED":
-            self._doubtful = True
-        elif self._under_way is not None and data == self._under_way:
-            self._shown_early = True
-        elif data != self._ledger.written:
-            self._doubtful = True
-        return self.doubtful
+    def resync(self, deleting: bool = False) -> None:
+        """Check again while a write without an answer may still arrive, and while the group's namespace may be going
+        (`deleting`)."""
+        self._doubtful |= self._ledger.unanswered or deleting
 
     async def check(self) -> bool:
         """If in doubt, look; and put right what somebody else wrote or deleted. True if that was necessary."""
         if not self.doubtful or self._ledger.written is None:
             return False
         self._must_lead()
-        self._doubtful = False  # what is shown from now on counts
+        self._doubtful = False
         try:
             with self._counting():
                 return await self._overrule(None)
@@ -149,18 +137,14 @@ class LedgerWriter:
             raise
 
     async def _make_it(self, data: Mapping[str, str]) -> bool:
-        self._under_way, self._shown_early = data, False
         try:
             await self._ledger.write(data)
             return False
         except (ConflictError, NotFoundError):
-            self._under_way = None
             return await self._overrule(data)
         except UnavailableError:
-            self._doubtful |= self._shown_early  # it is written, and only the answer is lost
+            self._doubtful = True  # it may be written, and only the answer lost
             raise
-        finally:
-            self._under_way = None
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
         """Make it so, whatever stands there; None: as it was written last. True if that was somebody else's."""

@@ -11,7 +11,7 @@ from baton.controller.metrics import counter, gauge
 from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
-from baton.controller.watches import Watches
+from baton.controller.watch import Watching
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 
@@ -101,16 +101,13 @@ class ReplicaMetrics(Collector):
 class ProcessMetrics(Collector):
     """The metrics of the process that a replica runs in."""
 
-    def __init__(self, watches: Watches, stalls: EventLoopStalls) -> None:
-        self._watches = watches
+    def __init__(self, watching: Watching, stalls: EventLoopStalls) -> None:
+        self._watching = watching
         self._stalls = stalls
 
     def collect(self) -> Iterable[Metric]:
         yield counter(
-            "baton_watch_restarts",
-            "Times the watch of a namespace ended and was started again",
-            ("namespace",),
-            [((scope or "",), float(count)) for scope, count in self._watches.restarts.items()],
+            "baton_watch_restarts", "Times kopf ended and was started again", (), [((), float(self._watching.restarts))]
         )
         yield gauge(
             "baton_loop_stall_seconds",

@@ -81,9 +81,9 @@ class OtherReleases:
                     )
                     self._release(release, namespace)
 
-    def ledger_event(self, key: GroupKey, release: str | None) -> None:
-        """This release wrote the ledger; None: nobody did, or it is gone."""
-        if key in self._groups and self._groups[key] != release:
+    def listed(self, namespace: str | None, release_of: Callable[[GroupKey], str | None]) -> None:
+        """The ledgers of this namespace (None: of all) were listed: who wrote them. None: nobody did, or it is gone."""
+        for key in [key for key in self._groups if namespace in (None, key[0]) and release_of(key) != self._groups[key]]:
             del self._groups[key]
             self._free(key)
 

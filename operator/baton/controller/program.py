@@ -25,14 +25,15 @@ from baton.controller.lag_page import LagPage
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.operator_replica import STUCK_AFTER, Replica
 from baton.controller.tls_folder import TLS_FOLDER
-from baton.controller.watch import OWN, served, watch
+from baton.controller.watch import Watching, watch
 from baton.controller.watch_events import WatchEvents
-from baton.controller.watches import Watches
 from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import ElectorThread
 from baton.kube.errors import ApiError, UnavailableError
+from baton.kube.objects import GROUP_VERSION
+from baton.kube.watched_kinds import WatchedKind
 from baton.queues.protocol import QueueAdapter
 
 HUNG = 3
@@ -113,15 +114,15 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             most_partitions=options.most_partitions,
             there=thread.do,
         )
-        feed = WatchEvents(asyncio.get_running_loop(), replica.cache.event)
-        watches = Watches(lambda scope, began: watch(options.kubeconfig, scope, feed.put, began), options.namespaces)
-        replica.metrics.registry.register(ProcessMetrics(watches, stalls))
+        feed = WatchEvents(asyncio.get_running_loop(), replica.cache.event, replica.services.relists.watch_begins)
+        watching = Watching(partial(watch, options.kubeconfig, options.namespaces, feed.put, feed.begins))
+        replica.metrics.registry.register(ProcessMetrics(watching, stalls))
         health = HealthServer(
             options.metrics_address,
             options.metrics_port,
             replica.metrics.registry,
             alive=replica.stuck,
-            ready=lambda: None if watches.begun else "not watching yet",
+            ready=lambda: None if watching.begun else "not watching yet",
             page=LagPage(replica.metrics, lambda: replica.elector.leading, lambda: replica.elector.leader_address),
         )
         health.start()
@@ -130,7 +131,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
         try:
             await _crds(api, replica, stop)
             if not stop.is_set():
-                watches.start()
+                watching.start()
                 collector = Collector(lambda: replica.elector.leading)
                 collector.begin()
                 replica.tasks.keep("collector", collector.run)
@@ -142,7 +143,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
         finally:
-            watches.stop()
+            watching.stop()
             health.close()
         log.info("stopped")
     _end_soon()
@@ -166,8 +167,8 @@ async def _crds(api: Api, replica: Replica, stop: asyncio.Event) -> None:
     told = False
     while not stop.is_set():
         try:
-            there = await served(api)
-            if there == OWN:
+            there = {str(one["name"]) for one in (await api.get(f"/apis/{GROUP_VERSION}"))["resources"]}
+            if {WatchedKind.QUEUES, WatchedKind.GROUPS} <= there:
                 return
             problem = f"it has {' and '.join(sorted(there)) or 'none'}"
         except (ApiError, UnavailableError) as error:

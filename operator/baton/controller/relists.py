@@ -1,36 +1,182 @@
-"""Lays lists over what the watches showed, for a watch that had to start again says nothing of what vanished meanwhile.
+"""The safety net below the watches: lists that are laid over what kopf has told.
 
-All groups of a scope share its lists: where there are a thousand of them, each listing for itself would be most of the operator's
-work. A scope is a namespace that the operator serves, or all of them; and nobody waits for lists of another scope than their own.
+kopf says nothing of what vanished while one of its watches was broken. So all kinds are listed when this replica begins to lead,
+and a kind after its watch broke; besides that seldom, spread evenly. All groups of a scope share its lists. A scope is a
+namespace that the operator serves, or all of them; and nobody waits for lists of another scope than their own.
+
+Each kind of a scope has a task, a backoff and a state. So a list that fails delays no other: for lack of a permission, because
+there is no such kind, because the server is too busy or never answers.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import structlog
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
-from baton.controller.lister import Lister, Page, Scope
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api
+from baton.kube.api import Api, Json
 from baton.kube.clock import ApiServerClock
+from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnavailableError
+from baton.kube.following import pages
 from baton.kube.ledger_configmap import partitions_of
 from baton.kube.namespace_turns import NamespaceTurns
+from baton.kube.releases import release_of
 from baton.kube.store import Manifest
 from baton.kube.watched_kinds import WatchedKind
 from baton.model.names import ledger_name
 
-AT_ONCE, LATE = 16, 1.0
+EVERY = 600.0
+"""Seconds after which everything has been listed, where no watch breaks."""
+
+LEDGERS_EVERY = 60.0
+"""The same of ledgers, which are not watched; only their metadata are listed."""
+
+APART = 10.0
+"""Seconds between lists of a kind whose watch breaks again and again."""
+
+PAGES_AT_ONCE, LATE = 16, 1.0
 """Pages of lists that are under way, and the seconds after which one keeps no other namespace waiting."""
 
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
 
+FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
+"""Seconds between tries that fail."""
+
+BLIND_AFTER = 30.0
+"""Seconds for which lists may fail before what they would show counts as not seen."""
+
+AT_ONCE = 50
+"""Objects that are looked at before others have their turn."""
+
 NEEDED = frozenset({WatchedKind.PODS, WatchedKind.LEASES, WatchedKind.QUEUES})
 """What a group has to have seen of its namespace before it does anything: who is not in a list counts as gone."""
 
+NEVER = float("-inf")
 
-Waiting = dict[GroupKey, tuple[float, Callable[[], None]]]
-"""Who is to be told when something has been listed since when."""
+Scope = str | None
+"""A namespace; None: all of them."""
+
+log = structlog.get_logger("baton.lists")
+
+
+class Page(Protocol):
+    """Takes in one page of a list."""
+
+    def page(self, manifests: list[Manifest]) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Lister:
+    """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called with it when a list ended well,
+    and when lists have failed for BLIND_AFTER."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: ApiServerClock,
+        tasks: Tasks,
+        turns: NamespaceTurns,
+        of: WatchedKind,
+        scope: Scope,
+        lay: Callable[[str], Page],
+        changed: Callable[["Lister"], None],
+    ) -> None:
+        """`lay`: begins to take in a list as of this version."""
+        self.of = of
+        self.scope = scope
+        self.begun = NEVER
+        """When the last list that ended well was begun (monotonic seconds)."""
+        self.failing_since: float | None = None
+        self.why = ""
+        """What the API server said last, where it fails."""
+        self.refused = False
+        """What failed last was refused: the right to it is gone (403), or the kind is (404)."""
+        self.failures: Counter[str] = Counter()
+        """By status or kind of failure."""
+        self.blind = False
+        """It has failed for BLIND_AFTER."""
+        self.broke = False
+        """Its watch did, since it was listed."""
+        self._api = api
+        self._clock = clock
+        self._tasks = tasks
+        self._turns = turns
+        self._lay = lay
+        self._changed = changed
+        self._wanted = NEVER
+        self._task: asyncio.Task[None] | None = None
+
+    def want(self, at: float) -> None:
+        """List, unless that was begun since then."""
+        self._wanted = max(self._wanted, at)
+        if self.begun < self._wanted and (self._task is None or self._task.done()):
+            self._task = self._tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
+
+    async def stop(self) -> None:
+        """Nobody wants lists any more; how it went is forgotten."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._wanted = NEVER
+        self.failing_since, self.why, self.blind, self.refused, self.broke = None, "", False, False, False
+
+    async def _run(self) -> None:
+        backoff = FIRST_BACKOFF
+        while self.begun < self._wanted:
+            began = self._clock.ticks()
+            self.broke = False
+            try:
+                await self._list()
+            except (ApiError, UnavailableError) as error:
+                self._failed(error, began)
+                await asyncio.sleep(backoff)
+                backoff = min(LONGEST_BACKOFF, backoff * 2)
+            else:
+                self._worked(began)
+
+    async def _list(self) -> None:
+        laid: Page | None = None
+        left = pages(self._api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS)
+        while (found := await self._next(left)) is not None:
+            if laid is None:
+                laid = self._lay(found["metadata"]["resourceVersion"])
+            items = [self.of.looked_at(one) for one in found.pop("items", None) or []]  # null where there is none
+            for start in range(0, len(items), AT_ONCE):
+                laid.page(items[start : start + AT_ONCE])
+                await asyncio.sleep(0)
+        if laid is not None:
+            laid.end()
+
+    async def _next(self, left: AsyncIterator[Json]) -> Json | None:
+        """The next page; None: that was all."""
+        async with self._turns.take(self.scope or ""):
+            return await anext(left, None)
+
+    def _worked(self, began: float) -> None:
+        if self.failing_since is not None:
+            log.info("can list again", resource=self.of.value, namespace=self.scope or "all")
+        self.begun = began
+        self.failing_since, self.why, self.blind, self.refused = None, "", False, False
+        self._changed(self)
+
+    def _failed(self, error: Exception, began: float) -> None:
+        if self.failing_since is None:
+            self.failing_since = began
+            log.warning("cannot list", resource=self.of.value, namespace=self.scope or "all", error=str(error)[:500])
+        self.why = str(error)[:500]
+        self.refused = isinstance(error, ApiError) and error.status in (FORBIDDEN, NOT_FOUND)
+        self.failures[str(error.status) if isinstance(error, ApiError) else "unavailable"] += 1
+        if not self.blind and self._clock.ticks() - self.failing_since >= BLIND_AFTER:
+            self.blind = True
+            log.error("listing has failed for 30 s", resource=self.of.value, namespace=self.scope or "all", error=self.why)
+            self._changed(self)
 
 
 class Relists:
@@ -40,50 +186,54 @@ class Relists:
         """Namespaces empty: all of them."""
         self._clock = clock
         self._cache = cache
-        turns = NamespaceTurns(AT_ONCE, LATE)
-        self._scopes: dict[Scope, list[Lister]] = {
-            scope: [Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in WatchedKind]
+        turns = NamespaceTurns(PAGES_AT_ONCE, LATE)
+        self._scopes: dict[Scope, dict[WatchedKind, Lister]] = {
+            scope: {of: Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in WatchedKind}
             for scope in (*namespaces,) or (None,)
         }
-        self._ledgers: dict[Scope, Mapping[tuple[str, str], tuple[str, int]]] = {}
-        """Versions, and how many partitions were booked."""
-        self._waiting: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
-        self._waiting_for_sessions: dict[Scope, Waiting] = {scope: {} for scope in self._scopes}
+        self._next = NEVER
+        """When the next one of all may be listed for no other reason than its age."""
+        self._watched: set[tuple[WatchedKind, Scope]] = set()
+        self._ledgers: dict[Scope, Mapping[tuple[str, str], ListedLedger]] = {}
+        self._in_doubt: dict[Scope, set[GroupKey]] = {scope: set() for scope in self._scopes}
+        """Groups that wait for a list of sessions."""
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
         self.blind_changed: Callable[[Scope], None] = lambda scope: None
         """Called when a scope cannot be listed for long, and when it can again."""
-        self.listed: Callable[[], None] = lambda: None
+        self.listed: Callable[[WatchedKind, Scope], None] = lambda of, scope: None
         """Called when a list ended well."""
         self._blind: dict[Scope, frozenset[WatchedKind]] = dict.fromkeys(self._scopes, frozenset())
 
-    def want(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
-        """List all of the group's scope, unless that was begun since then (monotonic seconds); `listed` is called when it has
-        come to its end, however late."""
-        scope = self._scope(key[0])
-        if self._listed_since(scope) >= at:
-            listed()
-        else:
-            self._waiting[scope][key] = (at, listed)
-            self._want(scope, at)
+    def tend(self) -> None:
+        """List what is due: kinds whose watch broke, and the one that was listed longest ago. Called every few seconds."""
+        now = self._clock.ticks()
+        listers = list(self.listers)
+        for lister in listers:
+            if lister.of is WatchedKind.LEDGERS:
+                lister.want(now - LEDGERS_EVERY)
+            elif lister.broke and now >= lister.begun + APART:
+                lister.want(now)
+        oldest = min(listers, key=lambda lister: lister.begun)
+        if now >= max(self._next, oldest.begun + EVERY):
+            self._next = now + EVERY / len(listers)
+            oldest.want(now)
 
-    def want_sessions(self, key: GroupKey, at: float, listed: Callable[[], None]) -> None:
-        """The same for the sessions of the group's scope alone."""
-        scope = self._scope(key[0])
-        if self._sessions(scope).begun >= at:
-            listed()
-        else:
-            self._waiting_for_sessions[scope][key] = (at, listed)
-            self._sessions(scope).want(at)
+    def watch_begins(self, of: WatchedKind, scope: Scope) -> None:
+        """kopf begins to list, or cannot go on with a watch. Not the first time: then its watch broke."""
+        if (of, scope) in self._watched:
+            self._scopes[scope][of].broke = True
+        self._watched.add((of, scope))
 
-    def forget(self, key: GroupKey) -> None:
-        """The group waits for nothing any more."""
-        for waiting in (self._waiting, self._waiting_for_sessions):
-            waiting[self._scope(key[0])].pop(key, None)
+    def want_sessions(self, key: GroupKey, at: float) -> None:
+        """List the sessions of the group's scope, unless that was begun since then (monotonic seconds), and wake the group."""
+        scope = self._scope(key[0])
+        self._in_doubt[scope].add(key)
+        self._scopes[scope][WatchedKind.LEASES].want(at)
 
     def want_all(self, at: float) -> None:
         """Every scope, also where no group is known yet."""
-        for scope in self._scopes:
-            self._want(scope, at)
+        for lister in self.listers:
+            lister.want(at)
 
     async def seen(self, namespace: str, since: float, seconds: float) -> bool:
         """Whether a group of this namespace may begin. Waits for lists, but no longer than so many seconds.
@@ -92,7 +242,8 @@ class Relists:
         gone on meanwhile. What has never been listed cannot be done without.
         """
         scope = self._scope(namespace)
-        self._want(scope, since)
+        for lister in self._scopes[scope].values():
+            lister.want(since)
         now = self._clock.ticks()
         until, patient = now + seconds, since + PATIENCE
         while not self._seen(scope, since) and now < until:
@@ -109,28 +260,22 @@ class Relists:
         """Seconds for which the server has refused each list that a group of this namespace has to have seen and that was never
         made; 0: it has not, or lists are of all namespaces, so that it says nothing of one."""
         scope, now = self._scope(namespace), self._clock.ticks()
-        never = [one for one in self._scopes[scope] if one.of in NEEDED and one.begun == float("-inf")]
+        never = [one for one in self._scopes[scope].values() if one.of in NEEDED and one.begun == NEVER]
         if scope is None or not all(one.refused for one in never):
             return 0.0
         return now - max((one.failing_since for one in never if one.failing_since is not None), default=now)
 
     def problems(self, namespace: str) -> list[Problem]:
         """What of this namespace has not been seen for long."""
-        return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)] if lister.blind]
+        return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)].values() if lister.blind]
 
-    def ledger_version(self, key: GroupKey) -> str | None:
-        """The resourceVersion of a group's ledger as last listed; None: there was none with Baton's label."""
-        found = self._ledger(key)
-        return None if found is None else found[0]
-
-    def ledger_partitions(self, key: GroupKey) -> int:
-        """How many partitions were booked for a group according to its ledger as last listed."""
-        found = self._ledger(key)
-        return 0 if found is None else found[1]
+    def ledger(self, key: GroupKey) -> "ListedLedger":
+        """A group's ledger as last listed."""
+        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])), ListedLedger())
 
     def groups_seen(self, namespace: str) -> bool:
         """All groups of this namespace have been listed, some time."""
-        return any(one.of is WatchedKind.GROUPS and one.begun > float("-inf") for one in self._scopes[self._scope(namespace)])
+        return self._scopes[self._scope(namespace)][WatchedKind.GROUPS].begun > NEVER
 
     def groups_listed(self, since: float) -> bool:
         """Whether all groups and their ledgers have been listed since then (monotonic seconds), or cannot be at this moment."""
@@ -139,39 +284,24 @@ class Relists:
 
     @property
     def listers(self) -> Iterator[Lister]:
-        """All of them, for metrics."""
-        return (lister for listers in self._scopes.values() for lister in listers)
+        """All of them."""
+        return (lister for listers in self._scopes.values() for lister in listers.values())
 
     async def stop(self) -> None:
         """Stop: another replica leads."""
         for lister in self.listers:
             await lister.stop()
         self._ledgers.clear()
-        for waiting in (*self._waiting.values(), *self._waiting_for_sessions.values()):
+        for waiting in self._in_doubt.values():
             waiting.clear()
-
-    # -- within a scope
-
-    def _ledger(self, key: GroupKey) -> tuple[str, int] | None:
-        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])))
 
     def _scope(self, namespace: str) -> Scope:
         return namespace if namespace in self._scopes else None
 
-    def _listed_since(self, scope: Scope) -> float:
-        return min(lister.begun for lister in self._scopes[scope])
-
-    def _sessions(self, scope: Scope) -> Lister:
-        return next(lister for lister in self._scopes[scope] if lister.of is WatchedKind.LEASES)
-
-    def _want(self, scope: Scope, at: float) -> None:
-        for lister in self._scopes[scope]:
-            lister.want(at)
-
     def _seen(self, scope: Scope, since: float) -> bool:
-        needed = [lister.begun for lister in self._scopes[scope] if lister.of in NEEDED]
         late = self._clock.ticks() >= since + PATIENCE
-        return all(begun >= since or (late and begun > float("-inf")) for begun in needed)
+        needed = [self._scopes[scope][of].begun for of in NEEDED]
+        return all(begun >= since or (late and begun > NEVER) for begun in needed)
 
     def _changed(self, lister: Lister) -> None:
         scope = lister.scope
@@ -179,43 +309,46 @@ class Relists:
             self._cache.sessions.listed(scope, lister.begun)
             if WatchedKind.LEASES in self._blind[scope]:
                 self._cache.sessions.outage(self._clock.ticks(), scope)
+            doubtful, self._in_doubt[scope] = self._in_doubt[scope], set()
+            for key in doubtful:
+                self._cache.wake(key)
         self._news[scope].set()
-        blind = frozenset(one.of for one in self._scopes[scope] if one.blind)
+        blind = frozenset(one.of for one in self._scopes[scope].values() if one.blind)
         if blind != self._blind[scope]:
             self._blind[scope] = blind
             self.blind_changed(scope)
-        self._tell(scope)
-        self.listed()
-
-    def _tell(self, scope: Scope) -> None:
-        for waiting, since in (
-            (self._waiting[scope], self._listed_since(scope)),
-            (self._waiting_for_sessions[scope], self._sessions(scope).begun),
-        ):
-            ready = [(key, listed) for key, (at, listed) in waiting.items() if at <= since]
-            for key, listed in ready:
-                del waiting[key]
-                listed()
-
-    # -- what becomes of a list
+        if not lister.blind:
+            self.listed(lister.of, scope)
 
     def _lay(self, of: WatchedKind, scope: Scope) -> Callable[[str], Page]:
         if of is not WatchedKind.LEDGERS:
             return lambda version: self._cache.listing(of, scope, version)
-        return lambda version: _Versions(lambda found: self._ledgers.update({scope: found}))
+        return lambda version: _Ledgers(lambda found: self._ledgers.update({scope: found}))
 
 
-class _Versions:
-    """Of ledgers, by namespace and name; and how many partitions were booked."""
+class ListedLedger(NamedTuple):
+    """What a ledger's metadata say."""
 
-    def __init__(self, done: Callable[[Mapping[tuple[str, str], tuple[str, int]]], None]) -> None:
-        self._found: dict[tuple[str, str], tuple[str, int]] = {}
+    version: str | None = None
+    """resourceVersion; None: there was none with Baton's label."""
+    partitions: int = 0
+    """That were booked for its group."""
+    release: str | None = None
+    """That wrote it."""
+
+
+class _Ledgers:
+    """A list of ledgers, by namespace and name."""
+
+    def __init__(self, done: Callable[[Mapping[tuple[str, str], ListedLedger]], None]) -> None:
+        self._found: dict[tuple[str, str], ListedLedger] = {}
         self._done = done
 
     def page(self, manifests: Iterable[Manifest]) -> None:
         for manifest in manifests:
             metadata = manifest["metadata"]
-            self._found[metadata["namespace"], metadata["name"]] = metadata["resourceVersion"], partitions_of(manifest)
+            listed = ListedLedger(metadata["resourceVersion"], partitions_of(manifest), release_of(manifest))
+            self._found[metadata["namespace"], metadata["name"]] = listed
 
     def end(self) -> None:
         self._done(self._found)

@@ -75,7 +75,7 @@ class Takeover:
     async def room(self) -> bool:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
-            partitions = self._relists.ledger_partitions((self._owner.namespace, self._owner.group))
+            partitions = self._relists.ledger((self._owner.namespace, self._owner.group)).partitions
             if self._group_capacity.begin(partitions, at_all_events=group.deleting):
                 return True
             assert self._group_capacity.problem is not None

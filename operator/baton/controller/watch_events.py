@@ -27,8 +27,14 @@ log = structlog.get_logger("baton.watch")
 class WatchEvents:
     """`put` may be called from any thread; `deliver` is called on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Callable[[WatchedKind, str | None, Manifest], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Callable[[WatchedKind, str | None, Manifest], None],
+        watch_begins: Callable[[WatchedKind, str | None], None] = lambda of, scope: None,
+    ) -> None:
         self._loop = loop
+        self._watch_begins = watch_begins
         self._deliver = deliver
         self._lock = threading.Lock()
         self._waiting: dict[Key, Event] = {}
@@ -49,6 +55,11 @@ class WatchEvents:
             self._called = True
         with suppress(RuntimeError):  # the event loop has ended, and the process is about to
             self._loop.call_soon_threadsafe(self._some)
+
+    def begins(self, of: WatchedKind, scope: str | None) -> None:
+        """A watch begins, see `Relists.watch_begins`."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._watch_begins, of, scope)
 
     def _some(self) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 
 from baton.kube.api import PAGE, Api, Json
-from baton.kube.deep_json import parsed
+from baton.kube.deep_json import parsed, readable
 from baton.kube.errors import PageTooLargeError, UnavailableError, refusal
 from baton.model.lines import Lines
 
@@ -23,6 +23,9 @@ SHORTEST_WATCH = 1.0
 LARGEST_EVENT = 8 * 2**20
 """Bytes of one event of a watch. An object has 1.5 MiB at most."""
 
+FEWER = 10
+"""A page that is too large is asked for again with this fraction of its objects."""
+
 GONE = 410
 """The status where the list is to be read again."""
 
@@ -35,7 +38,7 @@ async def follow(api: Api, path: str, **query: str) -> AsyncIterator[Mapping[Key
         yield objects
         while version:
             asked = time.monotonic()
-            async for event in _events(api, path, {**query, "resourceVersion": version}):
+            async for event in events(api, path, {**query, "resourceVersion": version}):
                 kind, there = event.get("type"), event["object"]
                 if kind == "ERROR":
                     if there.get("code") == GONE:
@@ -57,27 +60,37 @@ async def listed(api: Api, path: str, query: Mapping[str, str], *, metadata: boo
     """All objects, and the version as of which they are; with their `metadata` alone, if asked for. Raises ApiError or
     UnavailableError."""
     objects: dict[Key, Json] = {}
+    version = ""
+    async for page in pages(api, path, query, metadata=metadata):
+        objects |= {_key(one): one for one in page["items"]}
+        version = str(page["metadata"]["resourceVersion"])
+    return objects, version
+
+
+async def pages(api: Api, path: str, query: Mapping[str, str], *, metadata: bool = False) -> AsyncIterator[Json]:
+    """Those of one list, all as of the same version. A page that is too large is not read to its end, but asked for again with
+    fewer objects. Raises ApiError (410 where the rest is not to be had any more) or UnavailableError."""
     token, limit = "", PAGE
     while True:
         try:
             page, token = await api.page(path, query, token, metadata=metadata, limit=limit)
         except PageTooLargeError:
-            limit //= 2
+            limit = max(1, limit // FEWER)
             continue
-        objects |= {_key(one): one for one in page["items"]}
+        yield page
         if not token:
-            return objects, str(page["metadata"]["resourceVersion"])
+            return
 
 
-async def _events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator[Json]:
-    """Until the watch has had its time."""
+async def events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator[Json]:
+    """Those of one watch, until it has had its time. Raises ApiError or UnavailableError."""
     asked = {**query, "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCHED_FOR)}
     try:
         async with api.stream(path, asked, silence=WATCHED_FOR + 30) as pieces:
             lines = Lines()
             async for piece in pieces:
                 for line in lines.ended_by(piece):
-                    yield await parsed(line)
+                    yield await parsed(readable(line))
                 if len(lines.rest) > LARGEST_EVENT:
                     raise UnavailableError(f"GET {path}: an event of the watch has more than {LARGEST_EVENT:,} bytes")
     except aiohttp.ClientPayloadError:

@@ -188,6 +188,11 @@ class Ledger:
         """resourceVersion of what was last written, or seen in its place."""
         return None if self._stands is None else self._stands.version
 
+    @property
+    def unanswered(self) -> bool:
+        """A write without an answer may stand there, or come to stand there."""
+        return bool(self._unknown)
+
     async def claim(self) -> Mapping[str, str] | None:
         """The ledger's content, with this leader's term now on it. None: there was none of this group's; an empty one now stands
         there. One that this leader has found, could not write, and that is gone since, is written again."""

@@ -1,4 +1,4 @@
-"""The kinds of object that the operator watches and lists, and where the API server has them."""
+"""The kinds of object that the operator lists and watches, and where the API server has them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -50,3 +50,6 @@ class WatchedKind(StrEnum):
 
 
 _GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}
+
+WATCHED = tuple(of for of in WatchedKind if of is not WatchedKind.LEDGERS)
+"""The operator is the only writer of ledgers: it notices an edit by a conflict, or by a list."""

@@ -73,13 +73,14 @@ async def test_no_object_of_one_tenant_stops_the_group_of_another(bank: World, e
     assert fresh.peak_memory < before + MEBIBYTES
 
 
-async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: World, empty: World, start: Start) -> None:
+@pytest.mark.parametrize("pods", [100, pytest.param(500, marks=pytest.mark.long)])
+async def test_objects_as_large_as_they_come_do_not_fill_the_operator(bank: World, empty: World, start: Start, pods: int) -> None:
     operator = await start(bank, "one", "--namespace", empty.namespace).leads()
     await a_group(bank, "roomy", "roomy-a")
     before = operator.peak_memory
     operator.stop()
-    spec = {"containers": [{"name": "c", "image": "none", "env": [{"name": "LARGE", "value": "x" * 1_300_000}]}]}
-    for n in range(100):
+    spec = {"containers": [{"name": "c", "image": "none", "env": [{"name": "LARGE", "value": "x" * 1_450_000}]}]}
+    for n in range(pods):
         body = {"metadata": {"name": f"large-{n}", "labels": {GROUP_LABEL: "jobs"}}, "spec": spec}
         await empty.api.create(core_path(empty.namespace, "pods"), body)
     fresh = await start(bank, "two", "--namespace", empty.namespace).leads()

@@ -66,8 +66,8 @@ class Operator:
             terms=TERMS,
             namespaces=environment.watched,
         )
-        feed = WatchEvents(environment.loop, self.replica.cache.event)
-        self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats).run())
+        feed = WatchEvents(environment.loop, self.replica.cache.event, self.replica.services.relists.watch_begins)
+        self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats, feed.begins).run())
         self._task("replica", self.replica.run())
 
     def _api(self, late: Callable[[], float] = lambda: 0.0) -> MemoryApi:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from baton.controller.lister import BLIND_AFTER
+from baton.controller.relists import BLIND_AFTER
 from baton.kube.objects import groups_path
 from baton.model.names import LEDGER_GROUP_KEY
 

@@ -32,6 +32,8 @@ class HttpApiServer:
         self.lists: list[tuple[str, str]] = []
         self.pages: dict[tuple[str, str], list[int]] = {}
         """How many objects each page of a list had."""
+        self.stale: set[tuple[str, str]] = set()
+        """Lists whose rest is gone, once."""
         self._news = asyncio.Event()
         self._latest: dict[tuple[str, str], web.StreamResponse] = {}
         """The watch that was begun last, by namespace and resource."""
@@ -110,6 +112,9 @@ class HttpApiServer:
             return _status(self.refused[where])
         if "watch" not in request.query:
             self.lists.append(where)
+            if "continue" in request.query and where in self.stale:
+                self.stale.remove(where)
+                return _status(410)
             return self._page(where, int(request.query.get("continue", 0)), int(request.query["limit"]))
         stream = web.StreamResponse()
         await stream.prepare(request)

@@ -68,16 +68,6 @@ def test_a_heartbeat_wakes_nobody() -> None:
     assert set(one.woken) == {("shop", "orders")}
 
 
-def test_of_config_maps_only_the_ledger_is_one() -> None:
-    one = Watched()
-    heard: list[tuple[str, str]] = []
-    one.cache.ledger_changed = lambda key, kind, manifest: heard.append(key)
-    for name in ("orders-assignments", "orders-settings"):
-        metadata = {"namespace": "shop", "name": name, "labels": {"baton.dev/group": "orders"}, "resourceVersion": "1"}
-        one.cache.ledger_event("MODIFIED", {"metadata": metadata})
-    assert heard == [("shop", "orders")]
-
-
 def test_a_renewal_that_comes_late_wakes_its_group() -> None:
     one = Watched()
     one.lease("10:00:00", duration=-1)

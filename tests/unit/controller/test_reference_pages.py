@@ -22,7 +22,7 @@ from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.operator_replica import Replica
 from baton.controller.problems import Reason
-from baton.controller.watches import Watches
+from baton.controller.watch import Watching
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.objects import GroupView
@@ -87,7 +87,7 @@ def families() -> dict[str, set[str]]:
     replica.services.capacity.book(("shop", "orders"), 4)
     replica.services.capacity.wait(("shop", "orders"), 1)
     replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
-    metrics.registry.register(ProcessMetrics(Watches(lambda scope, began: asyncio.sleep(0), ["shop"]), EventLoopStalls()))
+    metrics.registry.register(ProcessMetrics(Watching(lambda began: asyncio.sleep(0)), EventLoopStalls()))
     found = collected(metrics.registry)
     return {name: {label for sample in family.samples for label in sample.labels} for name, family in found.items()}
 

@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 
 from baton.controller.cluster_cache import ClusterCache
-from baton.controller.lister import BLIND_AFTER, LONGEST_BACKOFF, Lister
-from baton.controller.relists import AT_ONCE, LATE, PATIENCE, Relists
+from baton.controller.relists import (
+    APART,
+    BLIND_AFTER,
+    EVERY,
+    LATE,
+    LEDGERS_EVERY,
+    LONGEST_BACKOFF,
+    PAGES_AT_ONCE,
+    PATIENCE,
+    Lister,
+    Relists,
+)
 from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, Json
 from baton.kube.clock import ApiServerClock
@@ -27,7 +37,6 @@ LEASE = {
     "spec": {"holderIdentity": "u-a", "leaseDurationSeconds": 40, "renewTime": "10:00:00"},
 }
 LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "7"}}
-SHOP = ("shop", "orders")
 
 
 class Lists(Api):
@@ -81,12 +90,22 @@ class Served:
         self.cache = ClusterCache(self.clock)
         self.tasks = Tasks(self.clock)
         self.relists = Relists(self.api, self.cache, self.clock, self.tasks, ["shop", "bank"])
-        self.told: list[float] = []
+        self.told: list[tuple[WatchedKind, str | None]] = []
+        self.relists.listed = lambda of, scope: self.told.append((of, scope))
         self.blind: list[tuple[str | None, float]] = []
         self.relists.blind_changed = lambda scope: self.blind.append((scope, self.clock.ticks()))
 
-    def want(self, at: float, key: tuple[str, str] = SHOP) -> None:
-        self.relists.want(key, at, lambda: self.told.append(self.clock.ticks()))
+    def want(self, at: float, namespace: str = "shop") -> None:
+        for lister in self.relists.listers:
+            if lister.scope == namespace:
+                lister.want(at)
+
+    async def tended(self, seconds: float) -> None:
+        """As a leader does."""
+        until = self.clock.ticks() + seconds
+        while self.clock.ticks() < until:
+            self.relists.tend()
+            await asyncio.sleep(2)
 
 
 def played(story: Callable[[Served], Awaitable[None]]) -> None:
@@ -109,20 +128,18 @@ def test_what_vanished_while_nobody_looked_is_noticed() -> None:
         one.want(one.clock.ticks())
         await asyncio.sleep(1)
         assert one.cache.pods.get("shop", "a") is None
-        assert one.relists.ledger_version(("shop", "orders")) == "7"
-        assert one.relists.ledger_version(("shop", "returns")) is None
-        assert len(one.told) == 2
+        assert one.relists.ledger(("shop", "orders")).version == "7"
+        assert one.relists.ledger(("shop", "returns")).version is None
 
     played(story)
 
 
 def test_many_who_ask_at_once_share_one_list() -> None:
     async def story(one: Served) -> None:
-        for number in range(50):
-            one.want(0, ("shop", f"group-{number}"))
+        for _ in range(50):
+            one.want(0)
         await asyncio.sleep(1)
         one.want(0)
-        assert len(one.told) == 51
         assert one.api.times("pods") == 1
 
     played(story)
@@ -133,12 +150,12 @@ def test_a_list_that_was_begun_before_is_not_new_enough() -> None:
         one.api.gate = asyncio.get_running_loop().create_future()
         one.want(0)
         await asyncio.sleep(1)
-        one.want(one.clock.ticks(), ("shop", "returns"))
+        one.want(one.clock.ticks())
         await asyncio.sleep(1)
         one.api.gate.set_result(None)
         await asyncio.sleep(1)
         assert one.api.times("pods") == 2
-        assert len(one.told) == 2
+        assert one.told.count((WatchedKind.PODS, "shop")) == 2
 
     played(story)
 
@@ -149,10 +166,10 @@ def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: E
     async def story(one: Served) -> None:
         one.api.refused["bank", resource] = failure
         begun = one.clock.ticks()
-        one.want(begun, ("bank", "loans"))
+        one.want(begun, "bank")
         one.want(begun)
         await asyncio.sleep(0.1)
-        assert one.told == [begun]  # shop's
+        assert set(one.told) == {(of, scope) for of in WatchedKind for scope in ("shop", "bank")} - {(resource, "bank")}
         await asyncio.sleep(BLIND_AFTER + LONGEST_BACKOFF + REQUEST_TIMEOUT)
         (problem,) = one.relists.problems("bank")
         assert f"cannot list {resource} in namespace bank" in problem.message
@@ -165,7 +182,7 @@ def test_a_list_that_fails_is_told_and_is_no_other_namespaces_trouble(failure: E
         assert blind_at >= begun + BLIND_AFTER
         del one.api.refused["bank", resource]
         await asyncio.sleep(LONGEST_BACKOFF + REQUEST_TIMEOUT)
-        assert len(one.told) == 2
+        assert (resource, "bank") in one.told
         assert one.relists.problems("bank") == []
         assert [scope for scope, _ in one.blind] == ["bank", "bank"]
 
@@ -180,9 +197,8 @@ def test_lists_that_hang_in_many_namespaces_leave_turns_for_others() -> None:
         relists.want_all(one.clock.ticks())
         await asyncio.sleep(REQUEST_TIMEOUT * 5 * len(many))
         begun = one.clock.ticks()
-        relists.want(SHOP, begun, lambda: one.told.append(one.clock.ticks()))
-        await asyncio.sleep(1)
-        assert one.told == [begun]
+        assert await relists.seen("shop", begun, 1)
+        assert one.clock.ticks() == begun
         await relists.stop()
 
     played(story)
@@ -269,12 +285,52 @@ def test_a_list_of_ledgers_that_fails_keeps_no_group_from_beginning() -> None:
     played(story)
 
 
-def test_who_is_forgotten_is_told_nothing() -> None:
+def test_everything_is_listed_seldom_and_one_kind_after_another() -> None:
     async def story(one: Served) -> None:
-        one.want(one.clock.ticks())
-        one.relists.forget(SHOP)
+        one.relists.want_all(one.clock.ticks())
         await asyncio.sleep(1)
-        assert one.told == []
+        one.api.begun.clear()
+        await one.tended(EVERY - 10)
+        assert {resource for _, resource in one.api.begun} == {"configmaps"}, "which are not watched"
+        assert one.api.times("configmaps") == pytest.approx(EVERY / LEDGERS_EVERY, abs=1)
+        one.api.begun.clear()
+        await one.tended(EVERY / 2)
+        half = set(one.api.begun)
+        await one.tended(EVERY / 2 + 10)
+        others = [(scope, of.value) for scope in ("shop", "bank") for of in WatchedKind if of is not WatchedKind.LEDGERS]
+        assert 2 <= len(half & set(others)) < len(others)
+        assert sorted(begun for begun in one.api.begun if begun in others) == sorted(others)
+
+    played(story)
+
+
+def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time() -> None:
+    async def story(one: Served) -> None:
+        one.relists.want_all(one.clock.ticks())
+        one.relists.watch_begins(WatchedKind.PODS, "shop")
+        await asyncio.sleep(1)
+        one.api.begun.clear()
+        await one.tended(30)
+        assert one.api.begun == []
+        one.relists.watch_begins(WatchedKind.PODS, "shop")
+        await one.tended(10)
+        assert one.api.begun == [("shop", "pods")]
+        for _ in range(30):
+            one.relists.watch_begins(WatchedKind.PODS, "shop")
+            await one.tended(1)
+        assert one.api.times("pods") <= 2 + 60 / APART
+
+    played(story)
+
+
+def test_a_group_that_doubts_a_session_is_woken_when_it_was_listed() -> None:
+    async def story(one: Served) -> None:
+        woken: list[tuple[str, str]] = []
+        one.cache.wake = woken.append
+        one.relists.want_sessions(("bank", "orders"), one.clock.ticks())
+        await asyncio.sleep(1)
+        assert woken == [("bank", "orders")]
+        assert {resource for _, resource in one.api.begun} == {"leases"}
 
     played(story)
 
@@ -290,8 +346,7 @@ def test_a_list_comes_in_pages_of_one_version() -> None:
 
     async def story(one: Served) -> None:
         relists = Relists(Paged(), one.cache, one.clock, one.tasks, ["shop"])
-        relists.want(SHOP, 0, lambda: None)
-        await asyncio.sleep(1)
+        assert await relists.seen("shop", 0, 1)
         assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{at}" for at in range(5)}
         await relists.stop()
 
@@ -310,7 +365,7 @@ def test_what_nobody_looks_at_is_not_kept_while_a_page_is_taken_in() -> None:
 
     async def story(one: Served) -> None:
         one.api.pods = [{**POD, "metadata": {**POD["metadata"], "managedFields": "any"}, "spec": {"containers": "any"}}]
-        turns = NamespaceTurns(AT_ONCE, LATE)
+        turns = NamespaceTurns(PAGES_AT_ONCE, LATE)
         pods = Lister(
             one.api, one.clock, one.tasks, turns, WatchedKind.PODS, "shop", lambda version: Taking(), lambda lister: None
         )
@@ -321,7 +376,7 @@ def test_what_nobody_looks_at_is_not_kept_while_a_page_is_taken_in() -> None:
     played(story)
 
 
-def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> None:
+def test_a_list_of_large_objects_comes_in_small_pages() -> None:
     class Large(Lists):
         largest = 10
         asked: list[int]
@@ -344,16 +399,9 @@ def test_a_list_of_large_objects_comes_in_small_pages_until_they_are_gone() -> N
         api = Large()
         api.asked = []
         relists = Relists(api, one.cache, one.clock, one.tasks, ["shop"])
-        relists.want(SHOP, 0, lambda: None)
-        await asyncio.sleep(1)
+        assert await relists.seen("shop", 0, 1)
         assert set(one.cache.pods.bucket("shop", "orders")) == {f"pod-{n}" for n in range(30)}
-        assert api.asked == [PAGE, 62, 15, *[3] * 10]
-        api.asked.clear()
-        api.largest = PAGE
-        for _ in range(4):
-            relists.want(SHOP, one.clock.ticks(), lambda: None)
-            await asyncio.sleep(1)
-        assert api.asked[0] == 12 and api.asked[-1] == PAGE, "once they are gone it is as before"
+        assert api.asked == [PAGE, PAGE // 10, *[PAGE // 100] * 15]
         await relists.stop()
 
     played(story)

@@ -1,50 +1,51 @@
-"""kopf under supervision: what ends the watches of one namespace is no other's trouble."""
+"""kopf under supervision: what one namespace answers is no other's trouble."""
 
 import asyncio
-import json
-import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterable, Sized
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from baton.controller import kopf_session
 from baton.controller import watch as watch_module
-from baton.controller import watches as watches_module
-from baton.controller.watch import settings, watch
+from baton.controller.kopf_session import backoffs
+from baton.controller.watch import Watching, watch
 from baton.controller.watch_events import WatchEvents
-from baton.controller.watches import Watches
+from baton.kube.api import PAGE
 from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.watched_kinds import WATCHED, WatchedKind
 from tests.unit.controller.http_api_server import DEEP, HttpApiServer, Json
 from tests.waiting import eventually
 
 
 def test_a_watch_is_tried_again_soon_and_for_ever() -> None:
-    backoffs = settings().networking.error_backoffs
-    assert isinstance(backoffs, Iterable)
-    assert not isinstance(backoffs, Sized)  # kopf takes what has a length for a limit
-    for _ in range(2):
-        tries = list(islice(backoffs, 1000))
-        assert (len(tries), tries[0], max(tries)) == (1000, 0.2, 2.0)
+    tries = list(islice(backoffs(), 1000))
+    assert (len(tries), tries[0], max(tries)) == (1000, 0.2, 2.0)
 
 
 def manifest(namespace: str, name: str, version: int = 3) -> Json:
     return {"metadata": {"namespace": namespace, "name": name, "uid": f"{namespace}-{name}", "resourceVersion": str(version)}}
 
 
-class Watching:
-    """Two namespaces of one server."""
+class TwoNamespaces:
+    """Watched at one server."""
 
     def __init__(self, server: HttpApiServer, kubeconfig: Path) -> None:
         self.server = server
         self.heard: list[tuple[WatchedKind, str, str]] = []
+        self.parts: set[tuple[str, tuple[str, ...]]] = set()
+        """What there was of each object, by name."""
+        self.begun: list[tuple[WatchedKind, str | None]] = []
         feed = WatchEvents(asyncio.get_running_loop(), self._hear)
-        self.watches = Watches(lambda scope, began: watch(kubeconfig, scope, feed.put, began), ["shop", "bank"])
+        self.watching = Watching(
+            lambda began: watch(kubeconfig, ["shop", "bank"], feed.put, lambda of, scope: self.begun.append((of, scope)), began)
+        )
 
     def _hear(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         self.heard.append((of, manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
+        self.parts.add((manifest["metadata"]["name"], tuple(part for part in manifest if part not in ("kind", "apiVersion"))))
 
     async def watched(self, namespace: str, of: WatchedKind, name: str) -> None:
         """An event there arrives."""
@@ -55,139 +56,128 @@ class Watching:
 
         await eventually(heard, f"{name} of {namespace} is heard of")
 
-    async def restarted(self, namespace: str, times: int = 1) -> None:
-        async def so() -> bool:
-            return self.watches.restarts[namespace] >= times
+    async def begins(self, namespace: str, of: WatchedKind, times: int) -> None:
+        """It has begun to be listed so often."""
 
-        await eventually(so, f"the watch of {namespace} was started again")
+        async def so() -> bool:
+            return self.begun.count((of, namespace)) >= times
+
+        await eventually(so, f"{of} of {namespace} are listed again")
 
 
 @pytest.fixture
-async def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watching]:
-    monkeypatch.setattr(watches_module, "FIRST_BACKOFF", 0.05)
-    monkeypatch.setattr(watches_module, "LONGEST_BACKOFF", 0.1)
-    monkeypatch.setattr(watch_module, "LOOK_AGAIN", 0.05)
+async def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoNamespaces]:
+    monkeypatch.setattr(kopf_session, "SHORTEST_WATCH", 0.05)
     server = HttpApiServer()
-    async with server.running(tmp_path) as kubeconfig, _begun(Watching(server, kubeconfig)) as one:
+    async with server.running(tmp_path) as kubeconfig, _begun(TwoNamespaces(server, kubeconfig)) as one:
         yield one
+        assert one.watching.restarts == 0, "nothing that the server said has ended kopf"
 
 
 @asynccontextmanager
-async def _begun(one: Watching) -> AsyncIterator[Watching]:
-    one.watches.start()
+async def _begun(one: TwoNamespaces) -> AsyncIterator[TwoNamespaces]:
+    one.watching.start()
     try:
         for namespace in ("shop", "bank"):
             await one.watched(namespace, WatchedKind.PODS, "first")
         yield one
     finally:
-        await asyncio.to_thread(one.watches.stop)
+        await asyncio.to_thread(one.watching.stop)
 
 
-async def test_what_is_there_and_what_comes_is_heard_of(watching: Watching) -> None:
-    for of in WatchedKind:
+async def test_what_is_there_and_what_comes_is_heard_of(watching: TwoNamespaces) -> None:
+    for of in WATCHED:
         for namespace in ("shop", "bank"):
             await watching.watched(namespace, of, "one")
-    assert watching.watches.begun
-    assert watching.watches.restarts == {"shop": 0, "bank": 0}
+    assert watching.watching.begun
 
 
-async def test_ledgers_are_listed_by_few_and_all_of_them(watching: Watching) -> None:
-    there = {f"one-{number}" for number in range(26)}
-    for of in (WatchedKind.LEDGERS, WatchedKind.PODS):
-        watching.server.objects["bank", of.value] = [manifest("bank", name) for name in sorted(there)]
+async def test_a_list_has_many_objects_a_page_and_fewer_where_they_are_large(watching: TwoNamespaces) -> None:
+    there = [manifest("bank", f"one-{number}") for number in range(PAGE + 1)]
+    watching.server.objects["bank", "pods"] = there
+    watching.server.objects["bank", "leases"] = [{**one, "spec": {"holderIdentity": "x" * 700_000}} for one in there[:30]]
     watching.server.pages.clear()
-    watching.server.say("bank", "pods", ENDS["gone"])
-    await watching.restarted("bank")
-    for of, at_once in ((WatchedKind.LEDGERS, 3), (WatchedKind.PODS, 5)):
+    for of in (WatchedKind.PODS, WatchedKind.LEASES):
+        watching.server.say("bank", of.value, ENDS["gone"])
         await watching.watched("bank", of, "after")
-        assert {name for kind, _, name in watching.heard if kind is of} >= there
-        assert max(watching.server.pages["bank", of.value]) == at_once
+    assert {name for of, _, name in watching.heard if of is WatchedKind.PODS} >= {one["metadata"]["name"] for one in there}
+    assert watching.server.pages["bank", "pods"][0] == PAGE
+    assert watching.server.pages["bank", "leases"][:4] == [31, 25, 2, 2], "the first two were not read to their end"
 
 
-async def test_large_objects_are_neither_kept_nor_copied(watching: Watching) -> None:
-    variables = [{"name": f"a{number}"} for number in range(LARGE)]
-    spec = {"containers": [{"name": "c", "env": variables}]}
-    there = [{**manifest("bank", f"large-{number}"), "spec": spec} for number in range(25)]
-    text = json.dumps(there[0])
-    tracemalloc.start()
-    try:
-        one = json.loads(text)
-        size = tracemalloc.get_traced_memory()[0]
-        del one
-        watching.server.objects["bank", "pods"] = there
-        watching.server.say("bank", "pods", ENDS["gone"])
-        await watching.restarted("bank")
-        await watching.watched("bank", WatchedKind.PODS, "listed")
-        assert {name for _, _, name in watching.heard} >= {f"large-{number}" for number in range(25)}
-        assert tracemalloc.get_traced_memory()[1] < 15 * size, "two pages of five, and what came of their text"
-    finally:
-        tracemalloc.stop()
+async def test_a_list_whose_rest_is_gone_begins_again(watching: TwoNamespaces) -> None:
+    watching.server.objects["bank", "pods"] = [manifest("bank", f"one-{number}") for number in range(2 * PAGE)]
+    watching.server.stale.add(("bank", "pods"))
+    watching.server.say("bank", "pods", ENDS["gone"])
+    await watching.watched("bank", WatchedKind.PODS, "after")
+    assert {name for _, _, name in watching.heard} >= {f"one-{number}" for number in range(2 * PAGE)}
 
 
-async def test_an_object_that_is_too_deep_to_be_parsed_hides_no_other(watching: Watching) -> None:
+async def test_of_an_object_only_what_is_looked_at_is_kept(watching: TwoNamespaces) -> None:
+    spec = {"containers": [{"name": "c", "image": "none"}]}
+    watching.server.objects["bank", "pods"] = [{**manifest("bank", "listed"), "spec": spec}]
+    watching.server.say("bank", "pods", ENDS["gone"])
+    await watching.begins("bank", WatchedKind.PODS, 2)
+    watching.server.event("bank", "pods", "MODIFIED", {**manifest("bank", "told"), "spec": spec})
+    await watching.watched("bank", WatchedKind.PODS, "after")
+    assert {parts for name, parts in watching.parts if name in ("listed", "told")} == {("metadata",)}
+
+
+async def test_an_object_that_is_too_deep_to_be_parsed_hides_no_other(watching: TwoNamespaces) -> None:
     fields = {"manager": "somebody", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DEEP}
     deep = {"metadata": {**manifest("bank", "deep")["metadata"], "managedFields": [fields]}}
     watching.server.event("bank", "pods", "ADDED", deep)
     await watching.watched("bank", WatchedKind.PODS, "second")
     assert (WatchedKind.PODS, "bank", "deep") in watching.heard
-    assert watching.watches.restarts["bank"] == 0
-    watching.server.say("bank", "pods", ENDS["gone"])
-    await watching.restarted("bank")
     watching.heard.clear()
+    watching.server.say("bank", "pods", ENDS["gone"])
     await watching.watched("bank", WatchedKind.PODS, "third")
     assert (WatchedKind.PODS, "bank", "deep") in watching.heard, "as it was listed"
-    assert watching.watches.restarts["bank"] == 1
 
-
-LARGE = 10_000
-"""Variables of a pod: of the size that an API server takes, it may have ten times as many."""
 
 ENDS = {
-    "gone": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "no"}}\n',
+    "gone": b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "no"}}\n',
+    "error": b'{"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "no"}}\n',
     "cut off": b'{"type": "ADDED", "obj\n',
     "no object": b'{"type": "ADDED", "object": {}}\n',
 }
 
 
 @pytest.mark.parametrize("line", ENDS.values(), ids=ENDS)
-async def test_a_watch_that_cannot_be_read_on_stops_no_other_namespace(watching: Watching, line: bytes) -> None:
+async def test_a_watch_that_cannot_be_read_on_goes_on_and_stops_no_other_namespace(watching: TwoNamespaces, line: bytes) -> None:
     watching.server.say("bank", "pods", line)
-    await watching.restarted("bank")
+    await watching.begins("bank", WatchedKind.PODS, 2)
     await watching.watched("shop", WatchedKind.PODS, "second")
     await watching.watched("bank", WatchedKind.PODS, "second")
-    assert watching.watches.restarts["shop"] == 0
 
 
-@pytest.mark.parametrize("status", [401, 404, 410, 422])
+@pytest.mark.parametrize("status", [401, 403, 404, 410, 422, 429, 503])
 async def test_a_namespace_that_is_refused_stops_no_other_and_is_watched_when_it_comes_back(
-    watching: Watching, status: int
+    watching: TwoNamespaces, status: int
 ) -> None:
     watching.server.refused["bank", "pods"] = status
     watching.server.say("bank", "pods", ENDS["gone"])
-    await watching.restarted("bank", 2)
+    await watching.begins("bank", WatchedKind.PODS, 2)
     await watching.watched("shop", WatchedKind.PODS, "second")
     del watching.server.refused["bank", "pods"]
     watching.server.objects["bank", "pods"] = [manifest("bank", "third")]
     await watching.watched("bank", WatchedKind.PODS, "second")
     assert (WatchedKind.PODS, "bank", "third") in watching.heard
-    assert watching.watches.restarts["shop"] == 0
 
 
-async def test_a_kind_that_comes_later_is_watched_then(watching: Watching) -> None:
-    watching.server.served.remove(WatchedKind.QUEUES)
-    watching.server.refused["bank", WatchedKind.QUEUES.value] = 404
-    watching.server.say("bank", WatchedKind.QUEUES.value, ENDS["gone"])
-    await watching.restarted("bank")
-    await watching.watched("bank", WatchedKind.PODS, "second")  # without that kind
-    before = watching.watches.restarts["bank"]
-    watching.server.served.add(WatchedKind.QUEUES)
-    watching.server.refused.clear()
-    await watching.restarted("bank", before + 1)
-    await watching.watched("bank", WatchedKind.QUEUES, "orders")
+async def test_a_kind_that_comes_later_is_watched_then(tmp_path: Path) -> None:
+    server = HttpApiServer()
+    server.served.remove(WatchedKind.QUEUES)
+    server.refused["bank", WatchedKind.QUEUES.value] = 404
+    async with server.running(tmp_path) as kubeconfig, _begun(TwoNamespaces(server, kubeconfig)) as one:
+        await one.watched("bank", WatchedKind.PODS, "second")  # without that kind
+        server.served.add(WatchedKind.QUEUES)
+        server.refused.clear()
+        await one.watched("bank", WatchedKind.QUEUES, "orders")
 
 
 async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches_module, "FIRST_BACKOFF", 0.05)
+    monkeypatch.setattr(watch_module, "FIRST_BACKOFF", 0.05)
     told: list[str] = []
     left: set[asyncio.Task[None]] = set()
 
@@ -208,7 +198,7 @@ async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(m
             told.append("ended")
             raise
 
-    async def watch_once(scope: str | None, began: Callable[[], None]) -> None:
+    async def watch_once(began: Callable[[], None]) -> None:
         told.append("watches")
         if told.count("watches") > 1:
             await asyncio.Event().wait()
@@ -218,10 +208,10 @@ async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(m
     async def watched_again() -> bool:
         return told.count("watches") > 1
 
-    watches = Watches(watch_once, ["shop"])
-    watches.start()
+    watching = Watching(watch_once)
+    watching.start()
     await eventually(watched_again, "it is watched again")
-    await asyncio.to_thread(watches.stop)
+    await asyncio.to_thread(watching.stop)
     assert told == ["watches", "cancelled", "ended", "ended", "watches"]
 
 
