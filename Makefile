@@ -180,6 +180,10 @@ bench-spark: package-redis-server jar broker connector ## Time the Spark source 
 bench-handoff: package-redis-server program-kube broker ## Pauses, moves and duplicates of a changing fleet, on Baton and on Kafka's own groups, in a quarter of an hour; the last line is JSON
 	@$(BIN)/python -m tests.bench.handoff
 
+.PHONY: bench-scale
+bench-scale: package-redis-server program-kube ## What 1,000 groups cost the operator, beside the fewest requests (CASES="cold rest" GROUPS=100 MINUTES=1); the last line is JSON
+	@$(BIN)/python -m tests.bench.scale $(foreach one,$(CASES),--case $(one)) $(if $(GROUPS),--groups $(GROUPS)) $(if $(MINUTES),--minutes $(MINUTES))
+
 .PHONY: bench-throughput
 bench-throughput: broker ## Consume and commit on Kafka beside confluent-kafka with its auto-commit; the last line is JSON
 	@$(BIN)/python -m tests.bench.throughput

@@ -57,6 +57,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "bench-consumer": ("redis-server",),
     "bench-spark": ("redis-server", "jar", "broker", "connector"),
     "bench-handoff": ("redis-server", "kube", "broker"),
+    "bench-scale": ("redis-server", "kube"),
     "bench-throughput": ("broker",),
     "generate": ("environment", "helm"),
     "lock": ("environment",),
