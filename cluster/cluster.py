@@ -264,6 +264,10 @@ class Cluster:
         if all(process is not None and process.alive() for process in map(self._registry.find, starts)):
             self._control.wait_ready()
 
+    def compact(self) -> None:
+        """Have etcd forget all versions of objects but the present ones: who watches from one of those is told 410."""
+        self._control.compact()
+
     def _require_node(self) -> Node:
         if self._node is None:
             raise ClusterError("this cluster has no node; use Cluster(node=True)")

@@ -1,9 +1,11 @@
 """etcd, the API server, the controllers and the scheduler: their certificates and command lines."""
 
+import json
 import ssl
 import urllib.request
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from cluster.faults import ClusterError
 from cluster.network import ADDRESS, KUBERNETES_SERVICE, SERVICE_RANGE
@@ -149,6 +151,17 @@ class ControlPlane:
         """Raises ClusterError with the end of its log where etcd or the API server has ended."""
         self._registry.must_run("etcd")
         self._registry.must_run("kube-apiserver")
+
+    def compact(self) -> None:
+        """etcd forgets all versions of objects but the present ones."""
+        found = self._ask_etcd("range", {"key": "AA=="})
+        self._ask_etcd("compaction", {"revision": found["header"]["revision"], "physical": True})
+
+    def _ask_etcd(self, what: str, body: dict[str, object]) -> dict[str, Any]:
+        asked = urllib.request.Request(f"http://{_LOOPBACK}:{self.ports.etcd}/v3/kv/{what}", json.dumps(body).encode())
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=PATIENCE) as answer:
+            told: dict[str, Any] = json.load(answer)
+            return told
 
     def ask(self, path: str) -> bytes | None:
         """What the API server answers to an administrator, quicker than kubectl; None if it does not, or with an error."""

@@ -165,6 +165,15 @@ class Fleet:
         await asyncio.gather(*pending, *map(self.join, missing))
         return done + len(missing)
 
+    def of(self, key: Key) -> list[Pod]:
+        """The pods of a group that live."""
+        return self._of[key]
+
+    @property
+    def unsettled(self) -> int:
+        """Groups that their status does not call Settled."""
+        return len(self.groups) - len(self.settled)
+
     @property
     def unnamed(self) -> int:
         """Pods that live, and that no ledger has named."""

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -19,11 +19,11 @@ RESOURCES = ("pods", "leases", "configmaps", "consumergroups", "partitionedqueue
 
 
 class Watched:
-    """A replica with default options, that is started again when it ends, and its lead."""
+    """A replica that is started again when it ends, and its lead."""
 
-    def __init__(self, cluster: Cluster, client: Client, folder: Path, identity: str, kubeconfig: Path | None = None) -> None:
+    def __init__(self, client: Client, start: Callable[[], Operator]) -> None:
         self._client = client
-        self._command = (kubeconfig or cluster.kubeconfig, None, identity, folder)
+        self._start = start
         self._past = 0.0
         self._samples: list[asyncio.Task[None]] = []
         self._cpu_now = 0.0
@@ -72,9 +72,6 @@ class Watched:
         """As a node that is gone: it is not started again."""
         self._samples.pop(0).cancel()
         await asyncio.to_thread(self.operator.kill)
-
-    def _start(self) -> Operator:
-        return Operator(*self._command)
 
     async def stall(self) -> float:
         """Seconds of the event loop, the longest of all; of the replica that runs."""

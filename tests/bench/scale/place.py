@@ -18,7 +18,7 @@ from tests.bench.scale.client import Client, connected
 from tests.bench.scale.fleet import Extent, Fleet
 from tests.bench.scale.measured import Requests, Watched
 from tests.integration.operator.conftest import apply_crds
-from tests.integration.operator.world import Cluster
+from tests.integration.operator.world import Cluster, Operator
 
 T = TypeVar("T")
 
@@ -81,8 +81,10 @@ class Place:
     def __post_init__(self) -> None:
         self.requests = Requests(self.client)
 
-    def operator(self, identity: str = "bench", kubeconfig: Path | None = None) -> Watched:
-        return Watched(self.cluster, self.client, self.folder, identity, kubeconfig)
+    def operator(self, identity: str = "bench", kubeconfig: Path | None = None, options: Sequence[str] = ()) -> Watched:
+        """With default options, but for those."""
+        path = kubeconfig or self.cluster.kubeconfig
+        return Watched(self.client, lambda: Operator(path, None, identity, self.folder, *options))
 
     @asynccontextmanager
     async def least(self, what: str, kubeconfig: Path | None = None) -> AsyncIterator["Least"]:
@@ -109,7 +111,7 @@ class Place:
     async def converged(self, operator: Watched, within: float = PATIENCE) -> float:
         """Seconds until all groups are Settled, or all that there were."""
         fleet, begun, told = self.fleet, time.monotonic(), 0.0
-        while len(fleet.settled) < len(fleet.groups) and (waited := time.monotonic() - begun) < within:
+        while fleet.unsettled and (waited := time.monotonic() - begun) < within:
             if waited - told >= TOLD_EVERY:
                 told = waited
                 other = next(key for key in fleet.groups if key not in fleet.settled)
@@ -131,7 +133,7 @@ class Place:
         """Seconds until every group is Settled, and right; -1: they were not."""
         begun = time.monotonic()
         while (waited := time.monotonic() - begun) < within:
-            if len(self.fleet.settled) == len(self.fleet.groups) and not self.fleet.unnamed and not await self.fleet.wrong():
+            if not self.fleet.unsettled and not self.fleet.unnamed and not await self.fleet.wrong():
                 return waited
             await asyncio.sleep(0.5)
         return -1

@@ -36,7 +36,7 @@ async def run(report: Report, cases: Sequence[str]) -> None:
             tell(f"cold: the operator's requests: {measured.shown(asked)}")
             if "cold" in cases:
                 report.case("cold: until all are Settled", took, "s", cold.seconds)
-                report.case("cold: not Settled then", len(here.fleet.groups) - len(here.fleet.settled), "groups")
+                report.case("cold: not Settled then", here.fleet.unsettled, "groups")
                 report.case("cold: requests", asked.total() / report.groups, "a group", cold.count / report.groups)
                 report.case("cold: processor time", operator.cpu, "s", cold.cpu)
                 report.case("cold: memory", operator.most_memory, "MiB")
