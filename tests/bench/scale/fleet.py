@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,6 +193,10 @@ class Fleet:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def renew(self, pods: Sequence[Pod]) -> None:
+        """The Leases of these pods, all at once."""
+        await asyncio.gather(*map(self._say, pods))
 
     async def _renewals(self) -> None:
         """Each pod's, once in a heartbeat."""

@@ -135,7 +135,7 @@ class Place:
         while (waited := time.monotonic() - begun) < within:
             if not self.fleet.unsettled and not self.fleet.unnamed and not await self.fleet.wrong():
                 return waited
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
         return -1
 
     async def judge(self, name: str) -> None:
