@@ -247,6 +247,12 @@ ENGINE = (
     Mutation("9", "forget what changed while no plan fitted", "engine/triggers.py", "unit/engine/test_held_back.py", "if spec.paused or draft.observation.held_back:", "if spec.paused:"),
     Mutation("9", "wake up for a plan that does not fit", "engine/step.py", "unit/engine/test_held_back.py", "if draft.spec.paused or draft.observation.held_back:\n        return []",
              "if draft.spec.paused:\n        return []"),
+    Mutation("9", "refuse a plan of which a part fits", "engine/fitting.py", "unit/engine/test_parts.py", "    if not part or observation", "    if part or observation"),
+    Mutation("9", "begin a plan that would not fit at its end", "engine/fitting.py", "unit/engine/test_parts.py", "> (room if rest else limit):", "> (room if rest else 2 * limit):"),
+    Mutation("9", "let partitions without an owner wait for a later part", "engine/plan.py", "unit/engine/test_parts.py", "key=lambda p: (_bounded(draft, p), p)", "key=lambda p: (not _bounded(draft, p), p)"),
+    Mutation("9", "forget the rest of a plan", "engine/plan.py", "unit/engine/test_parts.py", "draft.holddown = Holddown(draft.now, 0.0, why, pinned=True, rest=True)", "pass"),
+    Mutation("9", "plan the rest while a part runs", "engine/holddown.py", "unit/engine/test_parts.py", "if draft.holddown is None or not draft.holddown.rest:\n        return False", "if True:\n        return False"),
+    Mutation("9", "let the rest wait for who has missed the deadline", "engine/holddown.py", "unit/engine/test_parts.py", "not (move.missed and waits_for_giver(move))", "True"),
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py", "unit/engine/test_approval.py",
              "        elif not barrier or move.quiet:", "        elif (not barrier or move.quiet) and partition not in draft.before.moves:"),

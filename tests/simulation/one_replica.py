@@ -7,11 +7,11 @@ from typing import Any
 
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.operator_replica import Replica
+from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.events import EVENTS
-from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.objects import GROUP_VERSION, QueueView, groups_path
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from baton.engine.fitting import size
 from baton.kube.api import group_path
-from baton.kube.ledger_configmap import size
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, groups_path
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner

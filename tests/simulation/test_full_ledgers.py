@@ -3,20 +3,21 @@
 import pytest
 
 from baton.controller.group_steps import FITS_AFTER
-from baton.kube.ledger_configmap import size
+from baton.engine.fitting import size
 from baton.model.ids import QueueName
 from tests.simulation.one_replica import OneReplica, lives
 
 PARTITIONS = 60
+MANY = 240
 
 
-async def held_up(world: OneReplica) -> None:
+async def held_up(world: OneReplica, partitions: int = PARTITIONS) -> None:
     """Half the partitions are on their way from one pod to the other, and wait for entries that are not acknowledged."""
-    world.queue("orders", PARTITIONS, maxHandoffSeconds=20)
+    world.queue("orders", partitions, maxHandoffSeconds=20)
     world.group("orders")
     world.pod("a")
-    await world.until(world.counts, [PARTITIONS])
-    world.queues["orders"].left = dict.fromkeys(range(PARTITIONS), 1)
+    await world.until(world.counts, [partitions])
+    world.queues["orders"].left = dict.fromkeys(range(partitions), 1)
     world.pod("b")
 
     async def revoking() -> bool:
@@ -29,25 +30,31 @@ async def bytes_of(world: OneReplica) -> int:
     return size(await world.ledger())
 
 
-def limit() -> int:
-    """Where two pods have room, also while one hands over to the other, and twelve have none."""
+def sizes(partitions: int = PARTITIONS, pods: int = 12) -> list[int]:
+    """Bytes of the ledger: while one pod hands over to another, with two pods, and with all."""
     seen: list[int] = []
 
     async def story(world: OneReplica) -> None:
-        await held_up(world)
+        await held_up(world, partitions)
         seen.append(await bytes_of(world))
         world.queues["orders"].left.clear()
         await world.until_told("Ready")
-        await world.until(world.counts, [PARTITIONS // 2] * 2)
+        await world.until(world.counts, [partitions // 2] * 2)
         seen.append(await bytes_of(world))
-        for number in range(10):
+        for number in range(pods - 2):
             world.pod(f"more-{number}")
-        await world.until(world.counts, [PARTITIONS // 12] * 12)
+        await world.until(world.counts, [partitions // pods] * pods)
         seen.append(await bytes_of(world))
 
     lives(story)
-    assert seen[2] > max(seen[:2]) + 100, seen
-    return max(seen[:2]) + 100
+    return seen
+
+
+def limit() -> int:
+    """Where two pods have room, also while one hands over to the other, and twelve have none."""
+    *two, twelve = sizes()
+    assert twelve > max(two) + 100
+    return max(two) + 100
 
 
 @pytest.mark.parametrize("released", [True, False], ids=["acknowledged", "at the deadline"])
@@ -75,6 +82,32 @@ def test_a_hand_off_in_flight_comes_to_its_end_and_the_next_plan_waits_until_the
         await world.until(world.counts, [PARTITIONS // 2] * 2)
 
     lives(story, limit())
+
+
+def test_a_plan_for_which_there_is_no_room_at_once_is_carried_out_in_parts() -> None:
+    told: set[str] = set()
+    at_once: list[int] = []
+
+    async def story(world: OneReplica) -> None:
+        await held_up(world, MANY)
+        world.queues["orders"].left.clear()
+        await world.until(world.counts, [MANY // 2] * 2)
+        world.queues["orders"].left = dict.fromkeys(range(MANY), 1)  # so each part lasts until its deadline
+        for number in range(38):
+            world.pod(f"more-{number}")
+
+        async def counts() -> list[int]:
+            told.add((await world.ready())[0])
+            entries = (await world.entries()).values()
+            at_once.append(sum(len(grants) for entry in entries for grants in entry.revoking.values()))
+            return await world.counts()
+
+        await world.until(counts, [MANY // 40] * 40, 300)
+        await world.until_told("Ready")
+
+    lives(story, sizes(MANY, 40)[-1] + 300)
+    assert 0 < max(at_once) < MANY - 2 * (MANY // 40)
+    assert "SizeLimit" not in told
 
 
 def test_a_pod_that_goes_is_replaced_where_there_is_no_room_for_a_plan() -> None:

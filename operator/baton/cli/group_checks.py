@@ -8,7 +8,7 @@ from baton.cli.check_result import CheckResult, Verdict, unread
 from baton.cli.cluster_facts import ClusterFacts
 from baton.cli.group_view import UNKNOWN, drained
 from baton.controller.problems import Reason
-from baton.kube.ledger_configmap import SIZE_LIMIT
+from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.pod_status import SEE_LOG
 from baton.kube.pods import PodView
 from baton.model.times import read_seconds

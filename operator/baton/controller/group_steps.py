@@ -21,8 +21,9 @@ from baton.controller.queue_workers import QueueWorkers
 from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
+from baton.engine.fitting import TooLarge
 from baton.kube.clock import ApiServerClock
-from baton.kube.ledger_configmap import AlreadyWritten, LedgerOwner, TooLarge
+from baton.kube.ledger_configmap import AlreadyWritten, LedgerOwner
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from baton.controller.attempts import Attempts
+from baton.engine.fitting import size
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger, size
+from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger
 
 APART = 0.05
 """Seconds between writes in the long run: what changes meanwhile goes into one."""

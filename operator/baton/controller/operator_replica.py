@@ -20,12 +20,12 @@ from baton.controller.relists import Relists
 from baton.controller.round_pacing import RoundPacing
 from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
+from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
 from baton.kube.elector import Do, Elector, here
 from baton.kube.events import Events
-from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler

@@ -4,8 +4,9 @@ import re
 from typing import NamedTuple
 
 from baton.controller.problems import Problem, Reason
+from baton.engine.fitting import TooLarge
 from baton.kube.errors import ApiError, ConflictError, TooLargeError, UnavailableError
-from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, TooLarge
+from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner
 from baton.model.wording import one_line
 
 PASSING = 5.0

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from baton.controller.large_work import GroupWork
 from baton.controller.offload import MUCH, aside
-from baton.engine import Effect, GroupState, Step, dump, load, step
-from baton.engine.observation import HeldBack, Observation, Outcome
-from baton.kube.ledger_configmap import IN_FLIGHT, MOST_UNKNOWN, SIZE_LIMIT, TooLarge, size
+from baton.engine import Effect, GroupState, Step, load
+from baton.engine.fitting import SIZE_LIMIT, Fitted, TooLarge, fitting_step
+from baton.engine.observation import Observation, Outcome
+from baton.kube.ledger_configmap import MOST_UNKNOWN
 from baton.model.ids import Epoch, Partition
 
 
@@ -77,7 +78,8 @@ class GroupRuntime:
         # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
             much = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
-            made, texts, self.held_back = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
+            fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
+            made, texts, self.held_back = fitted.step, fitted.texts, fitted.too_large
         except TooLarge as error:
             self.held_back = error
             raise
@@ -113,28 +115,9 @@ class GroupRuntime:
         self._queues.want(made.effects, told)
 
 
-def _decide(
-    state: GroupState, shown: Observation, now: float, limit: int
-) -> tuple[Step, Mapping[str, str] | None, TooLarge | None]:
-    """The most that can be done with a ledger that fits, its texts, and why that is not everything. Raises TooLarge where nothing
-    fits. Pure: on another thread, nothing of it is shared.
-
-    The ledger's texts are made only where the state is another: a group at rest costs what its observation costs, however many
-    partitions it has.
-    """
-    too_large: TooLarge | None = None
-    for held_back in HeldBack:
-        try:
-            made = step(state, replace(shown, held_back=held_back), now)
-        except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
-            raise RuntimeError("an assignor raised KeyboardInterrupt") from error
-        if made.state is state:
-            return made, None, too_large
-        texts = dump(made.state)
-        room = limit if held_back is HeldBack.NOTHING else limit + IN_FLIGHT
-        if (bytes_ := size(texts)) <= room:
-            return made, texts, too_large
-        too_large = too_large or TooLarge(bytes_, room)
-        del made, texts  # two of a large group at a time would be much
-    assert too_large is not None
-    raise too_large
+def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:
+    """For another thread: nothing of it is shared."""
+    try:
+        return fitting_step(state, shown, now, limit)
+    except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
+        raise RuntimeError("an assignor raised KeyboardInterrupt") from error

@@ -11,11 +11,11 @@ from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.round_pacing import RoundPacing
 from baton.controller.supervision import Tasks
+from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.events import Events
-from baton.kube.ledger_configmap import SIZE_LIMIT
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler

@@ -8,6 +8,7 @@ from baton.engine.assignor_inputs import left_out
 from baton.engine.draft import Draft
 from baton.engine.evenness import even, within_one
 from baton.engine.exclusive import several_active
+from baton.engine.handoff import waits_for_giver
 from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, slot_holders, vacant_slots
 from baton.engine.state import MemberSlot
 from baton.model.ids import Partition
@@ -45,7 +46,16 @@ def due(draft: Draft) -> bool:
     """A plan is due: the holddown is over, or a plan needs none."""
     if draft.holddown is None or draft.problem is not None:
         return False
-    return draft.plan_now is not None or draft.now >= draft.holddown.until
+    return draft.plan_now is not None or (draft.now >= draft.holddown.until and not part_runs(draft))
+
+
+def part_runs(draft: Draft) -> bool:
+    """The rest of a plan waits for hand-offs of its last part. Givers that missed their deadline do not count."""
+    if draft.holddown is None or not draft.holddown.rest:
+        return False
+    return bool(draft.waiting) or any(
+        not move.quiet and not (move.missed and waits_for_giver(move)) for move in draft.moves.values()
+    )
 
 
 def unserved(draft: Draft) -> set[Partition]:

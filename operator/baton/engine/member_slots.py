@@ -33,7 +33,8 @@ def give_to_active_member(draft: Draft) -> None:
 def fill_with_standbys(draft: Draft) -> None:
     """The standby that has waited longest takes a vacant slot."""
     for standby in _longest_waiting(draft) if _free_slots(draft) else ():
-        _take_one(draft, standby, "stood by")
+        if draft.may_begin():
+            _take_one(draft, standby, "stood by")
 
 
 def fill_with_newcomers(draft: Draft) -> None:
@@ -41,7 +42,8 @@ def fill_with_newcomers(draft: Draft) -> None:
     candidates = newcomers(draft)
     if len(candidates) <= len(_free_slots(draft)):
         for member in candidates:
-            _take_one(draft, member, "joined")
+            if draft.may_begin():
+                _take_one(draft, member, "joined")
 
 
 def vacant_slots(draft: Draft) -> list[MemberSlot]:

@@ -156,4 +156,6 @@ class Observation:
     """The id of the last manual request to rebalance; a new id is a trigger."""
     approved: str | None = None
     """The id of the proposal that somebody approved last."""
+    part: int | None = None
+    """How many hand-offs a step may begin, because the ledger has no room for more. None: all."""
     held_back: HeldBack = HeldBack.NOTHING

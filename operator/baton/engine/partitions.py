@@ -79,6 +79,8 @@ def place_opened(draft: Draft) -> None:
     if draft.opened:
         mark_overtaken(draft)
         for partition, receiver in receivers_with_fewest(draft, draft.opened).items():
+            if not draft.may_begin():
+                break  # a plan follows, because it has no owner
             draft.hand_off(partition, receiver, draft.opened[partition])
             draft.new_generation()
 

@@ -10,6 +10,7 @@ from baton.engine.holddown import due
 from baton.engine.member_limit import MemberLimit
 from baton.engine.member_slots import make_standbys, mark_overtaken, members_without_slot, slot_holders
 from baton.engine.placement import plan_owners
+from baton.engine.state import Holddown
 from baton.model.ids import MemberId, Partition
 
 
@@ -27,6 +28,7 @@ def _plan(draft: Draft) -> None:
     draft.holddown = None
     approved = dict(draft.waiting)
     draft.waiting.clear()
+    had_slot = set(slot_holders(draft))
     members = _members(draft)
     draft.member_slots = [slot for slot in draft.member_slots if slot.expires is not None]
     if not members:
@@ -38,13 +40,19 @@ def _plan(draft: Draft) -> None:
     owners = plan_owners(draft, members, kept)
     if set(members) - set(owners.values()):
         mark_overtaken(draft)  # a member goes without because of a reserved slot
-    draft.member_slots += [draft.new_slot(member) for member in members]
-    make_standbys(draft, members_without_slot(draft))
     changed = [p for p in sorted(draft.records) if p not in kept and draft.planned_owner(p) != owners.get(p)]
     changed = [p for p in changed if p in owners or _must_go(draft, p)]
     asked = {p: owners[p] for p in changed if needs_approval(draft, p) and approved.get(p) != owners[p]}
-    propose(draft, asked, why)
     now = {p: owners.get(p) for p in changed if p not in asked}
+    if draft.observation.part is not None:
+        now = _first(draft, now, int(draft.may_begin()))
+        draft.holddown = Holddown(draft.now, 0.0, why, pinned=True, rest=True)
+        placed = had_slot | draft.loads().keys() | set(now.values())
+        members = [member for member in members if member in placed]
+    draft.member_slots += [draft.new_slot(member) for member in members]
+    if draft.holddown is None:
+        make_standbys(draft, members_without_slot(draft))
+        propose(draft, asked, why)
     if draft.spec.approval is Approval.AUTOMATIC:
         _carry_out(draft, now, owners, kept, why)
     else:
@@ -104,6 +112,14 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
             draft.waiting[partition] = receiver
             draft.note_origin(partition)
     draft.why = why
+
+
+def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int) -> dict[Partition, MemberId | None]:
+    """The hand-offs to begin of a plan that does not fit into the ledger: partitions without a live owner first. Those of
+    exclusive queues all begin, because each has one active member."""
+    exclusive = [p for p in changed if draft.queues[p.queue].exclusive]
+    others = sorted((p for p in changed if not draft.queues[p.queue].exclusive), key=lambda p: (_bounded(draft, p), p))
+    return {p: changed[p] for p in sorted(exclusive + others[: max(0, most - len(exclusive))])}
 
 
 def _members(draft: Draft) -> list[MemberId]:

@@ -140,6 +140,8 @@ class Holddown:
     why: str
     pinned: bool = False
     """It runs to its end even if all vacant slots are taken again."""
+    rest: bool = False
+    """It is over, and its plan is carried out in parts: the rest is planned as soon as the hand-offs of this part have ended."""
 
 
 @dataclass(frozen=True, slots=True)

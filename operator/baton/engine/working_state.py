@@ -1,6 +1,7 @@
 """The state of a group during one step, and what the rules ask of it."""
 
 from collections import defaultdict
+from math import inf
 
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue
 from baton.engine.state import GroupState, PlanProblem
@@ -106,6 +107,11 @@ class WorkingState:
         """No hand-off of the partition runs."""
         move = self.moves.get(partition)
         return move is None or move.quiet
+
+    def may_begin(self) -> float:
+        """How many more hand-offs may begin in this step."""
+        part = self.observation.part
+        return inf if part is None else max(0, part - len(self.moves.keys() - self.before.moves.keys()))
 
     def stays_put(self, partition: Partition) -> bool:
         """No hand-off of the partition runs or is planned."""

@@ -29,14 +29,8 @@ MANAGED_BY_LABEL, MANAGED_BY = "app.kubernetes.io/managed-by", "baton"
 LONGEST_TERM = 18
 """Digits."""
 
-SIZE_LIMIT = 900 * 1024
-"""Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
-
 MOST_UNKNOWN = 4
 """Writes without an answer that are remembered. Each may have the size of a ledger."""
-
-IN_FLIGHT = 100 * 1024
-"""Bytes that may be added to SIZE_LIMIT for what has been begun: it is to come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +101,6 @@ class ForeignConfigMap(Exception):  # noqa: N818 -- what stands in the way, for 
             f"{GROUP_LABEL}: {owner.group}, label {MANAGED_BY_LABEL}: {MANAGED_BY}, owner ConsumerGroup {owner.group}): it is "
             "left alone. Delete it or give it another name, or give the group another name"
         )
-
-
-class TooLarge(Exception):  # noqa: N818 -- says which limit
-    """The ledger would not fit into a ConfigMap."""
-
-    def __init__(self, size: int, limit: int) -> None:
-        super().__init__(f"the ledger would have {size:,} bytes, and has room for {limit:,}")
-
-
-def size(data: Mapping[str, str]) -> int:
-    """Bytes of keys and values."""
-    return sum(len(key.encode()) + len(value.encode()) for key, value in data.items())
 
 
 def stored(config_map: Json, group: str) -> Stored:

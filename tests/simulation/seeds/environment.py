@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from baton.engine import Step
+from baton.engine.fitting import Fitted
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path
 from tests.simulation.api_server import ApiServer
@@ -161,12 +161,11 @@ class Environment:
 
     def _computed(self, operator: Operator, arguments: tuple[Any, ...], result: Any) -> float:
         """What a replica gave to a thread; most of it are steps of the engine."""
-        made = result[0] if isinstance(result, tuple) else None
-        if isinstance(made, Step):
+        if isinstance(result, Fitted):
             _, before, _, now, *_ = arguments
             tenant = self.tenants[before.group.partition("/")[0]]
             if before.group == str(tenant):
-                self.guarded(tenant.checks.stepped, operator, before, now, made, result[1])
+                self.guarded(tenant.checks.stepped, operator, before, now, result.step, result.texts)
         return 0.0 if self.troubles.calm else self.rng.random() * self.troubles.thinking
 
     # -- what must not be

@@ -57,7 +57,7 @@ def _nothing_waits_without_a_deadline(state: GroupState, seen: Observation, made
         elif not unfenced:
             raise InvariantError(f"{partition} waits for {move.giver} beyond its deadline")
     problem = state.view is not None and state.view.problem is not None
-    if state.holddown is not None and not seen.spec.paused and not seen.held_back and not problem:
+    if state.holddown is not None and not state.holddown.rest and not seen.spec.paused and not seen.held_back and not problem:
         ends.append(state.holddown.until)
     if ends and (made.wake_at is None or made.wake_at > min(ends)):
         raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")

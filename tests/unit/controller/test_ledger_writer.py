@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from baton.controller.ledger_writer import LedgerWriter
+from baton.engine.fitting import size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms
@@ -19,7 +20,6 @@ from baton.kube.ledger_configmap import (
     Ledger,
     LedgerOwner,
     partitions_of,
-    size,
 )
 from baton.kube.releases import OperatorReleases
 from tests.unit.kube.memory_api import ShopApi

@@ -1,0 +1,210 @@
+"""A plan whose hand-offs do not fit into the ledger at once is carried out in parts."""
+
+from collections import Counter
+from string import ascii_letters
+from typing import Any
+
+from baton.api.enums import Approval, Protocol
+from baton.engine import Grant, State, Step, dump, load
+from baton.engine.fitting import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
+from baton.engine.group_state import state_of
+from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.step_events import StandsBy
+from baton.model.ids import QueueName
+from tests.bench.fleet import Fleet
+from tests.unit.engine.group import Group, grants, pauses
+
+AT_ONCE = GroupSpec(delay=0.0)
+
+
+class Tight(Group):
+    """Its ledger has a limit. Each step is made from the ledger alone."""
+
+    def __init__(self, partitions: int, spec: GroupSpec = AT_ONCE, **queue: Any) -> None:
+        super().__init__(partitions, spec, **queue)
+        self.limit = SIZE_LIMIT
+        self.sizes: list[int] = []
+        self.too_large: TooLarge | None = None
+
+    @property
+    def bytes(self) -> int:
+        return size(dump(self.state))
+
+    def step(self, at: float | None = None, outcomes: frozenset[Outcome] = frozenset()) -> Step:
+        self.now = self.now if at is None else at
+        state = load(dump(self.state)) if self.state.facts else self.state
+        made = fitting_step(state, self.observe(outcomes), self.now, self.limit)
+        self.state, self.too_large = made.step.state, made.too_large
+        self.events += made.step.events
+        self.sizes.append(self.bytes)
+        return made.step
+
+    def let_go(self) -> "Tight":
+        """Every giver releases what it is to give."""
+        for of, move in self.state.moves.items():
+            if move.giver is not None:
+                self.release(move.giver, of.number)
+        return self
+
+    def to_rest(self) -> int:
+        """Until nothing moves; returns the number of parts."""
+        for parts in range(100):
+            if not pauses(self.settle()):
+                return parts
+            self.let_go()
+        raise AssertionError("it does not come to rest")
+
+    def loads(self) -> list[int]:
+        return sorted(Counter(record.owner for record in self.state.records.values()).values())
+
+
+def names(first: int, last: int) -> list[str]:
+    return list(ascii_letters[first:last])
+
+
+def growing(spec: GroupSpec = AT_ONCE, partitions: int = 120, **queue: Any) -> Tight:
+    """Four members, and twenty more for whose hand-offs there is no room at once, but for what is when they are done."""
+    group, twin = Tight(partitions, spec, **queue), Tight(partitions, **queue)
+    for one in (group, twin):
+        one.start(*names(0, 4)).join(*names(4, 24))
+    twin.to_rest()
+    group.limit = twin.bytes + 300
+    assert max(twin.sizes) > group.limit + group.limit // OF_A_PART
+    group.sizes.clear()
+    return group
+
+
+def test_all_parts_together_are_the_plan() -> None:
+    group = growing()
+    assert group.to_rest() > 1
+    assert group.loads() == [5] * 24
+    assert group.state.totals.moves == 120 - 4 * 5 == group.state.totals.lower_bound
+    assert state_of(group.state) is State.READY and group.state.holddown is None
+
+
+def test_the_ledger_keeps_within_the_limit_and_a_part_and_nothing_is_held_back() -> None:
+    group = growing()
+    while pauses(group.settle()):
+        assert group.too_large is None
+        assert state_of(group.state) is State.REBALANCING
+        group.let_go()
+    assert max(group.sizes) <= group.limit + group.limit // OF_A_PART
+
+
+def test_a_step_in_the_middle_of_a_part_begins_nothing_more() -> None:
+    group = growing()
+    begun = pauses(group.settle())
+    assert pauses(group.settle(group.now + 1)) == begun
+    assert group.too_large is None
+
+
+def test_who_waits_for_a_part_is_no_standby() -> None:
+    group = growing()
+    group.settle()
+    group.let_go().to_rest()
+    assert not [event for event in group.events if isinstance(event, StandsBy)]
+
+
+def test_partitions_without_a_live_owner_come_first() -> None:
+    group = growing()
+    gone = {of for of, record in group.state.records.items() if record.owner == "d"}
+    group.leave("d")
+    done = group.step()
+    granted = {effect.partition for effect in done.effects if isinstance(effect, Grant)}
+    assert granted == gone
+    assert group.state.holddown is not None and group.state.holddown.rest
+
+
+def test_the_rest_does_not_wait_for_a_giver_that_has_missed_its_deadline() -> None:
+    group = growing(fenced=False, max_handoff=3)
+    begun = set(pauses(group.settle()))
+    stuck = min(begun)
+    for of, move in group.state.moves.items():
+        if of.number != stuck and move.giver is not None:
+            group.release(move.giver, of.number)
+    assert pauses(group.settle()) == [stuck]
+    later = set(pauses(group.settle(group.now + 3)))
+    assert later > {stuck}
+
+
+def test_a_group_that_would_not_fit_at_rest_is_refused_as_a_whole() -> None:
+    group = growing()
+    group.limit -= 400
+    assert pauses(group.settle()) == []
+    assert group.too_large is not None
+    assert set(group.owners()) and len(group.state.known) == 4
+
+
+def test_eager_is_not_carried_out_in_parts() -> None:
+    group = growing(GroupSpec(delay=0.0, protocol=Protocol.EAGER))
+    assert pauses(group.settle()) == []
+    assert group.too_large is not None
+
+
+def test_a_plan_that_needs_approval_begins_in_parts_with_what_needs_none() -> None:
+    group = growing(GroupSpec(delay=0.0, approval=Approval.MANUAL))
+    group.leave("d")
+    done = group.step()
+    assert grants(done) and not pauses(done)
+    assert group.state.proposal is None
+
+
+def test_slots_are_taken_in_parts() -> None:
+    group = Tight(200)
+    group.start(*names(0, 20))
+    group.spec = GroupSpec(delay=60.0)
+    group.limit = group.bytes + 1_000
+    group.leave(*names(0, 20)).join(*names(20, 40))
+    first = grants(group.step())
+    assert 0 < len(first) < 200 and group.too_large is None
+    group.settle()
+    assert group.loads() == [10] * 20
+    assert max(group.sizes[-5:]) <= group.limit + group.limit // OF_A_PART
+    assert state_of(group.state) is State.READY
+
+
+def test_new_partitions_are_placed_in_parts() -> None:
+    group, twin = Tight(40), Tight(400)
+    for one in (group, twin):
+        one.start(*names(0, 20))
+    group.limit = twin.bytes + 250
+    group.resize(400)
+    assert 0 < len(grants(group.step())) < 360
+    group.to_rest()
+    assert group.loads() == [20] * 20
+
+
+def test_an_exclusive_queue_moves_as_a_whole() -> None:
+    group = growing()
+    group.queues[QueueName("only")] = ObservedQueue(6, exclusive=True)
+    group.limit += 400
+    while pauses(group.settle()):
+        assert len(set(group.owners("only"))) == 1
+        group.let_go()
+    assert len(set(group.owners("only"))) == 1
+
+
+def test_four_thousand_members_with_twenty_thousand_partitions() -> None:
+    """Of 3,500 some die, and twice as many join. Carried out at once, that would need more than a ConfigMap has."""
+    fleet, dead = Fleet(3_500, 20_000), 500
+    fleet.settle()
+    fleet.members += 2 * dead
+    outcomes: frozenset[Outcome] = frozenset()
+    before, largest = fleet.state.totals, 0
+    for _ in range(20):
+        pods, leases = fleet.facts()
+        made = fitting_step(fleet.state, fleet.observe((pods[dead:], leases[dead:]), outcomes), fleet.now)
+        assert made.too_large is None
+        largest = max(largest, size(made.texts or {}))
+        fleet.state = made.step.state
+        fleet.let_go()
+        outcomes = frozenset(Outcome(e.partition, OwnerRecord(e.uid, e.epoch)) for e in made.step.effects if isinstance(e, Grant))
+        if not fleet.state.moves:
+            if made.step.wake_at is None:
+                break
+            fleet.now = made.step.wake_at
+    assert SIZE_LIMIT < largest <= SIZE_LIMIT + SIZE_LIMIT // OF_A_PART
+    loads = Counter(record.owner for record in fleet.state.records.values())
+    assert set(loads.values()) == {5} and len(loads) == 4_000
+    totals = fleet.state.totals
+    assert totals.moves - before.moves == totals.lower_bound - before.lower_bound
