@@ -61,7 +61,9 @@ class Dispatcher:
         if not any(holding.left_over for holding in self._holdings):  # as nearly always
             return False
         now = time.monotonic()
-        others = others or any(any(holding.ready(now, shared=self.shared)) for holding in self._holdings)
+        others = others or any(
+            any(one.ready(now, shared=self.shared)) or not (one.read_before or one.over) for one in self._holdings
+        )
         sequence = self._leftovers.begin(others=others, shared=self.shared)
         if sequence is None:
             return False
@@ -238,7 +240,7 @@ class Dispatcher:
         if holding.letting_go and holding.read_before:
             return False
         if holding.waiting and (holding.in_hand >= most or not any(holding.ready(now, shared=self.shared))):
-            return holding.by_key and holding.left_over and holding.in_hand < most  # what waits first is not due yet
+            return holding.by_key and bool(holding.left_over) and holding.in_hand < most  # what waits first is not due yet
         return self.shared or holding.by_key or not holding.out
 
     def _amount(self, holding: HeldPartition, now: float, size: BatchSize) -> tuple[int, int]:

@@ -82,8 +82,8 @@ class HeldPartition:
     """The queue answers, and does not take these, a failure, or what is sent: there is no such topic, or no right."""
     read_before: bool = False
     """This process has read it; if not, what an earlier run of this container had in hand is still to be asked for."""
-    left_over: bool = False
-    """Perhaps some of what waits was handed out to an earlier process, and not finished by it."""
+    left_over: float = 0.0
+    """When something was read that was handed out to an earlier process, and not finished by it; 0: nothing of that waits."""
     sure_at: float = 0.0
     """When the queue last said that the partition is ours."""
     since: float = field(default_factory=time.monotonic)
@@ -155,7 +155,7 @@ class HeldPartition:
         columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
         made: Iterable[HeldEntry] = map(HeldEntry, *columns, sequences, count(nth))
         if read.times:
-            made, self.left_over = _with_times(made, read.times), True
+            made, self.left_over = _with_times(made, read.times), self.left_over or time.monotonic()
         for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
                 sequence.waiting.extend(entries)

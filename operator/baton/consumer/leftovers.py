@@ -47,7 +47,8 @@ class Leftovers:
             if holding.left_over and holding.has_turns and now >= self._requests.not_before(holding):
                 sequences = list(holding.sequences.values())
                 yield from (one for one in sequences if one.left_over and now >= one.due and (shared or not one.busy))
-                holding.left_over = any(entry.times for one in sequences for entry in one.waiting)
+                if not any(entry.times for one in sequences for entry in one.waiting):
+                    holding.left_over = 0.0
 
 
 def _tell(sequence: EntrySequence) -> None:

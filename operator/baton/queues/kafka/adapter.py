@@ -90,11 +90,6 @@ class KafkaQueue:
             finished=sum(max(0, one.offset) for one in committed.values()),
             warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
             zones=topic.racks,
-            unfinished={
-                number: (str(one.offset), times)
-                for number, one in committed.items()
-                if one.record is not None and (times := one.record.ended_on(one.offset, ends[number]).get(one.offset, 0)) > 1
-            },
         )
 
     async def ensure(self, count: int | None, *, unowned: bool = False) -> None:

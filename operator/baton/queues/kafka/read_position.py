@@ -48,9 +48,7 @@ class ReadPosition:
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
     begun_at: int = -1
-    """The offset at which this process began: for it the record counts processes that ended (`taken_up`);"""
-    ended: int = 0
-    """so many, when it began."""
+    """The offset at which this process began: for it the record counts processes that ended (`taken_up`)."""
     alone_from: float = float("inf")
     """From when on whoever read before has heard of this process, or looks before it hands out more (monotonic)."""
     caught_up: bool = False
@@ -85,7 +83,6 @@ class ReadPosition:
             now,
             now,
             recorded=at,
-            ended=record.tries.get(at, 0),
             begun_at=at,
             alone_from=alone,
             handed_over=record.reader == BY_GIVER,
@@ -126,7 +123,7 @@ class ReadPosition:
     def careful(self) -> bool:
         """The process before may have ended on the next entry, or on the one in hand. So entries are handed out one by one, and
         committed at once: where this process ends, too, it has ended on the entry at the committed offset, and on no other."""
-        return one_by_one(self.record, self.ended) and self.progress.offset < self.record.again
+        return bool(self.record.most) and self.progress.offset < self.record.again
 
     @property
     def is_full(self) -> bool:
@@ -147,12 +144,6 @@ class ReadPosition:
     def marked(self) -> int:
         """Entries before this offset are marked as redelivered."""
         return self.record.again if self.caught_up else self.record.marked
-
-    @property
-    def times(self) -> Mapping[str, int]:
-        """See `Entries.times`: only of the first entry is it known, for only the committed offset says it."""
-        known = self.first is not None and self.ended > 0 and not self.record.most
-        return {str(self.first): self.ended} if known else {}
 
     def all_is_out(self, now: float) -> None:
         """Nothing waits in the log."""
@@ -216,12 +207,6 @@ class ReadPosition:
         return bool(self.record.most) and sum(self.record.tries.get(place, 0) for place in places) > self.record.most
 
 
-def one_by_one(record: Record, ended: int) -> bool:
-    """What earlier processes may have had in hand is handed out so: each time the offset says which entry a process ended on. It
-    costs a commit for each, so it is not done where only one process has ended there, and nothing counts that."""
-    return bool(record.most) or ended > 1
-
-
 def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPosition]:
     """Those of these that commit at the same time: each under the token that it has, and with no more outputs than one
     transaction may have."""
@@ -240,5 +225,5 @@ def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     may have ended one comes one by one: it is reserved when it is handed out."""
     again, tries = record.comes_again(end), record.ended_on(offset, end)
     stale = record.still_read() if record.query else record.stale
-    reserved = offset if one_by_one(record, tries.get(offset, 0)) and offset < again else offset + AHEAD
+    reserved = offset if record.most and offset < again else offset + AHEAD
     return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, tries=tries, released=False)

@@ -93,7 +93,6 @@ class KafkaReader:
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.marked)
         position.handed_out(offsets)
-        entries.times = position.times
         position.read.update(zip(entries.offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:

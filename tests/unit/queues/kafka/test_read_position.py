@@ -70,22 +70,6 @@ def test_where_no_tries_are_counted_entries_are_handed_out_as_ever() -> None:
     assert position(replace(GRANTED, again=12)).most(0) is None
 
 
-def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:
-    once, twice = (replace(GRANTED, again=30, tries={10: count}) for count in (1, 2))
-    assert (position(once).careful, position(twice).careful) == (False, True)
-    ended = replace(twice, reader="p-0", reserved=30)
-    assert taken_up(ended, 10, 100, "p-1").reserved == 10
-
-
-def test_how_often_processes_ended_is_told_of_the_first_entry_where_no_limit_ends_that() -> None:
-    record = replace(GRANTED, again=30, tries={10: 2})
-    for most, told in ((0, {"12": 2}), (3, {})):
-        one = position(replace(record, most=most))
-        assert one.times == {}, "nothing was handed out"
-        one.handed_out([12, 13])
-        assert one.times == told
-
-
 def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() -> None:
     one = position(replace(GRANTED, reserved=5000))
     assert one.next_record().reserved == 5000
