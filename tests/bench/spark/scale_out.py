@@ -127,7 +127,7 @@ class ScaleOut:
             wait_for(lambda: new.id in world.session.word.executors, "it is a member")
         else:  # as far as a new one has to come before it is spoken for
             java: Any = self._spark.sparkContext._jvm
-            java.dev.baton.spark.WarmUp.run(self._spark.sparkContext._jsc.sc(), location(new))
+            java.dev.baton.spark.WarmUp.tasks(self._spark.sparkContext._jsc.sc(), location(new), 1).count()
         member = time.time() - registered
         time.sleep(self._pace.holddown)
         if joins:

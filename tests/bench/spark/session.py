@@ -22,7 +22,11 @@ def session(folder: Path, jars: Sequence[Path], java: str, executors: int = EXEC
     """`folder` is for what the JVMs unpack; `jars` are what it has besides ours; `java`: options of the JVMs."""
     os.environ["PYTHONPATH"] = str(_ROOT)  # of Python workers beside the driver
     # A query that is stopped in a batch says so at ERROR.
-    more = {"spark.sql.streaming.numRecentProgressUpdates": "10000", "spark.jars": ",".join(map(str, (jar_file.path(), *jars)))}
+    more = {
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "120000",  # a busy machine is slow, and no executor is dead
+        "spark.jars": ",".join(map(str, (jar_file.path(), *jars))),
+    }
     spark = local_spark(folder, "1g", "FATAL", more, java, executors)
     try:
         yield spark

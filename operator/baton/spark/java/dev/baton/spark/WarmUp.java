@@ -70,17 +70,17 @@ public final class WarmUp {
 
   /**
    * So many tasks of the stream's last batch: of the stage that reads, from the source up to its shuffle or sink, with each queue
-   * asked and no row read. Returns when they ran. False: there was no batch yet.
+   * asked and no row read. Returns when they ran, at once if the stream had no batch yet.
    */
-  public static boolean run(String stream, String location, int tasks) throws IOException {
+  public static void run(String stream, String location, int tasks) throws IOException {
     Batch last = LAST.get(stream);
-    if (last == null) return false;
+    if (last == null) return;
     SparkSession session = last.execution.sparkSession();
     session.sparkContext().setJobDescription("Warm up " + location);
     SparkSession.setActiveSession(session); // a plan takes the session of the thread that makes it
     try {
       Found found = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks));
-      if (found == null) return false;
+      if (found == null) return;
       FileWriting files =
           last.query.sink() instanceof FileStreamSink sink ? FileWriting.of(sink, session, last.execution.analyzed().schema()) : null;
       SQLExecution$.MODULE$.withSQLConfPropagated(session, () -> {
@@ -90,7 +90,6 @@ public final class WarmUp {
         });
         return null;
       });
-      return true;
     } finally {
       SparkSession.clearActiveSession();
       session.sparkContext().setJobDescription(null);
@@ -115,11 +114,8 @@ public final class WarmUp {
     List<SparkPlan> children = new ArrayList<>(CollectionConverters.asJava(plan.children()));
     for (int i = 0; i < children.size(); i++) {
       Found found = find(children.get(i), stream, tasks);
-      if (found == null || found.whole) {
-        if (found != null) return found;
-        continue;
-      }
-      if (ends(plan, children.size())) return new Found(found.plan, true);
+      if (found == null) continue;
+      if (found.whole || ends(plan, children.size())) return new Found(found.plan, true);
       children.set(i, found.plan);
       return new Found((SparkPlan) plan.withNewChildren(CollectionConverters.asScala(children).toSeq()), false);
     }
