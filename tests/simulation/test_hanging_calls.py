@@ -7,6 +7,7 @@ import pytest
 from baton.kube.api import core_path, group_path
 from baton.kube.objects import groups_path, queues_path
 from baton.kube.pods import DELETION_COST
+from baton.kube.watched_kinds import WatchedKind
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Delay, Fault, Hang
 from tests.simulation.replicas import Lone, played
@@ -49,7 +50,9 @@ async def granted_within(lone: Lone, seconds: float, pod: str) -> None:
 
 
 async def oldest_list(lone: Lone) -> float:
-    return max(lone.loop.time() - lister.begun for lister in lone.replica.services.relists.listers)
+    """Of ledgers, which are listed every minute."""
+    listers = [one for one in lone.replica.services.relists.listers if one.of is WatchedKind.LEDGERS]
+    return max(lone.loop.time() - lister.begun for lister in listers)
 
 
 CROWDS = {"one namespace of many groups": (["busy-0"], 200), "many namespaces": (BUSY, 2)}

@@ -84,7 +84,7 @@ class Replica:
             there=there,
             fit=lambda: clock.ticks() - self.group_loops.beat <= stuck_after,
         )
-        api.turns.open = self._may_write
+        api.turns.may_begin = self._may_write
         self.events = Events(api, identity, clock)
         relists = Relists(api, self.cache, clock, self.tasks, namespaces)
         self.services = Services(

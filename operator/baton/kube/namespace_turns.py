@@ -56,7 +56,7 @@ class NamespaceTurns:
 
     def __init__(self, most: int, late: float) -> None:
         """`most` may be under way, and as many where requests take long. One that takes `late` seconds no longer counts."""
-        self.open: Callable[[], bool] = lambda: True
+        self.may_begin: Callable[[], bool] = lambda: True
         """Whether anything may begin at all; call `go_on` when that has become true."""
         self._free = self._free_for_troubled = most
         self._each = most // 2
@@ -80,7 +80,7 @@ class NamespaceTurns:
 
     def go_on(self) -> None:
         """Whoever may begin now does."""
-        while self.open() and (line := self._first()) is not None:
+        while self.may_begin() and (line := self._first()) is not None:
             turn = line.waiting.popleft()
             if line.waiting:
                 self._waiting[line.order].move_to_end(line.namespace)

@@ -1,7 +1,7 @@
 """What stands in for the API server under `baton dev`, with the consumer's own client."""
 
 import os
-import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +10,7 @@ from urllib3.exceptions import HTTPError
 from baton.consumer.api import KubernetesLease
 from baton.consumer.api_server import ApiConnection, ApiRefused
 from baton.dev.server import DevServer
+from tests.processes import ChildProcess
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/dev/leases"
 
@@ -80,7 +81,7 @@ def test_a_process_may_choose_its_name_and_the_group_is_shown_with_sessions_and_
 
 def test_a_name_is_free_again_when_its_baton_dev_run_was_killed(served: Served) -> None:
     ask = served.connection().request
-    ended = subprocess.Popen(["true"])
+    ended = ChildProcess([sys.executable, "-c", ""])
     ended.wait()
     before = ask("POST", "/processes", {"name": "mine", "pid": ended.pid})
     KubernetesLease(served.connection(), "dev", "baton-mine").write({"metadata": {}, "spec": {"holderIdentity": before["uid"]}})

@@ -164,7 +164,7 @@ def test_a_server_that_is_slow_for_all_still_answers_all() -> None:
 def test_while_it_is_closed_nothing_begins() -> None:
     async def story(server: Server) -> None:
         leads = False
-        server.turns.open = lambda: leads
+        server.turns.may_begin = lambda: leads
         server.calls(3, "shop", 0.1)
         await asyncio.sleep(100)
         assert server.order == []
