@@ -67,7 +67,7 @@ class EntrySequence:
         if not self.waiting:
             return inf
         if (times := self.waiting[0].times) and not self.holding.letting_go:
-            return self.holding.left_over + (_turn(times) / 8 if times > 1 else 0.0)  # entries of others may be on their way
+            return self.holding.left_over + (turn_of(times) / 8 if times > 1 else 0.0)  # entries of others may be on their way
         failure = self.failed.get(self.waiting[0].offset)
         return 0.0 if failure is None else failure.due
 
@@ -79,7 +79,7 @@ class EntrySequence:
     @property
     def latest(self) -> float:
         """Until when others go before one that is left over (monotonic): the longer the more often it was handed out."""
-        return 0.0 if self.holding.letting_go else self.holding.left_over + _turn(self.waiting[0].times)
+        return 0.0 if self.holding.letting_go else self.holding.left_over + turn_of(self.waiting[0].times)
 
     def ready(self, now: float, *, shared: bool = False) -> bool:
         """The first that waits may be handed out; what is left over is not, before its turn. `shared`: also while earlier ones
@@ -217,7 +217,7 @@ def _taken(place: dict[str, HeldEntry], entry: HeldEntry) -> HeldEntry | None:
     return None
 
 
-def _turn(times: int) -> float:
+def turn_of(times: int) -> float:
     """Seconds for which others go first."""
     return min(_LONGEST_TURN, 2.0 ** min(times - 1, 10))
 

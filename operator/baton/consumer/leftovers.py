@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 
-from baton.consumer.entry_sequence import EntrySequence
+from baton.consumer.entry_sequence import EntrySequence, turn_of
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.wording import one_line
@@ -18,27 +18,31 @@ _TOLD_FROM = 2
 
 class Leftovers:
     """Which partition or key that begins with such an entry has its turn: they begin after the others, one at a time, and those
-    first whose entry was handed out least often. Used by the thread of the consumer's loop only."""
+    first whose entry was handed out least often. One that is worked on for long keeps the next waiting as long as it waited
+    itself at most, and nothing waits in a partition that is let go of. Used by the thread of the consumer's loop only."""
 
     def __init__(self, holdings: HeldPartitions, requests: QueueRequests) -> None:
         self._holdings = holdings
         self._requests = requests
-        self._begun: tuple[EntrySequence, str] | None = None
-        """The last one, and its entry's offset."""
+        self._begun: tuple[EntrySequence, str, float] | None = None
+        """The last one, its entry's offset, and until when that keeps the next waiting (monotonic)."""
 
     def begin(self, *, others: bool, shared: bool) -> EntrySequence | None:
         """The queue has counted that its first entry is begun. None: it is not its turn yet, or nothing is left over. `others`:
         something else can be begun or is worked on, which goes first for a while."""
         now = time.monotonic()
-        if not shared and self._begun is not None and self._begun[1] in self._begun[0].out:
-            return None
-        for sequence in sorted(self._due(now, shared=shared), key=lambda one: one.waiting[0].times):
-            if others and now < sequence.latest:
+        last, offset, until = self._begun or (None, "", 0.0)
+        waits = last is not None and not shared and offset in last.out and now < until
+        for sequence in sorted(self._due(now, shared=shared), key=lambda one: (not one.holding.letting_go, one.waiting[0].times)):
+            if (waits and not sequence.holding.letting_go) or (others and now < sequence.latest):
                 return None
+            if not sequence.waiting or now < self._requests.not_before(sequence.holding):
+                continue  # the queue has just said so of another key of its partition
             entry = sequence.waiting[0]
+            turn = now + turn_of(entry.times)
             _tell(sequence)
             if self._requests.begin_again(sequence, self._holdings.reader(sequence.holding)):
-                self._begun = sequence, entry.offset
+                self._begun = sequence, entry.offset, turn
                 return sequence
         return None
 

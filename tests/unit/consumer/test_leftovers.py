@@ -7,8 +7,11 @@ from baton.consumer import Retry
 from baton.consumer.batch import Batch
 from baton.consumer.delivery import Delivery, Want
 from baton.consumer.outcome import ACK
+from baton.model import Epoch, Uid
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Owner
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 
 TIMES = {0: 3, 1: 1, 2: 2}
@@ -70,3 +73,32 @@ def test_a_batch_of_them_is_of_one_partition() -> None:
             handed.append([entry.partition for entry in batch])
             batch.ack()
     assert sorted(handed) == [[partition] * 2 for partition in OWNED]
+
+
+def test_one_that_takes_long_does_not_keep_the_others_waiting_for_ever() -> None:
+    with consumer_of(QueueWithLeftovers(TIMES), InMemoryLedger(OWNED)) as consumer:
+        consumer._loop.serve(len(OWNED))
+        taken = [consumer._loop.take(Want()) for _ in OWNED]  # and none is given back
+        handed = [[entry.partition for entry in delivery.entries] for delivery in taken if isinstance(delivery, Delivery)]
+    assert handed == [[partition] for partition in LEAST_OFTEN_FIRST]
+
+
+def test_a_partition_that_is_lost_at_one_key_is_not_begun_at_the_next() -> None:
+    class Fenced(QueueWithLeftovers):
+        def verify(self, partition: int, epoch: Epoch) -> None:
+            if partition == 0:
+                ledger.says({1: 1})
+                raise StaleOwner(0, "u", epoch, Owner(Uid("other"), Epoch(2)))
+
+    handled: list[int] = []
+
+    def handle(entry: Entry) -> None:
+        handled.append(entry.partition)
+        if len(handled) == 2:
+            consumer.stop()
+
+    queue, ledger = Fenced({0: 1, 1: 2}), InMemoryLedger({0: 1, 1: 1})
+    queue.unread = {partition: [("0", b"one"), ("1", b"two")] for partition in (0, 1)}
+    consumer = consumer_of(queue, ledger)
+    consumer.run(handle, order="key")
+    assert handled == [1, 1]
