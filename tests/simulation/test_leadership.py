@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from baton.controller.group_loops import LOOK_EVERY
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
 from baton.kube.election import Terms
@@ -179,5 +180,20 @@ def test_who_wins_again_and_no_other_led_meanwhile_asks_only_for_what_changed() 
         assert await lone.owned("shop") == {"a": 2, "b": 2}
         assert lone.replica.group_loops._loops == loops
         assert [one for one in asked if one[0] not in ("list", "watch") and "/bank/" in one[1]] == [], "nothing changed there"
+
+    played(story)
+
+
+def test_what_waits_for_the_lead_goes_on_though_it_came_back_between_two_looks() -> None:
+    async def story(lone: Lone) -> None:
+        await lone.group("shop", "a")
+        await asyncio.sleep(60)
+        loops, services = lone.replica.group_loops, lone.replica.services
+        reign, loops.reign = loops.reign, (-1, "another")
+        waiting = asyncio.create_task(services.pacing.turn())
+        await asyncio.sleep(0.001)
+        loops.reign = reign
+        await asyncio.sleep(LOOK_EVERY + 0.1)
+        assert waiting.done()
 
     played(story)

@@ -74,14 +74,16 @@ class _Session:
         begins = query.pop("continue", None) is None
         for pause in backoffs():
             if begins:
-                self._begins(of, _namespace(path))
                 self._pages[path] = pages(self._api, path, query)
             try:
                 page = await anext(self._pages[path])
+                if begins:  # told now: the safety list must not be older than this one
+                    self._begins(of, _namespace(path))
                 page["items"] = [of.looked_at(one) for one in page.get("items") or ()]
                 return page
             except ENDS as error:
                 log.debug("a list cannot go on; it begins again", path=path, error=str(error)[:500])
+                self._begins(of, _namespace(path))
             begins = True
             await asyncio.sleep(pause)
         raise AssertionError("there is always a next try")

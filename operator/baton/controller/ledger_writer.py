@@ -156,7 +156,8 @@ class LedgerWriter:
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         if not await self._elector.confirm():
-            raise Deposed
+            self._must_lead()
+            raise UnavailableError("the API server does not confirm the lead")
         self._must_lead()
         await self._ledger.write(before if data is None else data)
         self.tally.restored += restored

@@ -213,8 +213,9 @@ class Relists:
                 lister.want(now - LEDGERS_EVERY)
             elif lister.broke and now >= lister.begun + APART:
                 lister.want(now)
-        oldest = min(listers, key=lambda lister: lister.begun)
-        if now >= max(self._next, oldest.begun + EVERY):
+        work = [lister for lister in listers if lister.failing_since is None]  # the others try again by themselves
+        oldest = min(work, key=lambda lister: lister.begun, default=None)
+        if oldest is not None and now >= max(self._next, oldest.begun + EVERY):
             self._next = now + EVERY / len(listers)
             oldest.want(now)
 

@@ -304,6 +304,18 @@ def test_everything_is_listed_seldom_and_one_kind_after_another() -> None:
     played(story)
 
 
+def test_a_list_that_always_fails_keeps_no_other_from_being_listed() -> None:
+    async def story(one: Served) -> None:
+        one.api.refused["shop", "pods"] = FAILURES["403"]
+        one.relists.want_all(one.clock.ticks())
+        await asyncio.sleep(1)
+        one.api.begun.clear()
+        await one.tended(2 * EVERY)
+        assert {("bank", "pods"), ("bank", "leases"), ("shop", "leases")} <= set(one.api.begun)
+
+    played(story)
+
+
 def test_a_kind_is_listed_after_its_watch_broke_and_not_all_the_time() -> None:
     async def story(one: Served) -> None:
         one.relists.want_all(one.clock.ticks())
