@@ -97,6 +97,8 @@ class GroupLoops:
             self._begin(reign)
         elif self._held:
             self._go_on()
+        else:
+            self._open()  # the lead may have lapsed and come back between two looks
         now = self._services.clock.ticks()
         self._services.relists.tend()
         if now >= self._reports_at + REPORTS_EVERY:
@@ -197,14 +199,14 @@ class GroupLoops:
     async def _stop_all(self) -> None:
         await end([task for _, task in self._loops.values()])
         self._loops.clear()
-        self.reign, self._held = None, False
-        self._open()
         self._not_before.clear()
         self.other_releases.clear()
         self._services.capacity.clear()
         await self._services.relists.stop()
         self._services.queue_reports.close()
         self._warnings.end()
+        self.reign, self._held = None, False
+        self._open()  # not before: what has waited until here is not to be written by a replica that does not lead
 
     def _notice_outages(self, slept_at: float) -> float:
         """After an outage of this operator's own, everybody's session gets a full term."""
