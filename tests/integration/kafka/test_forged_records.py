@@ -116,3 +116,13 @@ async def test_a_record_that_no_operator_can_have_written_is_told(queue: Queue, 
     assert said in caplog.text
     await queue.operator.grant(0, Uid("a"), Epoch(2))
     assert (await queue.operator.check()).warnings == (warning,), "it is told for a while"
+
+
+async def test_an_offset_is_set_over_a_record_that_no_operator_can_have_written(queue: Queue) -> None:
+    queue.send("1", "2")
+    await queue.granted("a", 1)
+    await forge(queue, queue.topic, replace(await record_of(queue), epoch=Epoch(2**62 - 1)))
+    await queue.another().set_offset(0, Epoch(1), 1)
+    assert await queue.committed() == 1
+    (entry,) = await asyncio.to_thread(read, await queue.granted("b", 2), 0, 2, 1)
+    assert entry.value == b"2"

@@ -3,6 +3,7 @@ before cannot commit over it."""
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aiokafka.protocol.transaction import EndTxnRequest
@@ -18,6 +19,7 @@ from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachab
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.integration.kafka.test_fence import begin_a_commit
+from tests.integration.kafka.test_forged_records import forge
 from tests.kafka_broker.commands import reset
 from tests.waiting import PATIENCE, eventually
 
@@ -205,6 +207,19 @@ async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_
     assert await queue.committed() == 6
 
 
+@pytest.mark.parametrize(("topic_id", "place", "again"), [(None, 9, [1, 2, 3, 4]), ("a topic that was there before", 3, [])])
+async def test_only_what_the_log_had_at_the_place_before_is_marked(
+    at_work: Queue, topic_id: str | None, place: int, again: list[int]
+) -> None:
+    record = (await at_work.seen()).record
+    assert record is not None
+    await forge(at_work, at_work.topic, replace(record, topic_id=topic_id or record.topic_id), place)
+    await at_work.another().set_offset(0, Epoch(1), 1)
+    at_work.send("5")
+    found = await asyncio.to_thread(read, await at_work.granted("b", 2), 0, 2, 5)
+    assert [int(entry.offset) for entry in found if entry.redelivered] == again
+
+
 async def test_an_offset_further_on_leaves_out_what_is_before_it(at_work: Queue) -> None:
     queue = at_work
     await queue.another().set_offset(0, Epoch(1), 4)
@@ -240,6 +255,26 @@ async def test_no_offset_is_set_of_a_partition_that_was_granted_since_and_its_ow
     assert await queue.seen() == before, "its token was left alone, too"
     await asyncio.to_thread(heir.ack, 0, Epoch(2), [entries[0].offset])
     assert await queue.committed() == 1
+
+
+async def test_no_offset_is_set_where_the_partition_is_granted_on_the_way_and_the_commit_of_its_owner_goes_on(
+    at_work: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, setting = at_work, at_work.another()
+    end = setting._transactions.end
+
+    async def late(*what: Any) -> None:
+        await queue.operator.grant(0, Uid("b"), Epoch(2))
+        await begin_a_commit(queue)
+        await end(*what)
+
+    monkeypatch.setattr(setting._transactions, "end", late)
+    with pytest.raises(QueueConflict, match="was granted to a member meanwhile"):
+        await setting.set_offset(0, Epoch(1), 4)
+    record, transactions = (await queue.operator._before(0)).record, queue.operator._transactions
+    assert record is not None
+    name = transactions._name(0)
+    assert (await transactions.client.to_transactions(name, EndTxnRequest(name, *record.token, True))).error_code == 0
 
 
 @pytest.mark.parametrize("offset", [-1, 6])

@@ -160,8 +160,8 @@ class KafkaQueue:
     async def set_offset(self, partition: int, epoch: Epoch, offset: int) -> None:
         """See SetsOffsets. A grant without an owner, at the epoch that there is. The broker refuses earlier tokens; a process
         that takes a later one finds no owner in the record, and commits nothing."""
-        self._refuse_granted(partition, epoch, await self._before(partition))  # first: a new token would hold an owner up
         for _ in range(_TRIES):
+            self._refuse_granted(partition, epoch, await self._before(partition))  # first: a new token would hold an owner up
             try:
                 return await self._set(partition, epoch, offset)
             except StaleToken:  # an operator takes the owner out of the record just now, or grants
@@ -231,9 +231,11 @@ class KafkaQueue:
             raise self._without_leader(partition)
         if not begins[partition] <= offset <= ends[partition]:
             raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
-        seen = self._records.believed(partition, seen)
-        _, record = await self._grant_records.following(partition, None, epoch, token, seen)
-        await self._transactions.end(partition, offset, _set_to(record, offset, seen.offset), seen)
+        before = self._records.believed(partition, seen)
+        _, record = await self._grant_records.following(partition, None, epoch, token, before)
+        there = before.record is None or before.record.topic_id == record.topic_id
+        place = min(before.offset, ends[partition]) if there else -1
+        await self._transactions.end(partition, offset, _set_to(record, offset, place), seen)
 
     def _refuse_granted(self, partition: int, epoch: Epoch, seen: Committed) -> None:
         self._refuse_others(seen.record)
@@ -296,8 +298,8 @@ class KafkaQueue:
 
 
 def _set_to(record: Record, offset: int, place: int) -> Record:
-    """What the next owner is to know that begins at this offset; the group was at `place`. What comes again there is marked as
-    redelivered, and not handed out one by one: no process has ended on it."""
+    """What the next owner is to know that begins at this offset; the group was at `place` of this log; -1: it never was there.
+    What comes again there is marked as redelivered, and not handed out one by one: no process has ended on it."""
     if offset < place:
         record = replace(record, again=0, stale=max(record.marked, place))
     return replace(record.at(offset), query=record.query + 1 if record.query else 0)
