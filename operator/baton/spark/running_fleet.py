@@ -18,7 +18,7 @@ from baton.spark.active_queries import running_in
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
-from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
 from baton.spark.executors import Executors
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
@@ -144,7 +144,9 @@ class RunningFleet:
             executors=executors,
             session=self._session,
             counts=counts,
-            executor_warm_up=ExecutorWarmUp(self._first_task, self._batch_without_rows, _WARMING),
+            executor_warm_up=ExecutorWarmUp(
+                self._first_task, self._batch_without_rows, _WARMING, begin=self._begin_warm_up, cancel=self._cancel_warm_up
+            ),
             dismissals=Dismissals(self._leaving, executors),
             troubles=lambda: {
                 "trouble": self._trouble(),
@@ -252,13 +254,27 @@ class RunningFleet:
     def _first_task(self, executor: Executor) -> None:
         self._tasks(executor, 1).count()
 
-    def _batch_without_rows(self, executor: Executor) -> None:
-        for stream in self._decisions.streams():
-            self._java.WarmUp.run(stream.name, location(executor), executor.slots)
-        if (warm_up := self._warm_up) is not None:
-            texts = UTF8Deserializer()  # type: ignore[no-untyped-call] # pyspark's
-            tasks: RDD[str] = RDD(self._tasks(executor, executor.slots), self._spark.sparkContext, texts)
-            tasks.map(lambda _: warm_up() and None).count()
+    def _begin_warm_up(self, name: str) -> None:
+        """Of this group alone: an application may have others, with the same executors."""
+        self._spark.sparkContext.setJobGroup(f"{name}-{self._group}", "Warm up", interruptOnCancel=True)
+
+    def _cancel_warm_up(self, name: str) -> None:
+        self._spark.sparkContext.cancelJobGroup(f"{name}-{self._group}")
+
+    def _batch_without_rows(self) -> list[Warm]:
+        streams: list[Warm] = [partial(self._stream_without_rows, stream.name) for stream in self._decisions.streams()]
+        return streams if self._warm_up is None else [*streams, partial(self._users_warm_up, self._warm_up)]
+
+    def _stream_without_rows(self, stream: str, executor: Executor) -> None:
+        self._java.WarmUp.run(stream, location(executor), executor.slots)
+
+    def _users_warm_up(self, warm_up: Callable[[], object], executor: Executor) -> None:
+        def called(_: str) -> None:
+            warm_up()
+
+        texts = UTF8Deserializer()  # type: ignore[no-untyped-call] # pyspark's
+        tasks: RDD[str] = RDD(self._tasks(executor, executor.slots), self._spark.sparkContext, texts)
+        tasks.map(called).count()
 
     def _tasks(self, executor: Executor, count: int) -> Any:
         return self._java.WarmUp.tasks(self._spark.sparkContext._jsc.sc(), location(executor), count)

@@ -74,7 +74,11 @@ class Scene:
             session=self.session,
             counts=Counts(),
             executor_warm_up=ExecutorWarmUp(
-                lambda executor: self.go_on.wait(PATIENCE), lambda executor: self.warm.wait(PATIENCE), self.warm_up_patience
+                lambda executor: self.go_on.wait(PATIENCE),
+                lambda: [lambda executor: self.warm.wait(PATIENCE)],
+                self.warm_up_patience,
+                begin=lambda name: None,
+                cancel=lambda name: None,
             ),
             dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
             troubles=lambda: {"trouble": self.trouble},
