@@ -249,9 +249,10 @@ ENGINE = (
              "if draft.spec.paused:\n        return []"),
     Mutation("9", "refuse a plan of which a part fits", "engine/fitting.py", "unit/engine/test_parts.py", "    if not part or observation", "    if part or observation"),
     Mutation("9", "begin a plan that would not fit at its end", "engine/fitting.py", "unit/engine/test_parts.py", "> (room if rest else limit):", "> (room if rest else 2 * limit):"),
-    Mutation("9", "let partitions without an owner wait for a later part", "engine/plan.py", "unit/engine/test_parts.py", "key=lambda p: (_bounded(draft, p), p)", "key=lambda p: (not _bounded(draft, p), p)"),
-    Mutation("9", "forget the rest of a plan", "engine/plan.py", "unit/engine/test_parts.py", "draft.holddown = Holddown(draft.now, 0.0, why, pinned=True, rest=True)", "pass"),
-    Mutation("9", "plan the rest while a part runs", "engine/holddown.py", "unit/engine/test_parts.py", "if draft.holddown is None or not draft.holddown.rest:\n        return False", "if True:\n        return False"),
+    Mutation("9", "let partitions without an owner wait for a later part", "engine/plan.py", "unit/engine/test_parts.py", "key=lambda p: (_bounded(draft, p),", "key=lambda p: (not _bounded(draft, p),"),
+    Mutation("9", "forget the rest of a plan", "engine/plan.py", "unit/engine/test_parts.py", "draft.holddown = Holddown(moment(draft.now + longest), longest, why, pinned=True, rest=True)", "pass"),
+    Mutation("9", "let the rest wait for a queue that does not answer", "engine/plan.py", "unit/engine/test_parts.py", "TO_GRANT = 5.0", "TO_GRANT = 1e6"),
+    Mutation("9", "plan the rest while a part runs", "engine/holddown.py", "unit/engine/test_parts.py", "draft.holddown.rest and not _part_runs(draft)", "draft.holddown.rest"),
     Mutation("9", "let the rest wait for who has missed the deadline", "engine/holddown.py", "unit/engine/test_parts.py", "not (move.missed and waits_for_giver(move))", "True"),
     # 10: idempotent
     Mutation("10", "ask for a grant only once", "engine/handoff.py", "unit/engine/test_approval.py",

@@ -54,8 +54,9 @@ def release_times(draft: Draft) -> dict[MemberId, float]:
         if seen is None or seen.ends is None or not rests or not draft.present(member, draft.known[member].uid):
             continue
         last = seen.ends - LETTING_GO
-        if draft.holddown is not None and draft.now < draft.holddown.until <= last:
-            times[member] = draft.holddown.until
+        held = draft.holddown
+        if held is not None and not held.rest and draft.now < held.until <= last:
+            times[member] = held.until
         else:
             times[member] = last - max(draft.queue(partition).max_handoff for partition in rests)
     return times

@@ -46,13 +46,12 @@ def due(draft: Draft) -> bool:
     """A plan is due: the holddown is over, or a plan needs none."""
     if draft.holddown is None or draft.problem is not None:
         return False
-    return draft.plan_now is not None or (draft.now >= draft.holddown.until and not part_runs(draft))
+    over = draft.now >= draft.holddown.until or (draft.holddown.rest and not _part_runs(draft))
+    return over or draft.plan_now is not None
 
 
-def part_runs(draft: Draft) -> bool:
-    """The rest of a plan waits for hand-offs of its last part. Givers that missed their deadline do not count."""
-    if draft.holddown is None or not draft.holddown.rest:
-        return False
+def _part_runs(draft: Draft) -> bool:
+    """Hand-offs of the last part of a plan have not ended. Givers that missed their deadline do not count."""
     return bool(draft.waiting) or any(
         not move.quiet and not (move.missed and waits_for_giver(move)) for move in draft.moves.values()
     )

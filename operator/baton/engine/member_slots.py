@@ -107,7 +107,8 @@ def expire_reserved_slots(draft: Draft) -> None:
     If others left meanwhile, that plan would cut their holddown short, so it waits until that ends.
     """
     held = draft.holddown
-    others = held is not None and held.until > draft.now and draft.plan_now is None and bool(vacant_slots(draft))
+    runs = held is not None and not held.rest and held.until > draft.now
+    others = runs and draft.plan_now is None and bool(vacant_slots(draft))
     for n, slot in enumerate(draft.member_slots):
         if slot.expires is None:
             continue

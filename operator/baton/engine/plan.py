@@ -10,8 +10,11 @@ from baton.engine.holddown import due
 from baton.engine.member_limit import MemberLimit
 from baton.engine.member_slots import make_standbys, mark_overtaken, members_without_slot, slot_holders
 from baton.engine.placement import plan_owners
-from baton.engine.state import Holddown
+from baton.engine.state import Holddown, moment
 from baton.model.ids import MemberId, Partition
+
+TO_GRANT = 5.0
+"""Seconds beyond its deadlines for which the rest of a plan waits for grants: a queue may not answer."""
 
 
 def plan_when_due(draft: Draft) -> None:
@@ -46,7 +49,8 @@ def _plan(draft: Draft) -> None:
     now = {p: owners.get(p) for p in changed if p not in asked}
     if draft.observation.part is not None:
         now = _first(draft, now, int(draft.may_begin()))
-        draft.holddown = Holddown(draft.now, 0.0, why, pinned=True, rest=True)
+        longest = max((draft.queue(partition).max_handoff for partition in now), default=0.0) + TO_GRANT
+        draft.holddown = Holddown(moment(draft.now + longest), longest, why, pinned=True, rest=True)
         placed = had_slot | draft.loads().keys() | set(now.values())
         members = [member for member in members if member in placed]
     draft.member_slots += [draft.new_slot(member) for member in members]
@@ -118,7 +122,9 @@ def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int
     """The hand-offs to begin of a plan that does not fit into the ledger: partitions without a live owner first. Those of
     exclusive queues all begin, because each has one active member."""
     exclusive = [p for p in changed if draft.queues[p.queue].exclusive]
-    others = sorted((p for p in changed if not draft.queues[p.queue].exclusive), key=lambda p: (_bounded(draft, p), p))
+    others = sorted(
+        (p for p in changed if not draft.queues[p.queue].exclusive), key=lambda p: (_bounded(draft, p), p in draft.moves, p)
+    )
     return {p: changed[p] for p in sorted(exclusive + others[: max(0, most - len(exclusive))])}
 
 

@@ -141,7 +141,7 @@ class Holddown:
     pinned: bool = False
     """It runs to its end even if all vacant slots are taken again."""
     rest: bool = False
-    """It is over, and its plan is carried out in parts: the rest is planned as soon as the hand-offs of this part have ended."""
+    """It is over, and its plan is carried out in parts: the rest is planned when this part's hand-offs end, or at `until`."""
 
 
 @dataclass(frozen=True, slots=True)

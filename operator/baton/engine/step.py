@@ -9,7 +9,6 @@ from baton.engine.departures import release_times
 from baton.engine.draft import Draft
 from baton.engine.effects import Effect
 from baton.engine.group_state import state_of, until_of, why_of
-from baton.engine.holddown import part_runs
 from baton.engine.observation import Observation
 from baton.engine.partition_state import unopened
 from baton.engine.rules import Mode, apply_rules, mode_of
@@ -112,6 +111,6 @@ def _hold_ends(draft: Draft) -> list[float]:
     if draft.spec.paused or draft.observation.held_back:
         return []
     ends = [slot.expires for slot in draft.member_slots if slot.expires is not None]
-    if draft.holddown is not None and draft.problem is None and not part_runs(draft):
+    if draft.holddown is not None and draft.problem is None:
         ends.append(draft.holddown.until)
     return ends

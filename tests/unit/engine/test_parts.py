@@ -1,18 +1,24 @@
 """A plan whose hand-offs do not fit into the ledger at once is carried out in parts."""
 
 from collections import Counter
+from dataclasses import replace
 from string import ascii_letters
 from typing import Any
 
+import pytest
+
 from baton.api.enums import Approval, Protocol
 from baton.engine import Grant, State, Step, dump, load
+from baton.engine.draft import Draft
 from baton.engine.fitting import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
 from baton.engine.group_state import state_of
+from baton.engine.member_slots import expire_reserved_slots
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.plan import TO_GRANT
 from baton.engine.step_events import StandsBy
 from baton.model.ids import QueueName
 from tests.bench.fleet import Fleet
-from tests.unit.engine.group import Group, grants, pauses
+from tests.unit.engine.group import Group, grants, partition, pauses
 
 AT_ONCE = GroupSpec(delay=0.0)
 
@@ -125,6 +131,35 @@ def test_the_rest_does_not_wait_for_a_giver_that_has_missed_its_deadline() -> No
     assert pauses(group.settle()) == [stuck]
     later = set(pauses(group.settle(group.now + 3)))
     assert later > {stuck}
+
+
+@pytest.mark.parametrize("at_once", [0, 1], ids=["all at once", "one at a time"])
+def test_the_rest_does_not_wait_for_a_queue_that_does_not_answer(at_once: int) -> None:
+    group = growing(GroupSpec(delay=0.0, max_concurrent_handoffs=at_once), max_handoff=3)
+    begun = group.step()
+    of_part, began = {*group.state.moves, *group.state.waiting}, group.now
+    assert begun.wake_at == began + 3
+    stuck = group.step(began + 3)  # no grant is answered
+    assert grants(stuck) and {*group.state.moves, *group.state.waiting} == of_part
+    assert stuck.wake_at == began + 3 + TO_GRANT
+    group.limit += 300  # as when hand-offs of another queue have ended
+    group.step(stuck.wake_at)
+    assert {*group.state.moves, *group.state.waiting} > of_part
+    group.let_go().to_rest()
+    assert group.loads() == [5] * 24
+
+
+def test_a_reserved_slot_is_open_in_time_while_a_part_runs() -> None:
+    group = growing(GroupSpec(delay=0.0, session_timeout=2.0), max_handoff=3)
+    group.step()
+    assert group.state.holddown is not None and group.state.holddown.rest
+    slot, other, *others = group.state.member_slots
+    slot = replace(slot, instance="one", vacated=frozenset({partition(0)}), expires=group.now + 2, length=2.0)
+    other = replace(other, vacated=frozenset({partition(1)}))
+    group.state = replace(group.state, member_slots=(slot, other, *others))
+    draft = Draft(group.state, group.observe(), group.now + 2)
+    expire_reserved_slots(draft)
+    assert draft.plan_now == f"{slot.member} did not come back in time"
 
 
 def test_a_group_that_would_not_fit_at_rest_is_refused_as_a_whole() -> None:
