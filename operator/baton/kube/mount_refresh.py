@@ -64,13 +64,15 @@ def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[Mo
 
 
 class MountRefresher:
-    """Carries refreshes out, each once, as long as the watch may still be about to show it."""
+    """Carries refreshes out, each once, as long as the watch may still be about to show it. One request per pod is under way."""
 
     def __init__(self, api: Api, clock: ApiServerClock) -> None:
         self._api = api
         self._clock = clock
+        self._under_way: dict[_Key, MountRefresh] = {}
+        """What pods that are being told, however long that takes, are to be told last. A request may wait for its turn."""
         self._sent: OrderedDict[_Key, tuple[MountRefresh, float]] = OrderedDict()
-        """What each pod is to be told last, and when that was said; in that order."""
+        """What each other pod was told last, and when; in that order."""
 
     async def carry_out(self, wanted: Iterable[MountRefresh]) -> None:
         """Patch all that were not sent just now. A pod that is gone needs none."""
@@ -78,17 +80,15 @@ class MountRefresher:
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
         fresh = [refresh for refresh in wanted if self._last_sent(refresh.key) != refresh]
+        left = {refresh.key for refresh in fresh} - self._under_way.keys()
         for refresh in fresh:
-            self._sent[refresh.key] = (refresh, now)
-            self._sent.move_to_end(refresh.key)
-        left = {refresh.key for refresh in fresh}
+            self._under_way[refresh.key] = refresh
+            self._sent.pop(refresh.key, None)
         try:
-            failed = [
-                error for error in await asyncio.gather(*(self._tell(refresh, left) for refresh in fresh)) if error is not None
-            ]
+            failed = [error for error in await asyncio.gather(*(self._tell(key, left) for key in [*left])) if error is not None]
         finally:
-            for key in left:  # it was cancelled, or failed: whether they were told is not known
-                self._sent.pop(key, None)
+            for key in left:  # cancelled before it began
+                del self._under_way[key]
         if failed:
             log.warning(
                 "annotations of pods could not be changed; their mounts may lag by a minute",
@@ -97,17 +97,19 @@ class MountRefresher:
                 error=failed[0],
             )
 
-    async def _tell(self, refresh: MountRefresh, left: set[_Key]) -> str | None:
-        """Returns why the pod could not be told. A request may overtake an earlier one: the earlier one's answer comes last then,
-        and what is to stay is sent once more."""
+    async def _tell(self, key: _Key, left: set[_Key]) -> str | None:
+        """Returns why the pod could not be told. What it is to be told may change meanwhile: then that is sent next."""
+        left.discard(key)
         told = None
-        while told != refresh:
-            try:
+        try:
+            while told != (refresh := self._under_way[key]):
                 await self._patch(refresh)
-            except (ApiError, UnavailableError) as error:
-                return str(error)
-            told, refresh = refresh, self._last_sent(refresh.key) or refresh
-        left.discard(refresh.key)
+                told = refresh
+            self._sent[key] = (refresh, self._clock.ticks())
+        except (ApiError, UnavailableError) as error:
+            return str(error)
+        finally:
+            del self._under_way[key]
         return None
 
     async def _patch(self, refresh: MountRefresh) -> None:
@@ -119,4 +121,4 @@ class MountRefresher:
 
     def _last_sent(self, key: _Key) -> MountRefresh | None:
         sent = self._sent.get(key)
-        return None if sent is None else sent[0]
+        return self._under_way.get(key) or (None if sent is None else sent[0])

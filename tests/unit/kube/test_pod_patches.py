@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 from baton.engine.observation import ObservedMember
 from baton.kube.api import AT_ONCE
@@ -77,6 +78,32 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
     await bumper.carry_out(due_refreshes({"a": "a later entry of a"}, [A]))
     await first
     assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("a later entry of a")}
+
+
+async def test_one_request_of_a_pod_is_under_way_however_long_it_waits() -> None:
+    class Held(ShopApi):
+        asked, answers = 0, asyncio.Event()
+
+        async def merge(self, path: str, patch: Any) -> Any:
+            self.asked += 1
+            await self.answers.wait()
+            return await super().merge(path, patch)
+
+    api, now = Held(), 0.0
+    path = put(api, A)
+    bumper = MountRefresher(api, ApiServerClock(monotonic=lambda: now))
+    under_way = []
+    for number in range(10):
+        now = number * SHOWN_WITHIN
+        under_way.append(asyncio.create_task(bumper.carry_out(due_refreshes({"a": f"entry {number // 5}"}, [A]))))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert api.asked == 1
+    api.answers.set()
+    await asyncio.gather(*under_way)
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry 1")}
+    await bumper.carry_out(due_refreshes({"a": "entry 1"}, [A]))
+    assert api.asked == 2
 
 
 async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_same() -> None:
