@@ -1,6 +1,7 @@
 """Two replicas beside each other: only who leads does anything, and who begins to lead holds nothing against anybody."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path
 from baton.model.names import ledger_name
-from tests.simulation.api_server import Fault, Hang, Refuse
+from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, Refuse
 from tests.simulation.replicas import Lone, played
 
 NAMESPACES = ("shop", "bank")
@@ -194,5 +195,33 @@ def test_what_waits_for_the_lead_goes_on_though_it_came_back_between_two_looks()
         loops.reign = reign
         await asyncio.sleep(LOOK_EVERY + 0.1)
         assert waiting.done()
+
+    played(story)
+
+
+class LateWrites(MemoryApi):
+    """Writes land a little later, also where who sent them has gone."""
+
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(server, latency=lambda: 0.005)
+        self.sent = asyncio.Event()
+
+    async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.sent.set()
+        return await asyncio.shield(asyncio.create_task(self._late(path, body)))
+
+    async def _late(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.008)
+        return await super().replace(path, body)
+
+
+def test_who_ends_in_the_midst_of_a_renewal_gives_the_lease_up() -> None:
+    async def story(lone: Lone) -> None:
+        await asyncio.sleep(5)
+        lone.replica.elector._api = late = LateWrites(lone.server)
+        await late.sent.wait()
+        await lone.stop()
+        await asyncio.sleep(1)
+        assert (await lone.api.get(LEADERS_LEASE))["spec"]["holderIdentity"] == ""
 
     played(story)

@@ -128,19 +128,23 @@ class Replica:
         try:
             hung = await self._hangs()
         except asyncio.CancelledError:
-            for tasks in ((other_releases, group_loops), (elector,)):  # loops end while this replica leads still
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            await self.elector.resign()
+            for task in (other_releases, group_loops):  # they end while this replica leads still
+                task.cancel()
+            await asyncio.gather(other_releases, group_loops, return_exceptions=True)
+            await self._resign(elector)
             await self.events.posted(POSTED_WITHIN)
             events.cancel()
             raise
         log.error("this replica hangs: it leads no more, and ends, to be started again", why=hung, identity=self.elector.identity)
-        await end([elector])
-        await self.elector.resign()
+        await self._resign(elector)
         for task in (other_releases, group_loops, events):
             task.cancel()
+
+    async def _resign(self, elector: asyncio.Task[object]) -> None:
+        """While the elector runs still: a renewal that is under way comes to its end before, or the Lease would be given up at a
+        version that it replaces."""
+        await self.elector.resign()
+        await end([elector])
 
     async def _hangs(self) -> str:
         """What does, once something does."""

@@ -34,13 +34,17 @@ ADDRESS_ANNOTATION = "baton.dev/address"
 WRONG = 5.0
 """Seconds by which a clock that is set moves no more than clocks that are kept."""
 
+LEFT_WITHIN = 5.0
+"""Seconds that leaving what was entered on the elector's thread may take."""
+
 log = structlog.get_logger("baton.elector")
 
 
 class ElectorThread:
     """An event loop on a separate thread: however busy that of the operator is, the lead is renewed."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_within: float = LEFT_WITHIN) -> None:
+        self._left_within = left_within
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="elector", daemon=True).start()
 
@@ -56,7 +60,9 @@ class ElectorThread:
             try:
                 yield entered
             finally:
-                await self.do(made.__aexit__(None, None, None))
+                with suppress(TimeoutError):  # where its event loop hangs, the process is to end all the same
+                    async with asyncio.timeout(self._left_within):
+                        await self.do(made.__aexit__(None, None, None))
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -202,10 +208,14 @@ class Elector:
     async def resign(self) -> None:
         """Give the Lease up, so that another may take it at its next look. From then on this candidate neither renews nor
         takes it: a renewal that is under way comes to its end before."""
-        await self._there(self._resign())
+        self._resigned = True
+        try:
+            async with asyncio.timeout(self._terms.renew_deadline + 1.0):
+                await self._there(self._resign())
+        except TimeoutError:  # its event loop hangs
+            log.warning("could not give up the leader Lease; others wait until it expires", error="the elector's thread hangs")
 
     async def _resign(self) -> None:
-        self._resigned = True
         try:
             async with asyncio.timeout(self._terms.renew_deadline), self._looking:
                 if still_leads(self._renewed_at, self._clock.ticks(), self._terms):

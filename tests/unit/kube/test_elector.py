@@ -304,3 +304,19 @@ async def test_the_lead_is_renewed_while_the_operators_own_event_loop_does_nothi
         await asyncio.gather(running, return_exceptions=True)
         await elector.resign()
     assert (server.request("get", PATH))["spec"]["holderIdentity"] == ""
+
+
+async def test_an_event_loop_that_hangs_keeps_nobody_from_ending() -> None:
+    server = ApiServer(Random(1), time.time)
+    server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "baton"}})
+    thread, goes_on = ElectorThread(left_within=0.1), threading.Event()
+    terms = Terms(duration=2, renew_deadline=1, retry=0.1)
+    try:
+        async with asyncio.timeout(PATIENCE), thread.within(nullcontext(MemoryApi(server))) as there:
+            elector = Elector(there, "baton", "operator", "one", terms, ApiServerClock(), lambda: None, there=thread.do)
+            await elector.confirm()
+            thread._loop.call_soon_threadsafe(goes_on.wait)
+            await elector.resign()
+            assert elector.deposed
+    finally:
+        goes_on.set()
