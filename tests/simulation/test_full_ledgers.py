@@ -1,5 +1,7 @@
 """A ledger at its limit: what is in flight comes to its end, and only new plans wait."""
 
+import asyncio
+
 import pytest
 
 from baton.controller.group_steps import FITS_AFTER
@@ -144,3 +146,17 @@ def test_a_group_whose_ledger_is_full_is_deleted() -> None:
         assert world.queues["orders"].released
 
     lives(story, limit())
+
+
+def test_a_group_for_which_there_is_no_room_at_all_is_looked_at_now_and_then() -> None:
+    async def story(world: OneReplica) -> None:
+        world.queue("orders")
+        world.group("orders")
+        world.pod("a")
+        await world.until_told("SizeLimit")
+        await asyncio.sleep(2 * FITS_AFTER)
+        before = world.looks
+        await asyncio.sleep(10 * FITS_AFTER)
+        assert world.looks - before < 5_000
+
+    lives(story, 10)

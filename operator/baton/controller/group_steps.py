@@ -136,7 +136,7 @@ class GroupSteps:
             await self._recorder.tell(made.events, now)
         self._ledger_writer.settled()
         if self._runtime.held_back is not None:
-            before = self._runtime.wake_at  # where nothing fitted, it is that of an earlier step, and may be over
+            before = self._runtime.wake_at  # of an earlier step where nothing fitted: it may be over
             self._runtime.wake_at = min(now + FITS_AFTER, before if before is not None and before > now else float("inf"))
         if self._ledger_writer.tally.restored > restored and not group.deleting:
             self._tell_restored()
