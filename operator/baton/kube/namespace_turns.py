@@ -15,6 +15,9 @@ from enum import IntEnum
 FEWEST = 2
 """Requests of a namespace and order that may be under way however long they take."""
 
+MOST_IDLE = 1_000
+"""Lines without requests that are remembered, because requests took long there."""
+
 
 class Order(IntEnum):
     """What goes first."""
@@ -64,6 +67,7 @@ class NamespaceTurns:
         self._held: Counter[str] = Counter()
         """How many of `most` each namespace has. It leaves at least as many free for others."""
         self._lines: dict[tuple[Order, str], _Line] = {}
+        self._most_lines = MOST_IDLE
         self._waiting: dict[Order, OrderedDict[str, _Line]] = {order: OrderedDict() for order in Order}
         """Lines with requests that wait; the next one first."""
 
@@ -92,6 +96,9 @@ class NamespaceTurns:
                 self._count(call, 1)
 
     def _line(self, namespace: str, order: Order) -> _Line:
+        if len(self._lines) > self._most_lines:
+            self._lines = {key: line for key, line in self._lines.items() if line.under_way or line.waiting}
+            self._most_lines = len(self._lines) + MOST_IDLE
         return self._lines.setdefault((order, namespace), _Line(namespace, order, self._each))
 
     async def _turn(self, line: _Line) -> _Call:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from baton.kube.namespace_turns import FEWEST, NamespaceTurns, Order
+from baton.kube.namespace_turns import FEWEST, MOST_IDLE, NamespaceTurns, Order
 from baton.simulation import virtual_time
 
 AT_ONCE, LATE, HANGS = 8, 1.0, 10.0
@@ -135,6 +135,19 @@ def test_what_is_answered_again_goes_on_as_before() -> None:
         server.calls(AT_ONCE, "shop", 0.1)
         await asyncio.sleep(0)
         assert server.under_way["shop"] == AT_ONCE // 2
+
+    played(story)
+
+
+def test_namespaces_without_requests_are_not_remembered_without_bound() -> None:
+    async def story(server: Server) -> None:
+        for number in range(2 * MOST_IDLE):
+            server.calls(1, f"shop-{number}", 1.5 * LATE)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(2 * LATE)
+        await asyncio.gather(*server.tasks)
+        assert await server.took("shop", 0.1) == pytest.approx(0.1)
+        assert len(server.turns._lines) <= MOST_IDLE + len(Order) + 1
 
     played(story)
 
