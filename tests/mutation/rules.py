@@ -196,7 +196,7 @@ ENGINE = (
     Mutation("7", "hold who is killed before the holddown ends", "engine/departures.py", "unit/engine/test_ending.py",
              "if draft.now >= at else ():", "if False else ():"),
     Mutation("7", "do not wait for a holddown that ends in time", "engine/departures.py", "unit/engine/test_ending.py",
-             "draft.now < draft.holddown.until <= last", "False"),
+             "draft.now < held.until <= last", "False"),
     Mutation("7", "leave with who is stopping what nobody else reads", "engine/plan.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[nobody-reads-what-a-stopping-pod-has]",
              "if p in owners or _must_go(draft, p)]", "if p in owners]"),
     Mutation("7", "leave partitions with who is stopping", "engine/plan.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[everybody-goes]",

@@ -7,7 +7,7 @@ WATCHING = (
     Mutation("sessions", "miss what becomes due during a resync", "controller/group_loop.py", "simulation/test_due_times.py",
              "self._sight.due_after(self._looked_at)", "self._sight.due_after(ticks)"),
     Mutation("ledger", "leave a pod with the request that came last", "kube/mount_refresh.py", "unit/kube/test_pod_patches.py",
-             "told, refresh = refresh, self._last_sent(refresh.key) or refresh", "told = refresh"),
+             "while told != (refresh := self._under_way[key]):", "while told is None and (refresh := self._under_way[key]):"),
     Mutation("ledger", "take a pod for the earlier one of its name", "kube/mount_refresh.py", "unit/kube/test_pod_patches.py",
              "if self._last_sent(refresh.key) != refresh]", "if (last := self._last_sent(refresh.key)) is None or last.mark != refresh.mark]"),
     Mutation("ledger", "ask kubelets for executors of Spark, too", "kube/mount_refresh.py", "unit/kube/test_pod_patches.py",

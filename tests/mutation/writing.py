@@ -53,7 +53,7 @@ WRITING = (
     Mutation("fence", "overrule somebody without asking who leads", "controller/ledger_writer.py", "unit/controller/test_ledger_writer.py",
              "        if not await self._elector.confirm():\n", "        if self._elector.deposed:\n"),
     Mutation("fence", "overrule somebody whoever leads", "controller/ledger_writer.py", "unit/controller/test_ledger_writer.py",
-             "        if not await self._elector.confirm():\n            raise Deposed\n        self._must_lead()\n", "        await self._elector.confirm()\n"),
+             "        if not await self._elector.confirm():\n            self._must_lead()\n            raise UnavailableError(\"the API server does not confirm the lead\")\n        self._must_lead()\n", "        await self._elector.confirm()\n"),
     Mutation("fence", "take what a successor wrote for one's own", "kube/ledger_configmap.py", "unit/controller/test_ledger_writer.py",
              " and found.term == self.term", ""),
     Mutation("ledger", "write over what was not seen", "kube/ledger_configmap.py", "unit/controller/test_ledger_writer.py",
