@@ -2,12 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from threading import Event, Thread
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,6 +19,19 @@ from tests.waiting import until
 
 _SENT = "cast(substring(cast(value AS string), 1, 20) AS bigint) AS sent"
 _NOW = "1000000 * cast(reflect('java.lang.System', 'currentTimeMillis') AS bigint) AS processed"
+
+
+@contextmanager
+def beside(work: Callable[[Event], None]) -> Iterator[None]:
+    """Does `work` on a thread, which ends when its event is set."""
+    ended = Event()
+    thread = Thread(target=work, args=(ended,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,7 @@ from baton.spark import Directory, Fleet
 from baton.spark.executors import SparkExecutors
 from baton.spark.locality import Executor, location
 from tests.bench.comparison import Case, compared, tell
-from tests.bench.spark.measuring import progress_of
+from tests.bench.spark.measuring import beside, progress_of
 from tests.integration.spark.world import World, wait_for
 
 Work = Callable[[DataFrame], DataFrame]
@@ -105,7 +104,7 @@ class ScaleOut:
             environment = Directory(world.ledger, session=world.session)
             with Fleet(
                 self._spark, group=world.name, queues={world.name: self._url}, environment=environment, executors=executors
-            ), _sending(world):  # fmt: skip
+            ), beside(partial(_send, world)):  # fmt: skip
                 query = work(world.load()).writeStream.format("parquet").option("path", f"{folder}/rows")
                 running = query.option("checkpointLocation", str(world.checkpoint)).start()
                 try:
@@ -167,23 +166,11 @@ def _released(world: World, number: int) -> bool:
     return world.release(number) in world.session.word.releases
 
 
-@contextmanager
-def _sending(world: World) -> Iterator[None]:
-    ended = Event()
-
-    def send() -> None:
-        number = 0
-        while not ended.wait(_EVERY):
-            world.producer.send_many([(f"key-{(number + nth) % 60}", str(number + nth)) for nth in range(_AT_ONCE)])
-            number += _AT_ONCE
-
-    sender = Thread(target=send, daemon=True)
-    sender.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        sender.join()
+def _send(world: World, ended: Event) -> None:
+    number = 0
+    while not ended.wait(_EVERY):
+        world.producer.send_many([(f"key-{(number + nth) % 60}", str(number + nth)) for nth in range(_AT_ONCE)])
+        number += _AT_ONCE
 
 
 def _in_the_jvm(rows: DataFrame) -> DataFrame:

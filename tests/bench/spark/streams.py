@@ -3,9 +3,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from itertools import count, cycle, islice
-from threading import Event, Thread
+from threading import Event
 
 import redis
 
@@ -14,6 +15,7 @@ from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import RoutingTable
+from tests.bench.spark.measuring import beside
 
 GROUP = "bench/group"
 _LENGTH = 100
@@ -80,17 +82,9 @@ class Streams:
             answers = pipe.execute()
         return {number: (int(begin), int(last)) for number, (begin, last) in enumerate(answers)}
 
-    @contextmanager
-    def sending(self, name: str, partitions: int, per_second: int) -> Iterator[None]:
+    def sending(self, name: str, partitions: int, per_second: int) -> AbstractContextManager[None]:
         """Rows at a steady rate; the value of each begins with the time (unix, nanoseconds)."""
-        ended = Event()
-        sender = Thread(target=self._send, args=(name, keys_of(partitions), per_second, ended), daemon=True)
-        sender.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            sender.join()
+        return beside(partial(self._send, name, keys_of(partitions), per_second))
 
     def worked(self) -> float:
         """Seconds of processor time of the server."""
