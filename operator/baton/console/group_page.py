@@ -34,7 +34,7 @@ def group_row(look: GroupLook) -> Json:
         "reason": ready and ready.reason,
         "holdUntil": read_seconds(look.status.hold_until, None),
         "proposal": look.status.proposal is not None,
-        "lookedAt": look.changed_at,
+        "changedAt": look.changed_at,
         **{name: look.count(name) for name in ("partitions", "unowned", "members", "standbys", "moving")},
     }
 

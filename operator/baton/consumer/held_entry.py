@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
+from baton.model.wording import one_line
 from baton.queues.entry import Entry
 
 if TYPE_CHECKING:
     from baton.consumer.entry_sequence import EntrySequence
     from baton.consumer.held_partition import HeldPartition
+
+_LONGEST_KEY = 100
+"""Characters."""
 
 
 class OutcomeListener(Protocol):
@@ -150,6 +154,11 @@ class HeldEntry(Entry):
         """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
         loop it does not wait for the queue's answer, and is None until then."""
         return self.sequence.holding.hearing.time_left(self.sequence.holding)
+
+
+def shown_key(entry: HeldEntry) -> str:
+    """The key as the queue has it, for a line of the log."""
+    return one_line(repr(entry.origin.key), _LONGEST_KEY)
 
 
 def _compared(entry: Entry) -> tuple[object, ...]:

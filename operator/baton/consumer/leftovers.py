@@ -5,13 +5,12 @@ import time
 from collections.abc import Iterator
 
 from baton.consumer.entry_sequence import EntrySequence, turn_of
+from baton.consumer.held_entry import shown_key
 from baton.consumer.held_partitions import HeldPartitions
 from baton.consumer.queue_requests import QueueRequests
-from baton.model.wording import one_line
 
 log = logging.getLogger(__name__)
 
-_LONGEST_KEY = 100
 _TOLD_FROM = 2
 """Times; a pod whose node is lost leaves entries that were handed out once."""
 
@@ -63,5 +62,5 @@ def _tell(sequence: EntrySequence) -> None:
             "%s/%d entry %s (key %s) was handed out %d times and never acknowledged: it begins now, after others. If it ends the "
             "process each time, set maxRedeliveries, and it becomes a dead letter",
             *sequence.holding.partition,
-            *(entry.offset, one_line(repr(entry.origin.key), _LONGEST_KEY), entry.times),
+            *(entry.offset, shown_key(entry), entry.times),
         )

@@ -6,14 +6,12 @@ from collections.abc import Collection, Sequence
 from math import inf
 
 from baton.consumer.delivery import Delivery
-from baton.consumer.held_entry import HeldEntry
-from baton.model.wording import one_line
+from baton.consumer.held_entry import HeldEntry, shown_key
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 1.0
 """Seconds."""
-_LONGEST_KEY = 100
 
 
 class SlowHandlers:
@@ -56,5 +54,5 @@ def _told(at: Sequence[HeldEntry], seconds: float) -> str:
     """What a handler works on."""
     first, others = at[0], f" and {len(at) - 1} more" if len(at) > 1 else ""
     queue, number = first.sequence.holding.partition
-    key = one_line(repr(first.origin.key), _LONGEST_KEY)
+    key = shown_key(first)
     return f"{queue}/{number} entry {first.offset}{others} (key {key}, attempt {first.attempt + 1}) after {seconds:.0f} s"

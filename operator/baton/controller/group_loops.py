@@ -97,8 +97,7 @@ class GroupLoops:
             self._begin(reign)
         elif self._held:
             self._go_on()
-        else:
-            self._open()  # the lead may have lapsed and come back between two looks
+        self._open()  # also where the lead has lapsed and come back between two looks
         now = self._services.clock.ticks()
         self._services.relists.tend()
         if now >= self._reports_at + REPORTS_EVERY:
@@ -134,7 +133,6 @@ class GroupLoops:
         self._services.cache.sessions.outage(self._services.clock.ticks())
         for loop, _ in self._loops.values():
             loop.go_on()
-        self._open()
 
     def _open(self) -> None:
         """What has waited for the lead may begin."""

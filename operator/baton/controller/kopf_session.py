@@ -33,7 +33,7 @@ def backoffs() -> Iterator[float]:
 
 
 Begins = Callable[[WatchedKind, str | None], None]
-"""A kind is about to be listed by kopf in a namespace (None: in all), or cannot be watched there."""
+"""kopf has the first page of a list of a kind in a namespace (None: in all), or cannot list or watch it there."""
 
 
 def login(api: Api, kinds: Collection[WatchedKind], begins: Begins) -> kopf.AiohttpSession:

@@ -82,7 +82,7 @@ class OtherReleases:
                     self._release(release, namespace)
 
     def listed(self, namespace: str | None, release_of: Callable[[GroupKey], str | None]) -> None:
-        """The ledgers of this namespace (None: of all) were listed: who wrote them. None: nobody did, or it is gone."""
+        """The ledgers of this namespace (None: of all) were listed: which release wrote each. None: none did, or it is gone."""
         for key in [key for key in self._groups if namespace in (None, key[0]) and release_of(key) != self._groups[key]]:
             del self._groups[key]
             self._free(key)

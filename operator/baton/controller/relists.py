@@ -2,7 +2,7 @@
 
 kopf says nothing of what vanished while one of its watches was broken. So all kinds are listed when this replica begins to lead,
 and a kind after its watch broke; besides that seldom, spread evenly. All groups of a scope share its lists. A scope is a
-namespace that the operator serves, or all of them; and nobody waits for lists of another scope than their own.
+namespace that the operator serves, or all of them; and a group waits for lists of its scope only.
 
 Each kind of a scope has a task, a backoff and a state. So a list that fails delays no other: for lack of a permission, because
 there is no such kind, because the server is too busy or never answers.
@@ -119,7 +119,7 @@ class Lister:
             self._task = self._tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
 
     async def stop(self) -> None:
-        """Nobody wants lists any more; how it went is forgotten."""
+        """Stop listing, and forget how it went."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -220,7 +220,7 @@ class Relists:
             oldest.want(now)
 
     def watch_begins(self, of: WatchedKind, scope: Scope) -> None:
-        """kopf begins to list, or cannot go on with a watch. Not the first time: then its watch broke."""
+        """kopf has begun to list, or cannot list or watch. Not the first time: then its watch broke."""
         if (of, scope) in self._watched:
             self._scopes[scope][of].broke = True
         self._watched.add((of, scope))

@@ -31,7 +31,7 @@ Hear = Callable[[WatchedKind, str | None, Manifest], None]
 """What is watched, an event's type (None: it was listed), and the object."""
 
 Lists = Callable[[WatchedKind, str | None], None]
-"""kopf begins to list a kind in a namespace (None: in all)."""
+"""See `baton.controller.kopf_session.Begins`."""
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
 """Seconds before kopf is started again."""

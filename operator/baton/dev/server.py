@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,11 +39,10 @@ class Process:
     def alive(self) -> bool:
         """False: its `baton dev run` was killed, and could not report its end."""
         try:
-            os.kill(self.pid or os.getpid(), 0)
+            with suppress(PermissionError):  # it is another user's
+                os.kill(self.pid or os.getpid(), 0)
         except ProcessLookupError:
             return False
-        except PermissionError:
-            return True
         return True
 
 

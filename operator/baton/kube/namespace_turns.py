@@ -83,7 +83,7 @@ class NamespaceTurns:
             self._end(call)
 
     def go_on(self) -> None:
-        """Whoever may begin now does."""
+        """Begin all requests that may begin now."""
         while self.may_begin() and (line := self._first()) is not None:
             turn = line.waiting.popleft()
             if line.waiting:

@@ -18,7 +18,7 @@ export function groupsPage(main, namespace) {
       el("a", { href: `#/${encodeURIComponent(group.namespace)}/${encodeURIComponent(group.name)}` }, `${group.namespace}/${group.name}`),
       [state(group.state), group.holdUntil ? [" ", clock(group.holdUntil, "")] : null, group.proposal ? " · proposal" : null],
       group.partitions ?? "–", group.unowned ?? "–", group.members ?? "–", group.moving ?? "–", group.reason ?? "–",
-      group.state !== "Unknown" ? "current" : group.lookedAt ? ["as of ", el("span", { "data-at": group.lookedAt }, ago(group.lookedAt))] : "never written",
+      group.state !== "Unknown" ? "current" : group.changedAt ? ["as of ", el("span", { "data-at": group.changedAt }, ago(group.changedAt))] : "never written",
     ]);
     const more = page.groups.length - rows.length;
     return [
