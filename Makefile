@@ -100,13 +100,23 @@ test-long: machine jar broker peers connector images-built program-keda ## Befor
 	@$(BIN)/python -m tests long
 
 .PHONY: check
-check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English
+check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English, the site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@for example in $(EXAMPLES); do $(BIN)/mypy $$example || exit; done
 	$(BIN)/lint-imports
 	@$(BIN)/python -m docs.prose
+	@$(MAKE) --no-print-directory docs
+
+PAGES := README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'docs/*.svg' 'docs/*.png' manifests/examples charts/baton/files
+
+.PHONY: docs
+docs: setup ## Build the documentation into build/site; a link that leads nowhere fails
+	@rm -rf build/pages build/site && mkdir -p build/pages
+	@git ls-files --cached --others --exclude-standard -- $(PAGES) | while read -r page; do test ! -f "$$page" || echo "$$page"; done \
+		| tar -cf - -T - | tar -xf - -C build/pages
+	@$(BIN)/zensical build --strict
 
 .PHONY: quick
 quick: check program-helm ## The part of `make test` that needs no root and no servers: static checks, unit tests, simulation
@@ -208,4 +218,4 @@ lock: setup ## Resolve the dependencies again and write requirements.lock, and t
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left in the checkout; the cache stays
-	rm -rf .venv .venv-try .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-try build .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

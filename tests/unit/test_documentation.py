@@ -44,6 +44,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken(page)) == []
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """Of mkdocs.yml, which `make docs` builds."""
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    assert sorted(re.findall(r"[\w./-]+\.md", nav)) == sorted(str(page.relative_to(ROOT)) for page in PAGES)
+
+
 def test_every_page_can_be_reached() -> None:
     linked = {(page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in LINK.findall(page.read_text())}
     assert [page for page in PAGES if page.name != "README.md" and page.resolve() not in linked] == []

@@ -40,6 +40,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "demo": (*_CLUSTER, "jar"),
     "try": (),
     "check": ("environment",),
+    "docs": ("environment",),
     "quick": ("environment", "helm"),
     "test": (*_CLUSTER, *_JARS),
     "test-cluster": (*_CLUSTER, "jar", "broker", "images"),
