@@ -94,7 +94,7 @@ PUBLISHED = {"redis:7.2"}
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_image_that_an_example_runs_is_built_by_a_guide(file: Path) -> None:
-    guides = "".join(page.read_text() for page in (ROOT / "docs" / "guides").glob("*.md"))
+    guides = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
     for image in re.findall(r"(?:image: |_IMAGE, value: \")([\w./:-]+)", file.read_text()):
         assert image in PUBLISHED or BUILDS[image] in guides
 

@@ -22,15 +22,15 @@ from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
-GUIDES = ROOT / "docs" / "guides"
+DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "manifests" / "examples"
 POLICIES = EXAMPLES / "network-policies"
 
 Typed = Callable[[str, Path], list[str]]
 
 
-def blocks(guide: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", (GUIDES / f"{guide}.md").read_text(), re.DOTALL | re.MULTILINE)
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
 
 
 def ran(command: Sequence[str | Path], folder: Path) -> str:
@@ -55,7 +55,7 @@ def typed(empty: World, control_plane: Cluster) -> Typed:
 
 async def test_the_first_group(typed: Typed) -> None:
     fleet, producer = (
-        block for block in blocks("first-group") if "kubectl create deployment redis" in block or "kubectl run" in block
+        block for block in blocks("tutorials/kubernetes") if "kubectl create deployment redis" in block or "kubectl run" in block
     )
     made = [*typed(fleet, ROOT), *typed(producer, ROOT)]
     assert {line.rpartition(" ")[2] for line in made} <= {"created", "exposed"}
@@ -65,7 +65,7 @@ async def test_the_first_group(typed: Typed) -> None:
 
 
 async def test_the_producer_of_the_first_group_sends(redis_server: RedisServer) -> None:
-    (block,) = (block for block in blocks("first-group") if "kubectl run producer" in block)
+    (block,) = (block for block in blocks("tutorials/kubernetes") if "kubectl run producer" in block)
     program = block.partition("-- -c '\n")[2].partition("\n'\n")[0]
     assert "redis://redis.shop:6379/0" in program
     queue = RedisQueue(redis_server.url, "shop/orders", Claimant("shop/orders", "a test"))
@@ -85,7 +85,7 @@ async def test_the_producer_of_the_first_group_sends(redis_server: RedisServer) 
 
 
 async def test_the_secrets_of_a_redis_with_users_and_tls(typed: Typed, tmp_path: Path) -> None:
-    files, secrets, *_ = blocks("redis-users-and-tls")
+    files, secrets, *_ = blocks("guides/redis-users-and-tls")
     ran(("bash", "-euc", files), tmp_path)
     made = {line.removesuffix(" created") for line in typed(secrets, tmp_path)}
     mounted = re.findall(r"(secretName|name): ([\w-]+)\}", (EXAMPLES / "redis-tls" / "redis.yaml").read_text())
