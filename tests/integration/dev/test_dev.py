@@ -110,7 +110,7 @@ def test_it_says_what_the_guide_shows(dev: Dev) -> None:
     first.send_signal(signal.SIGTERM)
     until(says(dev, "orders-2: 0-5"), "the second has all")
     said = [line.partition("  ")[2] for line in dev.said.read_text().splitlines() if line[2:3] == ":"]
-    guide = Path(__file__).parents[3] / "docs" / "guides" / "dev.md"
+    guide = Path(__file__).parents[3] / "docs" / "tutorials" / "laptop.md"
     shown = [line.partition("  ")[2] for line in guide.read_text(encoding="utf-8").splitlines() if line.startswith("09:00:")]
     assert said == shown
 

@@ -23,7 +23,7 @@ from tests.local_spark import JAVA, java_options
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, until
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "tutorials" / "spark.md"
 ROWS, KEYS = 600, 20
 
 

@@ -79,7 +79,7 @@ def test_four_executors_of_the_spark_example_have_room_on_a_node_of_two_cpus() -
     executor = next(one["value"] for one in container["env"] if one["name"] == "EXECUTOR_CPU")
     chart = yaml.safe_load((ROOT / "charts" / "baton" / "values.yaml").read_text())
     operator = chart["replicas"] * millis(chart["resources"]["requests"]["cpu"])
-    (scaled,) = re.findall(r"kubectl scale consumergroup orders --replicas=(\d+)", (ROOT / "docs/guides/spark.md").read_text())
+    (scaled,) = re.findall(r"kubectl scale consumergroup orders --replicas=(\d+)", (ROOT / "docs/tutorials/spark.md").read_text())
     asked = millis(container["resources"]["requests"]["cpu"]) + int(scaled) * millis(executor) + operator
     assert asked + 950 <= 2000
 
