@@ -19,8 +19,9 @@ from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually, until
 
 ROOT = Path(__file__).parents[3]
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / "consumer.md").read_text(), re.DOTALL | re.MULTILINE)
-SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, DATABASE, SEQUENCES, FLUSH, LIFESPAN = PROGRAMS
+GUIDES = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("consumer.md", "state.md"))
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", GUIDES, re.DOTALL | re.MULTILINE)
+SMALLEST, BATCHES, DESERIALIZERS, CALLBACKS, LIFESPAN, DATABASE, SEQUENCES, FLUSH = PROGRAMS
 
 
 class Process:
