@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 import yaml
 from click.testing import CliRunner
 
+import baton.consumer
+import baton.spark
 from baton.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +131,13 @@ def test_every_room_is_in_the_table_for_developers() -> None:
     rooms = {f"{path.name}/" for path in ROOT.iterdir() if path.is_dir() and next(path.glob("*.py"), None)}
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
     assert {name for name in packages | rooms if f"`{name}`" not in table} == set()
+
+
+@pytest.mark.parametrize("package", [baton.consumer, baton.spark], ids=lambda package: str(package.__name__))
+def test_every_name_that_a_package_exports_is_in_the_reference(package: ModuleType) -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    members = page.partition(f"::: {package.__name__}\n")[2].partition("members: [")[2].partition("]")[0]
+    assert sorted(members.split(", ")) == sorted(package.__all__)
 
 
 def test_the_scenario_of_the_reference_does_what_it_expects(tmp_path: Path) -> None:
