@@ -29,6 +29,8 @@ import json, os, sys, time
 from baton.consumer import Consumer
 
 def handle(entry):
+    if entry.value == b"hang":
+        time.sleep(3600)
     with open(sys.argv[1], "a") as lines:
         record = {"key": entry.key.decode(), "sequence": int(entry.value), "partition": entry.partition, "epoch": entry.epoch,
                   "member": os.environ["POD_NAME"], "time": time.time(), "redelivered": entry.redelivered}
@@ -189,6 +191,28 @@ def test_it_goes_on_with_a_redis_that_was_used_before(dev: Dev) -> None:
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 0
             assert not (dev.folder / "dev" / "address.json").exists()
+
+
+def test_the_limits_of_the_options_are_in_force(dev: Dev) -> None:
+    with RedisServer() as server, server.client() as client:
+        limits = ("--max-redeliveries", "1", "--max-handoff", "3000")
+        dev.start("--redis-url", server.url, "--partitions", "2", "--delay", "0", *limits)
+        until(says(dev, ": 0-1"), "the queue is there")
+        dev.consumer("a")
+        with RedisProducer(server.url, "dev/orders", patience=60) as producer:
+            producer.send("key", "no number", partition=0)
+            until(lambda: client.xlen("pq:{dev/orders}:0:dead"), "its second try was its last")
+            producer.send("key", "hang", partition=1)
+        until(lambda: client.xinfo_groups("pq:{dev/orders}:1:stream:0")[0]["pending"], "its handler does not return")
+        dev.consumer("b")
+        place = DevFolder(dev.folder / "dev").address()
+        api = ApiConnection.from_environment({"BATON_API_SERVER": place.api, "BATON_API_TOKEN": place.token})
+
+        def moves() -> list[dict[str, float]] | None:
+            found: dict[str, list[dict[str, float]]] = json.loads(api.request("GET", "/group")["ledger"]["group"])
+            return found.get("moves")
+
+        assert [move["length"] for move in until(moves, "the second is to have its share")] == [3000]
 
 
 def test_an_owner_record_that_somebody_deletes_is_made_again(dev: Dev) -> None:

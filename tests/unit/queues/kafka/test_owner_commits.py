@@ -107,11 +107,14 @@ class Broker(GroupOffsets):
     def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
-        self.in_force = Token(1, self.in_force.epoch + 1)
+        self.in_force = self.next_token()
         seen = self.committed
         assert seen.record is not None
         self.committed = Committed(seen.offset, replace(change(seen, self.end_of_log) or seen.record, token=self.in_force))
         return self.committed
+
+    def next_token(self) -> Token:
+        return Token(1, self.in_force.epoch + 1)
 
 
 class Owner:
@@ -182,6 +185,22 @@ def test_a_commit_that_was_taken_before_its_token_was_renewed_is_not_sent_again(
     owner.finish(1)
     how(owner)
     assert (broker.committed.offset, broker.sent) == (2, [b"0", b"1"])
+
+
+class RolledOver(Broker):
+    """All epochs of its producer id are used up: the next token is another id's first."""
+
+    def next_token(self) -> Token:
+        return Token(0, 0)
+
+
+def test_a_token_of_a_new_producer_id_is_in_force_though_it_is_smaller() -> None:
+    owner = Owner(broker := RolledOver())
+    broker.loses = ["renewed"]
+    for offset in (0, 1):
+        owner.finish(offset)
+        commit(owner)
+    assert (broker.committed.offset, broker.sent, broker.tokens[-1]) == (2, [b"0", b"1"], Token(0, 0))
 
 
 LARGE = Output("out", b"." * (MOST_IN_TRANSACTION * 2 // 5))
