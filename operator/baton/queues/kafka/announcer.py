@@ -97,7 +97,7 @@ class KafkaAnnouncer:
         named = {one.receiver for one in self._kept} | {receiver for *_, receiver, _ in self._waiting}
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
-        text = Announcement(self._queue, tuple(self._kept), pods).to_text()
+        text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as for a record
 
         async def commit() -> int:
             offsets = [(self._topic, [(PARTITION, number, text)])]

@@ -104,7 +104,7 @@ class PartitionTransactions:
         answer what was committed long ago, until something is written; so it is asked once more, and where that is another than
         `seen`, nothing is committed, and StaleToken is raised."""
         name, group, token = self._name(partition), self.client.group, record.token
-        text = record.to_text()
+        text = record.to_text() + "\0"  # clients in C, confluent-kafka among them, read up to it
 
         async def put() -> int:
             offsets = [(self.topic, [(partition, offset, text)])]
