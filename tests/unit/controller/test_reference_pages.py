@@ -89,7 +89,13 @@ def families() -> dict[str, set[str]]:
     replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
     metrics.registry.register(ProcessMetrics(Watching(lambda began: asyncio.sleep(0)), EventLoopStalls()))
     found = collected(metrics.registry)
-    return {name: {label for sample in family.samples for label in sample.labels} for name, family in found.items()}
+    return {name: labels(metrics.registry, family) for name, family in found.items()}
+
+
+def labels(registry: CollectorRegistry, family: Metric) -> set[str]:
+    """Also of one without a sample."""
+    names = [getattr(one, "_labelnames", ()) for one in (family, registry._names_to_collectors.get(family.name))]
+    return {label for sample in family.samples for label in sample.labels}.union(*names)
 
 
 def test_every_metric_is_explained() -> None:
@@ -114,7 +120,7 @@ def consumer_families() -> dict[str, set[str]]:
     """Likewise of a consumer, with the namespace that whoever scrapes it adds."""
     consumer_metrics(registry := CollectorRegistry())
     found = collected(registry)
-    return {name: {label for one in family.samples for label in one.labels} | {"namespace"} for name, family in found.items()}
+    return {name: labels(registry, family) | {"namespace"} for name, family in found.items()}
 
 
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]
@@ -125,10 +131,10 @@ def test_an_alert_speaks_of_metrics_and_labels_that_there_are(rule: dict[str, An
     known, said = families() | consumer_families(), rule["expr"]
     used = set(re.findall(r"baton_\w+", said))
     assert used and used <= known.keys()
-    labels = set.union(*(known[name] for name in used))
+    there = set.union(*(known[name] for name in used))
     summed = re.findall(r"by \(([^)]*)\)", said)
-    kept = {name.strip() for names in summed for name in names.split(",")} if summed else labels
-    assert kept | set(re.findall(r"(\w+)=~?\"", said)) <= labels | {"instance"}  # which Prometheus adds
+    kept = {name.strip() for names in summed for name in names.split(",")} if summed else there
+    assert kept | set(re.findall(r"(\w+)=~?\"", said)) <= there | {"instance"}  # which Prometheus adds
     assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= kept
 
 
