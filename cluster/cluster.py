@@ -67,8 +67,11 @@ class Cluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.down()
 
-    def up(self) -> None:
-        """Remove what an earlier one left, start it and wait until it is ready. Raises ClusterError and then leaves nothing."""
+    def up(self, owner: int | None = None) -> None:
+        """Remove what an earlier one left, start it and wait until it is ready. Raises ClusterError and then leaves nothing.
+
+        `owner`: the process with whose end the cluster ends, if not this one.
+        """
         if self._node is not None:
             if os.geteuid() != 0:
                 raise ClusterError(
@@ -76,9 +79,10 @@ class Cluster:
                 )
             packages.require(*packages.NODE)
         KUBE.path()
-        runs.claim(self.folder)
+        owner = os.getpid() if owner is None else owner
+        runs.claim(self.folder, owner)
         try:
-            self._start()
+            self._start(owner)
         except BaseException:
             self.down()
             raise
@@ -93,9 +97,8 @@ class Cluster:
         self._registry.stop("guard", grace=0)
         runs.keep(self.folder)
 
-    def _start(self) -> None:
-        me = os.getpid()
-        guard = [sys.executable, "-m", "cluster", "guard", str(self.folder), str(me), str(start_time(me))]
+    def _start(self, owner: int) -> None:
+        guard = [sys.executable, "-m", "cluster", "guard", str(self.folder), str(owner), str(start_time(owner))]
         self._registry.start("guard", guard, {"PYTHONPATH": str(images.ROOT)})
         if self._node is not None:
             make_bridge(self.folder)

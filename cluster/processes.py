@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cluster.faults import ClusterError
 from cluster.waiting import PATIENCE, wait_until
@@ -91,6 +91,10 @@ class Registry:
         self._pids = folder / "pids"
         self._logs = folder / "log"
         self._owned: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: what it did not start are no children of it."""
+        return {**vars(self), "_owned": {}}
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Process:
         """Start a program in the run folder, with its output in `log/NAME`."""

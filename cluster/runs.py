@@ -35,14 +35,14 @@ NODE = "node"
 _KEPT = "nobody"
 
 
-def claim(folder: Path) -> None:
-    """Make the run folder for this process, having removed what is abandoned. Raises ClusterError where it is in use."""
+def claim(folder: Path, owner: int) -> None:
+    """Make the run folder for the process `owner`, having removed what is abandoned. Raises ClusterError where it is in use."""
     with exclusive():
         remove_abandoned()
         if folder.exists():
             raise ClusterError(f"the cluster {whose(folder)}")
         folder.mkdir(mode=0o700)
-        (folder / "owner").write_text(f"{os.getpid()} {start_time(os.getpid())}\n")
+        (folder / "owner").write_text(f"{owner} {start_time(owner)}\n")
         (folder / "clone").write_text(f"{ROOT}\n")
 
 

@@ -2,7 +2,9 @@
 examples every time, on machines of any speed, unless HYPOTHESIS_PROFILE=explore asks for many new ones; which tests `make test`
 runs side by side, and which in turn; what a logged traceback shows; and how those that fail are reported."""
 
+import fcntl
 import os
+import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -34,10 +36,21 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[Cluster]:
-    """An API server with its controllers, without a node: pods are objects that nothing runs."""
-    with Cluster(node=False) as cluster:
-        yield cluster
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server with its controllers, without a node: pods are objects that nothing runs. xdist's processes share one, which
+    the first of them to ask for it starts; it ends with the process that started them all, however that one ends."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        with Cluster(node=False) as cluster:
+            yield cluster
+        return
+    place = tmp_path_factory.getbasetemp().parent / "control-plane"
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            cluster = Cluster(node=False)
+            cluster.up(owner=os.getppid())
+            place.write_bytes(pickle.dumps(cluster))
+    yield pickle.loads(place.read_bytes())
 
 
 _node = ExitStack()

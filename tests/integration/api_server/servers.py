@@ -1,6 +1,5 @@
 """The two servers that have to keep the same promises, and what a test does with either."""
 
-import itertools
 import json
 import random
 import time
@@ -8,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from kubernetes.aio import client
@@ -20,7 +20,6 @@ from tests.simulation.api_server import ApiServer, MemoryApi, Rule
 from tests.waiting import eventually
 
 Json = dict[str, Any]
-_numbers = itertools.count(1)
 RBAC = "rbac.authorization.k8s.io/v1"
 
 
@@ -31,7 +30,7 @@ class Server(ABC):
 
     async def namespace(self) -> str:
         """A new one, ready for pods."""
-        name = f"promise-{next(_numbers)}"
+        name = f"promise-{uuid4().hex[:6]}"
         await self.api.create(core_path(None, "namespaces"), {"metadata": {"name": name}})
         await self._made(name)
         return name

@@ -78,10 +78,12 @@ async def test_to_a_watch_that_selects_by_label_what_loses_the_label_is_deleted(
 async def test_a_watch_of_a_namespace_hears_nothing_of_others(server: Server, namespace: str) -> None:
     other = await server.namespace()
     since = await version(server, GROUPS, None)
-    await server.api.create(path(GROUPS, other), body(GROUPS, "other"))
-    await server.api.create(path(GROUPS, namespace), body(GROUPS, "a"))
+    label = {"of": namespace}
+    await server.api.create(path(GROUPS, other), body(GROUPS, "other", metadata={"name": "other", "labels": label}))
+    await server.api.create(path(GROUPS, namespace), body(GROUPS, "a", metadata={"name": "a", "labels": label}))
     assert told(await server.events(path(GROUPS, namespace), since, 1)) == [("ADDED", "a")]
-    assert told(await server.events(path(GROUPS, None), since, 2)) == [("ADDED", "other"), ("ADDED", "a")]
+    everywhere = await server.events(path(GROUPS, None), since, 2, labelSelector=f"of={namespace}")
+    assert told(everywhere) == [("ADDED", "other"), ("ADDED", "a")]
 
 
 async def test_a_deletion_that_waits_is_a_change_and_its_end_shows_the_finalizer(server: Server, namespace: str) -> None:

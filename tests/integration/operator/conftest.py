@@ -1,20 +1,22 @@
-"""One API server and one operator for all tests here; those that kill operators start their own."""
+"""One API server for all tests here, and one operator for those of a process; those that kill operators start their own."""
 
-import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
 
 from baton.kube.api import connect, core_path
-from tests.integration.operator.world import Cluster, Operator, World
+from baton.kube.errors import ConflictError
+from baton.kube.objects import GROUP_VERSION
+from tests.integration.operator.world import SHOP, Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
 CRDS = Path(__file__).parents[3] / "crds"
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -34,12 +36,13 @@ async def apply_crds(api: Cluster) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for file in CRDS.glob("*.yaml"):
         wanted = yaml.safe_load(file.read_text())
-        if await api.find(f"{path}/{wanted['metadata']['name']}") is None:
-            await api.create(path, wanted)
+        with suppress(ConflictError):  # another process makes it
+            if await api.find(f"{path}/{wanted['metadata']['name']}") is None:
+                await api.create(path, wanted)
 
     async def served() -> bool:
-        found = await api.find("/apis")
-        return any(group["name"] == "baton.dev" for group in (found or {}).get("groups", ()))
+        found = await api.find(f"/apis/{GROUP_VERSION}")
+        return {"consumergroups", "partitionedqueues"} <= {one["name"] for one in (found or {}).get("resources", ())}
 
     await eventually(served, "the API server serves the resources, and says so")
 
@@ -52,8 +55,8 @@ async def namespace(api: Cluster, name: str) -> World:
 
 @pytest.fixture(scope="session")
 def shared_operator(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """Serves the namespace `shop`."""
-    made = Operator(kubeconfig, "shop", "shared", tmp_path_factory.mktemp("operator"))
+    """Serves the namespace SHOP."""
+    made = Operator(kubeconfig, SHOP, "shared", tmp_path_factory.mktemp("operator"))
     yield made
     made.stop()
 
@@ -61,7 +64,7 @@ def shared_operator(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> World:
     """A namespace with an operator. Tests share it, so they give their things names of their own."""
-    world = await namespace(api, "shop")
+    world = await namespace(api, SHOP)
     await shared_operator.leads()
     return world
 
@@ -69,7 +72,7 @@ async def shop(api: Cluster, shared_operator: Operator, kubeconfig: Path) -> Wor
 @pytest.fixture
 async def empty(api: Cluster) -> World:
     """A namespace without an operator."""
-    return await namespace(api, f"empty-{next(_numbers)}")
+    return await namespace(api, f"empty-{uuid4().hex[:6]}")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.cluster import Cluster
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -17,12 +17,12 @@ SOON = {"delaySeconds": 1}
 
 
 async def baton(kubeconfig: Path, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "-n", "shop", "--kubeconfig", str(kubeconfig)]
+    command = [str(BATON), *arguments, "-n", SHOP, "--kubeconfig", str(kubeconfig)]
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
 
 
 async def kubectl(control_plane: Cluster, *arguments: str) -> str:
-    return await asyncio.to_thread(control_plane.kubectl, *arguments, "-n", "shop")
+    return await asyncio.to_thread(control_plane.kubectl, *arguments, "-n", SHOP)
 
 
 async def proposal(world: World, group: str, other_than: str | None = None) -> dict[str, Any]:
@@ -171,7 +171,7 @@ async def test_a_request_to_a_group_that_does_not_exist_is_refused(shop: World, 
     for command in ("approve", "rebalance"):
         done = await baton(kubeconfig, command, "nothing")
         assert done.returncode == 1
-        assert done.stderr.startswith(f'baton {command}: consumergroups.baton.dev "nothing" not found in namespace shop: ')
+        assert done.stderr.startswith(f'baton {command}: consumergroups.baton.dev "nothing" not found in namespace {SHOP}: ')
         assert len(done.stderr.splitlines()) == 1
 
 

@@ -13,7 +13,7 @@ from tests.browser import Browser, browser
 from tests.integration.operator.accounts import HOME, RBAC, in_force, service_account
 from tests.integration.operator.console_client import Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
-from tests.integration.operator.world import Cluster, World
+from tests.integration.operator.world import SHOP, Cluster, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 @pytest.fixture(scope="module")
 def own(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """That of one person, which may approve."""
-    made = Console(tmp_path_factory.mktemp("own"), "--kubeconfig", str(kubeconfig), "-n", "shop", "--allow-approve")
+    made = Console(tmp_path_factory.mktemp("own"), "--kubeconfig", str(kubeconfig), "-n", SHOP, "--allow-approve")
     yield made
     assert made.stop() == 0
 
@@ -35,7 +35,7 @@ def shared(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.stop()
 
 
-async def token(api: Cluster, name: str, *roles: str, namespace: str = "shop", home: str = HOME) -> str:
+async def token(api: Cluster, name: str, *roles: str, namespace: str = SHOP, home: str = HOME) -> str:
     """Of a new account with these cluster roles in a namespace."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     await api.create(core_path(home, "serviceaccounts"), body)
@@ -66,7 +66,7 @@ async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: 
     await shop.group("watched")
     await shop.together("watched", shop.pod("watched-a", "watched"), shop.pod("watched-b", "watched"))
     await shop.spread("watched", 3, 3)
-    async with own.stream("/api/group?namespace=shop&name=watched") as stream:
+    async with own.stream(f"/api/group?namespace={SHOP}&name=watched") as stream:
         page = await stream.page(lambda page: len(owners(page)) == 2 and page["state"] == "Ready")
         assert owners(page) == {name: {*grants} for name, grants in (await shop.owned("watched")).items()}
         assert [member["role"] for member in page["members"]] == ["member", "member"]
@@ -79,7 +79,7 @@ async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: 
 
 
 async def test_the_list_of_groups_follows(shop: World, own: Console) -> None:
-    async with own.stream("/api/groups?namespace=shop") as stream:
+    async with own.stream(f"/api/groups?namespace={SHOP}") as stream:
         await stream.page(lambda page: "newcomer" not in [group["name"] for group in page["groups"]])
         await shop.external("newcomer")
         await shop.group("newcomer")
@@ -88,7 +88,7 @@ async def test_the_list_of_groups_follows(shop: World, own: Console) -> None:
 
 async def test_nobody_gets_an_answer_without_the_token_of_the_url(shop: World, own: Console) -> None:
     assert own.url.startswith("http://127.0.0.1:")
-    for path in ("/api/groups", "/api/group?namespace=shop&name=x", "/api/what-if?namespace=shop&name=x&pods=1"):
+    for path in ("/api/groups", f"/api/group?namespace={SHOP}&name=x", f"/api/what-if?namespace={SHOP}&name=x&pods=1"):
         status, said = await own.ask(path, "another")
         assert (status, "token" in said["error"]) == (401, True)
     with socket.socket() as other, pytest.raises(OSError, match="refused"):
@@ -119,15 +119,20 @@ async def test_every_answer_tells_the_browser_what_to_refuse(own: Console) -> No
                 assert "unsafe" not in answer.headers["Content-Security-Policy"]
                 assert answer.headers["Cache-Control"] == "no-store"
                 assert own.token is not None and own.token not in await answer.text()
-    async with own.stream("/api/groups?namespace=shop") as stream:
+    async with own.stream(f"/api/groups?namespace={SHOP}") as stream:
         assert "default-src 'none'" in stream.headers["Content-Security-Policy"]
     assert own.log.read_text().count(own.token or "") == 1, "only in the URL that is printed"
 
 
 async def test_names_are_checked_before_anything_is_asked(own: Console) -> None:
-    for query in ("namespace=shop&name=../../secrets", "namespace=a/b&name=x", "namespace=shop", "namespace=shop&name=X"):
+    for query in (
+        f"namespace={SHOP}&name=../../secrets",
+        "namespace=a/b&name=x",
+        f"namespace={SHOP}",
+        f"namespace={SHOP}&name=X",
+    ):
         assert (await own.ask(f"/api/group?{query}"))[0] == 400
-    assert (await own.ask("/api/what-if?namespace=shop&name=x&pods=1e9"))[0] == 400
+    assert (await own.ask(f"/api/what-if?namespace={SHOP}&name=x&pods=1e9"))[0] == 400
 
 
 async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Cluster, shared: Console) -> None:
@@ -135,18 +140,18 @@ async def test_viewers_see_what_their_own_tokens_may_see(shop: World, api: Clust
     await shop.external("guarded")
     await shop.group("guarded")
     reads, nobody = await token(api, "reads", "view"), await token(api, "nobody")
-    async with shared.stream("/api/group?namespace=shop&name=guarded", reads) as stream:
+    async with shared.stream(f"/api/group?namespace={SHOP}&name=guarded", reads) as stream:
         await stream.page(lambda page: page["name"] == "guarded")
     async with shared.stream("/api/groups", reads) as stream:
         assert (await stream.message())[1]["status"] == 403
-    for path in ("/api/group?namespace=shop&name=guarded", "/api/groups?namespace=shop"):
+    for path in (f"/api/group?namespace={SHOP}&name=guarded", f"/api/groups?namespace={SHOP}"):
         async with shared.stream(path, nobody) as stream:
             kind, said = await stream.message()
             assert (kind, said["status"]) == ("refused", 403)
             assert "nobody" in said["error"]
         async with shared.stream(path, "a-token-of-nobodys") as stream:
             assert (await stream.message())[1]["status"] == 401
-    assert (await shared.ask("/api/what-if?namespace=shop&name=guarded&pods=2", nobody))[0] == 403
+    assert (await shared.ask(f"/api/what-if?namespace={SHOP}&name=guarded&pods=2", nobody))[0] == 403
     assert reads not in shared.log.read_text()
 
 
@@ -155,7 +160,7 @@ async def test_the_namespace_of_the_command_is_shown_first_and_all_where_that_is
 ) -> None:
     async with browser(tmp_path) as tab:
         await tab.open(own.url)
-        await tab.shows("document.querySelector('#namespace')?.value === 'shop' && location.hash === ''")
+        await tab.shows(f"document.querySelector('#namespace')?.value === '{SHOP}' && location.hash === ''")
         await tab.value("(document.querySelector('#namespace').value = '', document.querySelector('form button').click(), 0)")
         await tab.shows("location.hash === '#/' && document.querySelector('#namespace')?.value === ''")
         assert tab.complaints == []
@@ -168,18 +173,18 @@ async def test_a_viewer_with_rights_in_one_namespace_is_offered_it(
     await shop.group("offered")
     await shop.together("offered", shop.pod("offered-a", "offered"), shop.pod("offered-b", "offered"))
     await shop.spread("offered", 6, 6)
-    looks = await token(api, "at-home", "view", home="shop")
-    assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": ["shop"]})
+    looks = await token(api, "at-home", "view", home=SHOP)
+    assert await shared.ask("/api/namespaces", looks) == (200, {"namespaces": [SHOP]})
     async with browser(tmp_path) as tab:
         await tab.size(1440, 900)
         await tab.open(shared.address)
         await tab.shows("document.querySelector('form input#token')")
         await tab.value(f"(document.querySelector('#token').value = '{looks}', document.querySelector('form button').click(), 0)")
-        await tab.shows("document.querySelector('.list a[href=\"#/shop\"]')")
+        await tab.shows(f"document.querySelector('.list a[href=\"#/{SHOP}\"]')")
         await tab.value("document.querySelector('.list a').click()")
-        await tab.shows("document.querySelector('a[href=\"#/shop/offered\"]')")
+        await tab.shows(f"document.querySelector('a[href=\"#/{SHOP}/offered\"]')")
         await tab.shows("[...document.querySelectorAll('tbody tr')].every(row => row.lastChild.innerText === 'current')")
-        await tab.value("document.querySelector('a[href=\"#/shop/offered\"]').click()")
+        await tab.value(f"document.querySelector('a[href=\"#/{SHOP}/offered\"]').click()")
         await tab.shows("document.querySelector('#grid') && document.querySelector('#conditions table')")
         lines = "(range => (range.selectNodeContents(one), range.getClientRects().length))(document.createRange())"
         broken = f"[...document.querySelectorAll('thead th, .state, .words td:nth-child(2)')].filter(one => {lines} > 1)"
@@ -204,11 +209,11 @@ async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console
     theirs = await token(api, "theirs", "view")
     kept = "sessionStorage.getItem('baton-console-token')"
     async with browser(tmp_path) as tab:
-        await tab.open(f"{shared.address}/#token={theirs}&at=/shop")
+        await tab.open(f"{shared.address}/#token={theirs}&at=/{SHOP}")
         await tab.shows("document.querySelector('form input#token')")
-        assert (await tab.value(kept), await tab.value("location.hash")) == (None, "#/shop")
-        await tab.value(f"(location.hash = '#token={theirs}&at=/shop/orders')")
-        await tab.shows("location.hash === '#/shop/orders' && document.querySelector('form input#token')")
+        assert (await tab.value(kept), await tab.value("location.hash")) == (None, f"#/{SHOP}")
+        await tab.value(f"(location.hash = '#token={theirs}&at=/{SHOP}/orders')")
+        await tab.shows(f"location.hash === '#/{SHOP}/orders' && document.querySelector('form input#token')")
         assert await tab.value(kept) is None
         await tab.open(own.url)
         await tab.shows(f"{kept} === '{own.token}'")
@@ -217,12 +222,12 @@ async def test_no_link_signs_a_viewer_in(shop: World, api: Cluster, own: Console
 
 async def test_a_tab_too_many_says_why_it_waits(shop: World, own: Console, tmp_path: Path) -> None:
     how = f"{{cache: 'no-store', headers: {{Authorization: 'Bearer {own.token}'}}, signal: others.signal}}"
-    other = f"fetch('/api/groups?namespace=shop', {how}).catch(() => 0)"
+    other = f"fetch('/api/groups?namespace={SHOP}', {how}).catch(() => 0)"
     async with browser(tmp_path) as tab:
         await tab.open(own.url)
         await tab.shows("document.querySelector('.list')")
         await tab.value(f"globalThis.others = new AbortController(), Array.from({{length: 6}}, () => {other}), 0")
-        await tab.value("(location.hash = '#/shop')")
+        await tab.value(f"(location.hash = '#/{SHOP}')")
         await tab.shows("document.body.innerText.includes('six connections')")
         await tab.value("others.abort()")
         await tab.shows("!document.body.innerText.includes('six connections') && document.querySelector('.list').innerText")
@@ -233,13 +238,13 @@ async def test_the_ledger_may_be_out_of_sight(shop: World, api: Cluster, shared:
     await shop.group("half")
     half = await token(api, "half", "view")
     rules = [{"apiGroups": ["baton.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-    await api.merge(group_path(RBAC, "shop", "roles", "half-view"), {"rules": rules})
+    await api.merge(group_path(RBAC, SHOP, "roles", "half-view"), {"rules": rules})
 
     async def refused() -> bool:
-        return (await shared.ask("/api/what-if?namespace=shop&name=half&pods=1", half))[0] == 403
+        return (await shared.ask(f"/api/what-if?namespace={SHOP}&name=half&pods=1", half))[0] == 403
 
     await eventually(refused, "the role is in force")
-    async with shared.stream("/api/group?namespace=shop&name=half", half) as stream:
+    async with shared.stream(f"/api/group?namespace={SHOP}&name=half", half) as stream:
         page = await stream.page(lambda page: len(page["notes"]) >= 2)
         assert any("half-assignments" in note and "cannot be read" in note for note in page["notes"])
 
@@ -256,7 +261,7 @@ async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop
     await shop.spread("supposing", 3, 3)
 
     async def suppose(pods: int) -> Page:
-        status, said = await own.ask(f"/api/what-if?namespace=shop&name=supposing&pods={pods}")
+        status, said = await own.ask(f"/api/what-if?namespace={SHOP}&name=supposing&pods={pods}")
         assert status == 200, said
         return said
 
@@ -266,22 +271,22 @@ async def test_another_number_of_pods_is_supposed_by_the_operators_own_plan(shop
     one = await suppose(1)
     assert sorted((change["after"] is None, change["before"]) for change in one["changes"]) == [(False, 3), (True, 3)]
     assert (await suppose(2))["moves"] == 0
-    assert (await own.ask("/api/what-if?namespace=shop&name=supposing&pods=10001"))[0] == 400
+    assert (await own.ask(f"/api/what-if?namespace={SHOP}&name=supposing&pods=10001"))[0] == 400
 
 
 async def test_a_proposal_is_approved_by_whoever_may(
     shop: World, api: Cluster, own: Console, shared: Console, redis_server: RedisServer
 ) -> None:
     proposal = await with_proposal(shop, "seen-by-all", redis_server.url)
-    wanted = {"namespace": "shop", "name": "seen-by-all", "proposal": proposal["id"]}
-    where = "/api/rights?namespace=shop&name=seen-by-all"
+    wanted = {"namespace": SHOP, "name": "seen-by-all", "proposal": proposal["id"]}
+    where = f"/api/rights?namespace={SHOP}&name=seen-by-all"
     edits = await token(api, "edits", "edit")
     assert (await shared.ask("/api/approve", edits, "POST", json=wanted))[0] == 403, "it only shows"
     assert (await shared.ask(where, edits))[1] == {"approve": False}
     assert (await own.ask(where))[1] == {"approve": True}
     status, said = await own.ask("/api/approve", method="POST", json={**wanted, "proposal": "another"})
     assert (status, "does not propose another" in said["error"]) == (400, True)
-    async with own.stream("/api/group?namespace=shop&name=seen-by-all") as stream:
+    async with own.stream(f"/api/group?namespace={SHOP}&name=seen-by-all") as stream:
         page = await stream.page(lambda page: page["proposal"])
         assert page["proposal"]["id"] == proposal["id"]
         assert (await own.ask("/api/approve", method="POST", json=wanted))[0] == 200
@@ -300,9 +305,9 @@ async def test_rights_are_asked_of_the_api_server(
     shop: World, api: Cluster, approving: Console, redis_server: RedisServer
 ) -> None:
     proposal = await with_proposal(shop, "by-rights", redis_server.url)
-    wanted = {"namespace": "shop", "name": "by-rights", "proposal": proposal["id"]}
+    wanted = {"namespace": SHOP, "name": "by-rights", "proposal": proposal["id"]}
     looks, may = await token(api, "looks", "view"), await token(api, "may", "edit")
-    where = "/api/rights?namespace=shop&name=by-rights"
+    where = f"/api/rights?namespace={SHOP}&name=by-rights"
     assert [(await approving.ask(where, one))[1]["approve"] for one in (looks, may)] == [False, True]
     assert (await approving.ask("/api/approve", looks, "POST", json=wanted))[0] == 403
     assert (await approving.ask("/api/approve", may, "POST", json=wanted))[0] == 200

@@ -5,7 +5,7 @@ from redis import Redis
 
 from baton.queues.redis import RedisProducer, RedisReader, wakeup
 from baton.queues.redis.keys import partition_keys
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.integration.redis.test_waiting import Waiting
 from tests.redis_server import RedisServer
 from tests.waiting import HOUR, eventually, until
@@ -15,15 +15,15 @@ async def test_who_waits_is_woken_though_the_record_and_what_wakes_were_deleted(
     shop: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
-    with RedisServer() as server, RedisProducer(server.url, "shop/records-deleted", patience=60) as producer:
+    with RedisServer() as server, RedisProducer(server.url, f"{SHOP}/records-deleted", patience=60) as producer:
         await shop.redis("records-deleted", server.url, partitions=1, maxRedeliveries=3, maxDeliveredUnacked=7)
         await shop.group("records-deleted")
         uid = await shop.pod("records-deleted-a", "records-deleted")
         await shop.spread("records-deleted", 1)
         (epochs,) = (await shop.owned("records-deleted")).values()
-        keys = partition_keys("shop/records-deleted", 0)
+        keys = partition_keys(f"{SHOP}/records-deleted", 0)
         with (
-            RedisReader(server.url, "shop/records-deleted", uid) as reader,
+            RedisReader(server.url, f"{SHOP}/records-deleted", uid) as reader,
             Redis.from_url(server.url, decode_responses=True) as raw,
         ):
             assert reader.read(0, epochs[0]) == []

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,20 @@ from baton.api.crd import crds
 from baton.cli.facts import OPERATORS
 from baton.cli.installation_checks import OLDEST_KUBERNETES
 from baton.kube.api import core_path, group_path
+from cluster import Cluster
 from tests.integration.operator.accounts import of_token
 from tests.integration.operator.test_rights import rendered
 from tests.integration.operator.world import Operator, World
 
 BATON = Path(sys.executable).parent / "baton"
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    """Of an API server for this file only: `doctor` looks at the operators of all namespaces."""
+    with Cluster(node=False) as cluster:
+        yield cluster.kubeconfig
 
 
 async def doctor(kubeconfig: Path, *arguments: str) -> tuple[int, list[dict[str, str]], str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from baton.model.names import SUBSCRIBED_ANNOTATION
-from tests.integration.operator.world import KEEPS, Operator, World
+from tests.integration.operator.world import KEEPS, SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -79,5 +79,5 @@ async def test_a_member_that_is_none_is_one_line(shop: World, kubeconfig: Path, 
     if await shop.get_group("drainless") is None:
         await shop.external("drainless", partitions=1)
         await shop.group("drainless")
-    done = await drain(kubeconfig, "shop/drainless", member)
+    done = await drain(kubeconfig, f"{SHOP}/drainless", member)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "\x1b" not in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from baton.model.session import Release
 from baton.queues.redis import RedisProducer, RedisReader
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -36,30 +36,30 @@ async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kub
     await eventually(begun, "a hand-off has begun")
     ((queue, grants),) = (await shop.entries("told"))["told-a"].revoking.items()
     ((number, epoch),) = grants.items()
-    moving = (await explain(kubeconfig, "shop/told", f"{queue}/{number}")).stdout
-    assert moving.startswith(f"shop/told, partition {number} of told: Paused\ntold-a owns it at epoch {epoch}, since ")
+    moving = (await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}")).stdout
+    assert moving.startswith(f"{SHOP}/told, partition {number} of told: Paused\ntold-a owns it at epoch {epoch}, since ")
     assert f"partition {number} of told goes from told-a to told-b: told-b joined; " in moving and " s left" in moving
     assert "A plan made now would move it from told-a to told-b." in moving
     await shop.session("told-a", first, "told", [Release(first, queue, number, epoch)])
     await shop.spread("told", 1, 1)
 
     async def known() -> bool:
-        said = json.loads((await explain(kubeconfig, "shop/told", f"{queue}/{number}", "-o", "json")).stdout)
+        said = json.loads((await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}", "-o", "json")).stdout)
         return (said["owner"], said["before"], said["why"]) == ("told-b", "told-a", "told-b joined") and said["since"] is not None
 
     await eventually(known, "events tell who had it, and why it moved")
     await shop.change("consumergroups", "told", {"spec": {"paused": True}})
     assert (
-        "The group is paused, so that no hand-off begins: baton resume told -n shop"
-        in (await explain(kubeconfig, "shop/told", f"{queue}/{number}")).stdout
+        f"The group is paused, so that no hand-off begins: baton resume told -n {SHOP}"
+        in (await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}")).stdout
     )
 
 
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [
-        ("missing/0", 1, "shop/few has no queue missing: it has few"),
-        ("few/2", 1, "shop/few has no partition 2 of few: it has 0 to 1"),
+        ("missing/0", 1, "/few has no queue missing: it has few"),
+        ("few/2", 1, "/few has no partition 2 of few: it has 0 to 1"),
         ("few/9999999", 1, "has no partition 9999999 of few"),
         ("few", 2, "names no partition"),
         ("few/-1", 2, "names no partition"),
@@ -73,10 +73,10 @@ async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path, what: st
         await shop.external("few", partitions=2)
         await shop.group("few")
     await shop.told("few", "NoMembers")
-    done = await explain(kubeconfig, "shop/few", what)
+    done = await explain(kubeconfig, f"{SHOP}/few", what)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert said in done.stderr
-    nobodys = (await explain(kubeconfig, "shop/few", "few/1")).stdout
+    nobodys = (await explain(kubeconfig, f"{SHOP}/few", "few/1")).stdout
     assert "Nobody owns it. Nobody ever had it." in nobodys and "NoMembers" in nobodys
 
 

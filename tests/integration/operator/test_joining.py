@@ -11,7 +11,7 @@ from baton.model.ids import Epoch, MemberId, QueueName
 from baton.model.names import LEDGER_KEY_ANNOTATION
 from baton.model.session import Release
 from baton.model.times import to_seconds
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.waiting import eventually
 
 
@@ -159,7 +159,7 @@ async def test_metrics_tell_of_every_group(shop: World, shared_operator: Operato
     await shop.group("measured")
     await shop.pod("measured-a", "measured")
     await shop.spread("measured", 5)
-    of = {"namespace": "shop", "group": "measured"}
+    of = {"namespace": SHOP, "group": "measured"}
 
     async def counted() -> bool:
         return shared_operator.metric("baton_group_state", **of, state="Ready") == 1.0

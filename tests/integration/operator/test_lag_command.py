@@ -12,7 +12,7 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.queues.redis import RedisProducer
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 
 BATON = Path(sys.executable).parent / "baton"
@@ -98,7 +98,7 @@ async def test_what_answers_and_is_no_operator_is_one_line(shop: World, kubeconf
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        one = await baton(kubeconfig, "lag", "shop/odd", "--operator", url)
-        every = await baton(kubeconfig, "top", "-n", "shop", "--operator", url)
+        one = await baton(kubeconfig, "lag", f"{SHOP}/odd", "--operator", url)
+        every = await baton(kubeconfig, "top", "-n", SHOP, "--operator", url)
     assert len(one.stderr.splitlines()) <= 1 and "Traceback" not in one.stderr + every.stderr
     assert every.returncode == 0 and "odd" in every.stdout

@@ -9,6 +9,7 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.kube.objects import FINALIZER
+from cluster.cluster import Cluster as Machine
 from tests.integration.operator.accounts import account
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, Operator, World
@@ -48,6 +49,13 @@ async def one_of_each(world: World, server: RedisServer, frozen: RedisServer) ->
 
 
 KINDS: tuple[Make, ...] = (redis, frozen_redis, external, no_queue, one_of_each)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    """Of an API server for this file only: an operator of all namespaces would serve the groups of other tests."""
+    with Machine(node=False) as cluster:
+        yield cluster.kubeconfig
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from baton.model.ids import MemberId, QueueName
 from baton.model.names import GROUP_LABEL, session_lease_name
 from baton.model.session import Release
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, Operator, World
+from tests.integration.operator.world import SHOP, Cluster, Operator, World
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -127,7 +127,7 @@ async def test_what_a_session_says_and_cannot_be_read_is_told_of_its_own_group(s
     if kind == "digits":  # what a grant is, is looked at when there is one to release
         await shop.pod(f"{name}-b", name, session=True)
     message = await shop.told(name, "Problem")
-    assert message.startswith(f"Lease shop/baton-{name}-a: annotation baton.dev/releases: ") and len(message) < 500
+    assert message.startswith(f"Lease {SHOP}/baton-{name}-a: annotation baton.dev/releases: ") and len(message) < 500
     await shop.session(f"{name}-a", uid, name)
     await shop.told(name, "Ready")
 
@@ -183,5 +183,5 @@ async def test_a_pod_without_a_session_gets_nothing_and_is_named(shop: World, re
 
 async def test_a_session_that_somebody_deletes_and_nobody_renews_lapses(shop: World) -> None:
     await a_group(shop, "gave", "gave-a", "gave-b", membership={"session": "Required"})
-    await shop.api.delete(leases_path("shop", session_lease_name(MemberId("gave-b"))))
+    await shop.api.delete(leases_path(SHOP, session_lease_name(MemberId("gave-b"))))
     await shop.spread("gave", 4, seconds=40)

@@ -14,7 +14,7 @@ from baton.model.ids import Epoch
 from baton.model.times import to_text
 from baton.queues.redis import RedisProducer, RedisReader
 from baton.queues.redis.routing import RoutingTable
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -23,7 +23,7 @@ AT_ONCE = {"rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 0}}
 
 
 async def baton(kubeconfig: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", "shop"]
+    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
 
 
@@ -37,7 +37,7 @@ def send(server: RedisServer, queue: str, partition: int, *values: str) -> None:
     """To a queue with two partitions."""
     table = RoutingTable.even(1, 2)
     key = next(key for key in (b"key-%d" % number for number in range(100)) if table.partition_of(key) == partition)
-    with RedisProducer(server.url, f"shop/{queue}") as producer:
+    with RedisProducer(server.url, f"{SHOP}/{queue}") as producer:
         producer.send_many((key, value) for value in values)
 
 
@@ -68,7 +68,7 @@ async def read_by(shop: World, server: RedisServer, name: str, pod: str) -> list
     uid = await shop.pod(pod, name)
     await shop.spread(name, 2)
     epoch = (await shop.owned(name))[pod][0]
-    with RedisReader(server.url, f"shop/{name}", uid) as reader:
+    with RedisReader(server.url, f"{SHOP}/{name}", uid) as reader:
         return [entry.value for entry in reader.read(0, Epoch(epoch))]
 
 
@@ -76,9 +76,9 @@ async def test_each_partition_is_shown_with_its_offset_lag_pending_and_owner(
     shop: World, kubeconfig: Path, redis_server: RedisServer
 ) -> None:
     await begun(shop, redis_server, "places")
-    uid = (await shop.api.get("/api/v1/namespaces/shop/pods/places-a"))["metadata"]["uid"]
+    uid = (await shop.api.get(f"/api/v1/namespaces/{SHOP}/pods/places-a"))["metadata"]["uid"]
     epoch = (await shop.owned("places"))["places-a"][0]
-    with RedisReader(redis_server.url, "shop/places", uid) as reader:
+    with RedisReader(redis_server.url, f"{SHOP}/places", uid) as reader:
         entries = reader.read(0, epoch, 2)
         reader.ack(0, epoch, [entries[0].offset])
     told = await rows(kubeconfig, "places")
@@ -96,7 +96,7 @@ async def test_each_partition_is_shown_with_its_offset_lag_pending_and_owner(
     }
     assert told[0]["end"] == int(str(told[0]["offset"])) + 2
     assert (told[1]["lag"], told[1]["pending"]) == (1, 0)
-    shown = await baton(kubeconfig, "offsets", "shop/places")
+    shown = await baton(kubeconfig, "offsets", f"{SHOP}/places")
     assert shown.stdout.splitlines()[0].split() == ["QUEUE", "PARTITION", "OFFSET", "END", "LAG", "PENDING", "OWNER"]
     assert shown.stdout.splitlines()[1].split()[-3:] == ["2", "1", "places-a"]
     wide = await baton(kubeconfig, "offsets", "show", "places", "-o", "wide")
@@ -109,7 +109,7 @@ async def test_nothing_is_reset_while_somebody_may_work_on_it(shop: World, kubec
     before = await rows(kubeconfig, "held")
     running = await baton(kubeconfig, "offsets", "reset", "held", "--to", "latest", "--yes")
     assert (running.returncode, running.stdout) == (1, "")
-    assert "shop/held is not paused: `baton pause held -n shop`" in running.stderr
+    assert f"{SHOP}/held is not paused: `baton pause held -n {SHOP}`" in running.stderr
     await baton(kubeconfig, "pause", "held")
 
     async def seen() -> bool:

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 
 BATON = Path(sys.executable).parent / "baton"
 
 
 async def baton(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", "shop"]
+    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
 

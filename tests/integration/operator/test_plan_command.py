@@ -10,7 +10,7 @@ from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.waiting import eventually
 
 BATON = Path(sys.executable).parent / "baton"
@@ -54,24 +54,24 @@ async def test_a_live_group_is_explained_as_it_is_and_as_it_would_be(shop: World
     await eventually(lambda: marked(shop, "supposed"), "the pods have their marks, the operator's last write")
     before = await versions(shop, "supposed")
 
-    as_it_is = (await plan(kubeconfig, "--group", "supposed", "-n", "shop")).stdout.splitlines()
-    assert as_it_is[:3] == ["shop/supposed by solace: 6 partitions, 2 members", "Nothing moves.", "Balanced: 3 each."]
+    as_it_is = (await plan(kubeconfig, "--group", "supposed", "-n", SHOP)).stdout.splitlines()
+    assert as_it_is[:3] == [f"{SHOP}/supposed by solace: 6 partitions, 2 members", "Nothing moves.", "Balanced: 3 each."]
     assert "Away from their member's zone" in as_it_is[3]
 
-    more = (await plan(kubeconfig, "--group", "shop/supposed", "--add", "1")).stdout
-    assert "shop/supposed by solace: 6 partitions, 3 members (1 without anything so far)" in more
+    more = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--add", "1")).stdout
+    assert f"{SHOP}/supposed by solace: 6 partitions, 3 members (1 without anything so far)" in more
     assert "2 partitions move, the fewest after which members can be balanced." in more
     assert "Balanced: 2 each." in more and "\nnew-1 " in more
 
-    fewer = (await plan(kubeconfig, "--group", "shop/supposed", "--remove", "supposed-b")).stdout
+    fewer = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--remove", "supposed-b")).stdout
     assert "6 partitions, 1 member (1 gone)" in fewer and "supposed-b (gone)" in fewer
     assert "A static member's partitions wait 60 s for it before they move." in fewer
 
-    grown = (await plan(kubeconfig, "--group", "shop/supposed", "--partitions", "supposed=9")).stdout
+    grown = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--partitions", "supposed=9")).stdout
     assert "9 partitions, 2 members" in grown and "Nothing moves. 3 partitions get a first owner." in grown
 
-    other = (await plan(kubeconfig, "--group", "shop/supposed", "--assignor", "range")).stdout
-    assert "shop/supposed by range: 6 partitions" in other and "Away from their member's zone: 0 partitions" in other
+    other = (await plan(kubeconfig, "--group", f"{SHOP}/supposed", "--assignor", "range")).stdout
+    assert f"{SHOP}/supposed by range: 6 partitions" in other and "Away from their member's zone: 0 partitions" in other
 
     assert await versions(shop, "supposed") == before
 
@@ -81,9 +81,9 @@ async def test_what_cannot_be_supposed_is_one_line(shop: World, kubeconfig: Path
     await shop.group("unsupposed")
     await shop.pod("unsupposed-a", "unsupposed")
     await shop.spread("unsupposed", 2)
-    group = ("--group", "shop/unsupposed")
+    group = ("--group", f"{SHOP}/unsupposed")
     for arguments, said in (
-        (("--group", "shop/nothing"), '"nothing" not found'),
+        (("--group", f"{SHOP}/nothing"), '"nothing" not found'),
         ((*group, "--remove", "nobody"), "--remove nobody: there is no such member; there are unsupposed-a"),
         ((*group, "--partitions", "order=3"), "--partitions order=3: there is no such queue; there are unsupposed"),
         ((*group, "--assignor", "best"), "there is no assignor 'best'; choose one of average"),

@@ -5,7 +5,7 @@ from baton.queues.redis import RedisQueue
 from baton.queues.redis.keys import queue_key
 from tests.clustered_redis import clustered_redis
 from tests.integration.operator.reassertion import goes_on
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 
 
 async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop: World) -> None:
@@ -14,9 +14,9 @@ async def test_owners_are_asserted_again_at_the_node_that_a_queue_moves_to(shop:
         await shop.group("clustered")
         a = await shop.pod("clustered-a", "clustered")
         await shop.spread("clustered", 4)
-        queue = RedisQueue(cluster.url(), "shop/clustered", Claimant("shop/clustered", "a test"))
+        queue = RedisQueue(cluster.url(), f"{SHOP}/clustered", Claimant(f"{SHOP}/clustered", "a test"))
         before = (await queue.check()).owners
-        key = queue_key("shop/clustered")
+        key = queue_key(f"{SHOP}/clustered")
         with cluster.moving(key, cluster.other(key), lambda keys: keys[::2]):
             await shop.told("clustered", "QueueUnreachable")
         await goes_on(shop, "clustered", queue, a, before)

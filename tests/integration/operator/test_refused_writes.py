@@ -13,7 +13,7 @@ from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import groups_path
 from baton.model.names import ledger_name
 from tests.integration.operator.test_trouble import assert_the_queue_agrees
-from tests.integration.operator.world import Cluster, Operator, World
+from tests.integration.operator.world import SHOP, Cluster, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -203,15 +203,15 @@ async def test_somebody_elses_config_map_of_the_ledgers_name_is_left_alone(
 ) -> None:
     name = f"taken-{request.node.callspec.id}"
     body = {"metadata": {"name": ledger_name(name), "labels": {"app.kubernetes.io/managed-by": "baton"}}, "data": {"mine": "1"}}
-    made = await shop.api.create(core_path("shop", "configmaps"), body | more)
+    made = await shop.api.create(core_path(SHOP, "configmaps"), body | more)
     await shop.external(name)
     await shop.group(name)
     await shop.pod(f"{name}-a", name)
     message = await shop.told(name, "LedgerNameTaken", seconds=20)
-    assert f"ConfigMap shop/{name}-assignments" in message and "Delete it or give it another name" in message
+    assert f"ConfigMap {SHOP}/{name}-assignments" in message and "Delete it or give it another name" in message
     found = await shop.api.get(ledger_path(shop, name))
     assert found["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-    seen = await look_at(shop.api, "shop", name)
+    seen = await look_at(shop.api, SHOP, name)
     assert (seen.members, seen.state, seen.leader) == ({}, None, None)  # nor do the commands believe it
     await shop.api.delete(ledger_path(shop, name))
     await shop.spread(name, 6, seconds=30)

@@ -9,7 +9,7 @@ from baton.kube.api import core_path, group_path
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.pods import DELETION_COST
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.waiting import eventually
 
 
@@ -173,7 +173,7 @@ async def test_a_target_that_does_not_exist_is_named_in_the_condition(shop: Worl
     await shop.group("nowhere", replicas=1, scale={"mode": "Workload", "targetRef": {"kind": "Deployment", "name": "nowhere"}})
     await shop.pod("nowhere-a", "nowhere")
     message = await shop.told("nowhere", "ScaleFailed")
-    assert "Deployment shop/nowhere" in message
+    assert f"Deployment {SHOP}/nowhere" in message
     await shop.spread("nowhere", 6)
 
 

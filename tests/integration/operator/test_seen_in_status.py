@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from baton.queues.redis import RedisProducer, RedisReader
-from tests.integration.operator.world import World
+from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -15,7 +15,7 @@ BATON = Path(sys.executable).parent / "baton"
 
 
 async def baton(kubeconfig: Path, *arguments: str) -> str:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", "shop"]
+    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
     return (await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)).stdout
 
 
@@ -28,8 +28,8 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
     await shop.spread("poisoned", 1)
     epoch = (await shop.owned("poisoned"))["poisoned-a"][0]
     with (
-        RedisProducer(redis_server.url, "shop/poisoned") as producer,
-        RedisReader(redis_server.url, "shop/poisoned", uid) as reader,
+        RedisProducer(redis_server.url, f"{SHOP}/poisoned") as producer,
+        RedisReader(redis_server.url, f"{SHOP}/poisoned", uid) as reader,
     ):
         producer.send("key", "bad")
         (entry,) = reader.read(0, epoch)
@@ -39,11 +39,11 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
         return await baton(kubeconfig, "status", "poisoned")
 
     async def seen() -> bool:
-        return "1 dead letter of poisoned: `baton dead-letters list poisoned -n shop`" in await status()
+        return f"1 dead letter of poisoned: `baton dead-letters list poisoned -n {SHOP}`" in await status()
 
     await eventually(seen, "the operator has counted it", shown=status)
     found = json.loads(await baton(kubeconfig, "doctor", "-o", "json"))
-    (warning,) = [one for one in found if one["about"] == "queue shop/poisoned" and "dead letter" in one["says"]]
+    (warning,) = [one for one in found if one["about"] == f"queue {SHOP}/poisoned" and "dead letter" in one["says"]]
     assert (warning["verdict"], warning["says"]) == ("Warning", "1 dead letter waits for somebody")
     assert "1 dead letter deleted" in await baton(kubeconfig, "dead-letters", "drop", "poisoned", "--all", "--yes")
 
@@ -61,9 +61,9 @@ async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubec
     await shop.spread("weary", 1, 1)
     assert "Drained" not in await baton(kubeconfig, "status", "weary")
     await baton(kubeconfig, "drain", "weary", "weary-a")
-    assert "Drained: weary-a, until `baton drain weary weary-a -n shop --undo`" in await baton(kubeconfig, "status", "weary")
+    assert f"Drained: weary-a, until `baton drain weary weary-a -n {SHOP} --undo`" in await baton(kubeconfig, "status", "weary")
     found = json.loads(await baton(kubeconfig, "doctor", "-o", "json"))
-    assert [one["says"] for one in found if one["about"] == "pods of shop/weary"] == [
+    assert [one["says"] for one in found if one["about"] == f"pods of {SHOP}/weary"] == [
         "no partitions for weary-a: somebody drains it"
     ]
     await baton(kubeconfig, "drain", "weary", "weary-a", "--undo")

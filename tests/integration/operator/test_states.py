@@ -15,14 +15,14 @@ from baton.model.times import to_micro_text, to_seconds
 from cluster.cluster import Cluster as Machine
 from tests.integration.operator.test_scaling import scale
 from tests.integration.operator.test_status_command import status
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.waiting import eventually
 
 SETTLES = QueueName("settles")
 SETTLED = "--for=condition=Settled"
 
 
-async def shown(machine: Machine, group: str, namespace: str = "shop") -> dict[str, str]:
+async def shown(machine: Machine, group: str, namespace: str = SHOP) -> dict[str, str]:
     """The line of `kubectl get cg`, by column."""
     text = await asyncio.to_thread(machine.kubectl, "get", "cg", group, "-n", namespace)
     head, line = text.splitlines()
@@ -33,7 +33,7 @@ async def shown(machine: Machine, group: str, namespace: str = "shop") -> dict[s
 
 async def waited(machine: Machine, group: str, *what: str, seconds: int) -> bool:
     """Whether `kubectl wait` saw it come about."""
-    arguments = ("wait", f"cg/{group}", "-n", "shop", *what, f"--timeout={seconds}s")
+    arguments = ("wait", f"cg/{group}", "-n", SHOP, *what, f"--timeout={seconds}s")
     return "condition met" in await asyncio.to_thread(machine.kubectl, *arguments, check=False)
 
 
@@ -78,7 +78,7 @@ async def test_a_group_that_is_paused_from_birth_says_that_nobody_owns_its_parti
         told = await shop.condition("unborn", kind)
         assert (told["status"], told["reason"]) == ("False", "Paused")
         assert "12 of 12 partitions have no owner: spec.paused" in told["message"]
-    labels = {"namespace": "shop", "group": "unborn", "queue": "unborn"}
+    labels = {"namespace": SHOP, "group": "unborn", "queue": "unborn"}
     await shared_operator.measures("baton_partitions", lambda value: value == 12, **labels, state="Unassigned")
     await shop.change("consumergroups", "unborn", {"spec": {"paused": False}})
     assert await waited(control_plane, "unborn", SETTLED, seconds=120)
@@ -137,7 +137,7 @@ async def test_no_pods_where_none_are_asked_for_is_no_trouble(
     assert not [one for one in await shop.events("NoMembers") if one["regarding"]["name"] == "none"]
 
     async def told() -> bool:
-        return shared_operator.metric("baton_group_ready", namespace="shop", group="none", reason="ScaledToZero") == 1.0
+        return shared_operator.metric("baton_group_ready", namespace=SHOP, group="none", reason="ScaledToZero") == 1.0
 
     await eventually(told, "the metric says so")
 

@@ -11,7 +11,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.keys import partition_keys
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
@@ -36,7 +36,7 @@ async def test_a_group_whose_queue_does_not_exist_says_so_and_works_when_it_does
     await shop.group("orphan", ["orphan-queue"])
     await shop.pod("orphan-a", "orphan")
     message = await shop.told("orphan", "QueueNotFound")
-    assert "shop/orphan-queue" in message and "create it" in message
+    assert f"{SHOP}/orphan-queue" in message and "create it" in message
     await shop.external("orphan-queue")
     await shop.told("orphan", "Ready")
     await shop.spread("orphan", 6, queue="orphan-queue")
@@ -71,7 +71,7 @@ async def test_a_pod_without_the_identity_that_the_group_asks_for_is_named(shop:
     await shop.pod("nameless-a", "nameless", labels={"app/idx": "0"})
     message = await shop.told("nameless", "NoIdentity")
     assert message.startswith("nameless-a: no label app/index, which spec.membership.identityLabel names")
-    await shop.api.merge(core_path("shop", "pods", "nameless-a"), {"metadata": {"labels": {"app/index": "0"}}})
+    await shop.api.merge(core_path(SHOP, "pods", "nameless-a"), {"metadata": {"labels": {"app/index": "0"}}})
     await shop.told("nameless", "Ready")
 
 
@@ -97,7 +97,7 @@ async def test_a_refused_password_is_reported_and_read_again_from_the_secret(sho
         await shop.group("locked")
         await shop.pod("locked-a", "locked")
         message = await shop.told("locked", "QueueUnreachable")
-        assert "Secret shop/redis-url" in message and "create it" in message
+        assert f"Secret {SHOP}/redis-url" in message and "create it" in message
         await shop.secret("redis-url", server.url.replace("right", "wrong"))
 
         async def refused() -> bool:
@@ -205,7 +205,7 @@ async def test_a_ledger_that_somebody_deleted_is_made_again(shop: World, shared_
     await eventually(restored, "the ledger is as it was")
 
     async def counted() -> bool:
-        return shared_operator.metric("baton_ledger_restored_total", namespace="shop", group="deleted") == 1.0
+        return shared_operator.metric("baton_ledger_restored_total", namespace=SHOP, group="deleted") == 1.0
 
     await eventually(counted, "it is counted")
 
@@ -219,7 +219,7 @@ async def test_pods_whose_label_names_no_group_are_told(shop: World, shared_oper
     await eventually(told, "the pod has an event")
     note = next(event["note"] for event in await shop.events("NoSuchGroup") if event["regarding"]["name"] == "stray-a")
     assert "baton.dev/group: strayed" in note and "correct the label" in note
-    labels = {"namespace": "shop", "group": "strayed"}
+    labels = {"namespace": SHOP, "group": "strayed"}
     await shared_operator.measures("baton_pods_without_group", lambda value: value == 1, **labels)
     await shop.external("strayed")
     await shop.group("strayed")
@@ -247,7 +247,7 @@ async def test_a_redis_queue_belongs_to_one_group_until_that_is_deleted(shop: Wo
     await shop.group("wanted-second", ["wanted"])
     await shop.pod("wanted-b", "wanted-second")
     message = await shop.told("wanted-second", "Conflict")
-    assert "shop/wanted-first" in message
+    assert f"{SHOP}/wanted-first" in message
     assert await shop.counts("wanted-first", "wanted") == {"wanted-a": 4}
     await shop.told("wanted", "Reachable", "partitionedqueues")
     await shop.delete("consumergroups", "wanted-first")

@@ -34,6 +34,8 @@ from tests.waiting import PATIENCE, eventually
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 
+SHOP = "-".join(filter(None, ("shop", os.environ.get("PYTEST_XDIST_WORKER"))))
+"""The namespace of `shared_operator`: each of xdist's processes has its own."""
 LAPSES_SOON = ("--lease-duration", "2", "--renew-deadline", "1.5", "--retry-period", "0.3")
 """Terms of a leader whose Lease others soon find lapsed. On a busy machine it may lose and win it again by itself."""
 KEEPS = ("--lease-duration", "30", "--renew-deadline", "25", "--retry-period", "0.3")

@@ -4,7 +4,9 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,6 +21,7 @@ from baton.spark.session import DriverSession
 from cluster import Cluster
 from tests.ids import by_queue, epochs
 from tests.integration.spark.world import wait_for
+from tests.network import Network
 from tests.waiting import HOUR
 
 NAMESPACE = "default"
@@ -177,20 +180,25 @@ def test_the_ledger_is_followed_from_before_it_is_there_until_it_is_deleted(
         view.close()
 
 
-def test_while_the_api_server_is_away_the_last_ledger_stands(control_plane: Cluster, api: ApiConnection, group: str) -> None:
-    view = WatchedLedger(api, NAMESPACE, group)
-    try:
-        write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})
-        wait_for(lambda: view.read().entries, "the ledger is seen")
-        control_plane.stop_process("kube-apiserver")
+def test_while_the_api_server_is_away_the_last_ledger_stands(control_plane: Cluster, group: str, tmp_path: Path) -> None:
+    server, own = urlsplit(control_plane.server), tmp_path / "kubeconfig"
+    assert server.hostname and server.port
+    with Network() as network:
+        link = network.link(server.hostname, server.port)
+        own.write_text(control_plane.kubeconfig.read_text().replace(f":{server.port}", f":{link.port}"))
+        view = WatchedLedger(ApiConnection.from_kubeconfig(str(own)), NAMESPACE, group)
         try:
+            write(control_plane, group, {"exec-1": entry("exec-1", {0: 1}).to_json()})
+            wait_for(lambda: view.read().entries, "the ledger is seen")
+            link.refuse()
+            link.cut()
+            write(control_plane, group, {"exec-2": entry("exec-2", {0: 2}).to_json()})
+            wait_for(lambda: not link.connections, "it is away")
             assert set(view.read().entries) == {"exec-1"}
+            link.heal()
+            wait_for(lambda: set(view.read().entries) == {"exec-2"}, "the ledger is followed again")
         finally:
-            control_plane.start_process("kube-apiserver")
-        write(control_plane, group, {"exec-2": entry("exec-2", {0: 2}).to_json()})
-        wait_for(lambda: set(view.read().entries) == {"exec-2"}, "the ledger is followed again")
-    finally:
-        view.close()
+            view.close()
 
 
 def write(control_plane: Cluster, group: str, data: dict[str, str]) -> None:

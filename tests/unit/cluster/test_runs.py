@@ -31,7 +31,7 @@ def left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
         with monkeypatch.context() as elsewhere:
             if clone is not None:
                 elsewhere.setattr(runs, "ROOT", clone)
-            runs.claim(folder / name)
+            runs.claim(folder / name, os.getpid())
         runs.keep(folder / name)
         made.append(registry := Registry(folder / name))
         return registry.start("etcd", ["sleep", "3600"])
@@ -83,7 +83,7 @@ def test_a_cluster_whose_clone_is_gone_is_ended_by_any_clone_that_is_told_to(fol
 
 
 def test_a_cluster_in_use_stays_whatever_down_is_told(folder: Path) -> None:
-    runs.claim(folder / "control-1-1")
+    runs.claim(folder / "control-1-1", os.getpid())
     (line,) = down("--all")
     assert re.match(rf"left alone: control-1-1 is in use by process {os.getpid()} \(.*\) of {ROOT}, and ends with it$", line)
 
@@ -98,7 +98,7 @@ def test_the_one_node_says_which_clone_has_it(folder: Path, left: Left, other: P
     left(runs.NODE, other)
     expected = f"the cluster node was left running by {other}: stop it with: make -C {other} cluster-down"
     with pytest.raises(ClusterError, match=f"^{re.escape(expected)}$"):
-        runs.claim(folder / runs.NODE)
+        runs.claim(folder / runs.NODE, os.getpid())
     for command in ("install", "load"):
         refused = CliRunner().invoke(main, [command]).exception
         assert isinstance(refused, ClusterError) and str(refused) == expected

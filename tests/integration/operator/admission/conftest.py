@@ -1,29 +1,25 @@
 """The chart's admission policies at the API server, for the namespaces whose name begins with `guarded`."""
 
-import itertools
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from baton.kube.api import group_path
-from baton.kube.errors import ApiError
+from baton.kube.api import core_path, group_path
+from baton.kube.errors import ApiError, ConflictError
 from baton.kube.leases import leases_path
 from charts.render import CHART
 from cluster import helm_binary
 from tests.integration.operator.admission.actors import LEASE_WRITER, Actor, account, acting, pod_of, token_of
-from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster, World
 from tests.waiting import eventually
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 NAMESPACES = tuple(f"guarded-{n}" for n in range(1, 50))
-_free = iter(NAMESPACES)
-_numbers = itertools.count(1)
 
 ActAs = Callable[..., Awaitable[Actor]]
 
@@ -46,13 +42,22 @@ async def policies(api: Cluster, rendered: list[dict[str, Any]]) -> None:
     for document in rendered:
         path = paths.get(document["kind"])
         if path is not None and await api.find(f"{path}/{document['metadata']['name']}") is None:
-            await api.create(path, document)
+            with suppress(ConflictError):  # another process makes it
+                await api.create(path, document)
+
+
+async def new_namespace(api: Cluster) -> World:
+    for name in NAMESPACES:
+        with suppress(ConflictError):  # another test has it
+            await api.create(core_path(None, "namespaces"), {"metadata": {"name": name}})
+            return World(api, name)
+    raise LookupError("none is left")
 
 
 @pytest.fixture
 async def guarded(api: Cluster, kubeconfig: Path, policies: None, rendered: list[dict[str, Any]]) -> World:
     """A namespace of one's own where they are."""
-    world = await namespace(api, next(_free))
+    world = await new_namespace(api)
     for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings")):
         for document in rendered:
             if document["kind"] == kind and document["metadata"]["namespace"] == world.namespace:

@@ -1,11 +1,11 @@
 """A group of processes under load, which all tests of a module share: what one of them breaks must be whole again after it."""
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -22,7 +22,6 @@ from tests.waiting import eventually
 GROUP = "numbers"
 PARTITIONS = 8
 PODS = ("a", "b", "c", "d")
-_numbers = itertools.count(1)
 
 
 class Busy:
@@ -89,7 +88,7 @@ class Busy:
 @pytest.fixture(scope="module")
 def running(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedFleet]:
     """Load, witnesses and consumers; no operator."""
-    name = f"loaded-{next(_numbers)}"
+    name = f"loaded-{uuid4().hex[:6]}"
     with RedisServer() as server:
         pods = asyncio.run(made(kubeconfig, name, server))
         with LoadedFleet(kubeconfig, name, GROUP, server, PARTITIONS, tmp_path_factory.mktemp(name)) as fleet:

@@ -3,13 +3,14 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_seconds
+from cluster import Cluster
 from tests.integration.operator.interrupted import interrupted
 from tests.integration.operator.under_load.conftest import GROUP, PODS, Busy
 from tests.integration.operator.world import KEEPS, LAPSES_SOON, Operator
@@ -22,8 +23,20 @@ AWAY = 30.0
 """Seconds: twice as long as a session's Lease lasts."""
 
 
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[Cluster]:
+    """For this file only: it is stopped."""
+    with Cluster(node=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(control_plane: Cluster) -> Path:
+    return control_plane.kubeconfig
+
+
 async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_given_up(
-    busy: Busy, start: Start, control_plane: Any
+    busy: Busy, start: Start, control_plane: Cluster
 ) -> None:
     await start(busy.world).leads()
     await busy.settled()
@@ -41,7 +54,9 @@ async def test_while_the_api_server_is_away_consumers_work_on_and_nobody_is_give
     await busy.proven()
 
 
-async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: Busy, start: Start, control_plane: Any) -> None:
+async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(
+    busy: Busy, start: Start, control_plane: Cluster
+) -> None:
     operators = [await start(busy.world, name).running() for name in ("one", "two")]
     await busy.settled()
     before, looked = await busy.world.owned(GROUP), (await busy.world.status(GROUP))["lastChangeTime"]
@@ -71,7 +86,7 @@ async def test_while_the_api_server_hangs_nobody_leads_and_then_one_does(busy: B
     await busy.proven()
 
 
-async def test_a_restart_of_etcd_in_mid_rebalance_loses_nothing(busy: Busy, start: Start, control_plane: Any) -> None:
+async def test_a_restart_of_etcd_in_mid_rebalance_loses_nothing(busy: Busy, start: Start, control_plane: Cluster) -> None:
     await start(busy.world).leads()
     await busy.settled()
     await busy.world.set_ready("b", False)
