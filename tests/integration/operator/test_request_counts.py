@@ -1,4 +1,4 @@
-"""How many requests 100 groups cost the operator: counts, which a busy machine changes little. The limits may only shrink."""
+"""How many requests 40 groups cost the operator: counts, which a busy machine changes little. The limits may only shrink."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from tests.bench.scale.place import Place, Report, place
 from tests.integration.operator.world import KEEPS
 from tests.waiting import eventually
 
-GROUPS, PODS, PARTITIONS, CHANGED = 100, 4, 8, 25
+GROUPS, PODS, PARTITIONS, CHANGED = 40, 4, 8, 20
 
 LIMITS = {
     "cold": {"requests": 55.0, "writes": 48.0, "ledgers": 9.0, "statuses": 9.0},
@@ -19,7 +19,7 @@ LIMITS = {
     "come": {"requests": 32.0, "writes": 32.0, "ledgers": 4.0, "statuses": 7.0},
 }
 """For a group, from the operator's start until all are Settled and nothing more is written; for a pod that goes; for one that
-comes. A third above what was counted."""
+comes. A third or more above what was counted."""
 
 
 async def test_a_group_and_a_pod_event_cost_no_more_requests_than_they_did() -> None:
