@@ -21,9 +21,16 @@ __all__ = ["pytest_configure", "pytest_runtest_makereport", "pytest_terminal_sum
 
 OWN_SPARK = ("test_bench.py", "test_connect.py", "test_driver_end.py", "test_jar.py", "test_under_dev.py")
 """In tests/integration/spark: they start programs, which have a Spark of their own or none."""
+OWN_BROKERS = ("test_benches.py", "test_several_brokers.py")
+"""In tests/integration/kafka, likewise."""
+SHARING = ("tests/integration/kafka", "tests/integration/spark")
+"""Folders whose other tests share a broker or a Spark session."""
 SPREAD = ("test_a_change.py", "test_seeds.py")
 """Their tests share nothing and take long: they go to all processes."""
-EARLY = (*OWN_SPARK, "test_a_change.py", "test_crowds.py", "test_killed_operators.py", "test_large_groups.py", "test_outages.py")
+EARLY = (
+    *OWN_SPARK, "test_a_change.py", "test_crowds.py", "test_killed_operators.py", "test_large_groups.py", "test_outages.py",
+    "test_request_counts.py",
+)  # fmt: skip
 """Nearly a minute or more each: a process that comes to one last would be waited for."""
 
 # The renderer that structlog takes by itself shows what each function had in its variables: a tenth of a second for each one.
@@ -73,42 +80,51 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first; tests that start nodes of their own run before those that share one; those with an API
-    server come last, as it takes a tenth of a processor from all others for as long as it runs."""
-    served = {item.path for item in items if _is_served(item)}
-    items.sort(key=lambda item: (_turn(item), item.path in served, item.path.name not in EARLY))
+    """Tests that start nodes of their own run before those that share one. Tests that compute are spread between tests that wait
+    for servers, for the whole run: together they keep the processors busy. Of each, what takes longest begins first."""
+    places: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    for item in sorted(items, key=lambda item: item.path.name not in EARLY):
+        places[_computes(item)].setdefault(_unit(item.nodeid), len(places[_computes(item)]))
+
+    def place(item: pytest.Item) -> float:
+        own = places[_computes(item)]
+        return own[_unit(item.nodeid)] / len(own)
+
+    items.sort(key=lambda item: (_turn(item), place(item)))
 
 
-def _is_served(item: pytest.Item) -> bool:
-    """By an API server, one without a node; those of api_server ask for it themselves."""
-    return "control_plane" in getattr(item, "fixturenames", ()) or item.nodeid.startswith("tests/integration/api_server/")
+def _computes(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(("tests/unit/", "tests/simulation/"))
 
 
 def _turn(item: pytest.Item) -> int:
-    if item.path.name == "test_seeds.py":
-        return 0
     if item.get_closest_marker("own_node") is not None:
-        return 1
+        return 0
     if (shared := _shared(item.nodeid)) is not None:
-        return 2 if shared == "node" else 3
-    return 4
+        return 1 if shared == "node" else 2
+    return 3
+
+
+def _unit(nodeid: str) -> str:
+    """What one process runs in one go: a file, or a test of a file that is spread."""
+    file = nodeid.partition("::")[0]
+    return nodeid if file.endswith(SPREAD) else file
 
 
 def _shared(nodeid: str) -> str | None:
-    """What tests of many files share, as each process would pay for its own: the machine's node, or a Spark session."""
+    """What tests of many files share, as each process would pay for its own: the machine's node, a Spark session, or Kafka's
+    broker (its start takes 5 s of a processor)."""
     if nodeid.startswith(("tests/e2e/", "tests/integration/cluster/")):
         return "node"
-    file = nodeid.partition("::")[0].rpartition("/")[2]
-    return "spark" if nodeid.startswith("tests/integration/spark/") and file not in OWN_SPARK else None
+    folder, _, file = nodeid.partition("::")[0].rpartition("/")
+    return folder if folder in SHARING and file not in (*OWN_SPARK, *OWN_BROKERS) else None
 
 
 class _ByWhatIsShared(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
     """The tests of one file run in one process, and all that share something dear in one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.partition("::")[0].endswith(SPREAD):
-            return nodeid
-        return _shared(nodeid) or str(super()._split_scope(nodeid))
+        return _shared(nodeid) or _unit(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByWhatIsShared:

@@ -11,7 +11,7 @@ from baton.engine.state_machine import GROUP_TRANSITIONS, PARTITION_TRANSITIONS
 from tests.simulation.seeds.workers import Found, play_all
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "250"))
-PART = 10
+PART = 25
 """Seeds of one test: xdist's workers share them."""
 MANY = 2000
 PARTITION = {(turn.before, turn.after) for turn in PARTITION_TRANSITIONS}
