@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from baton.controller.group_objects import SESSION_WITHIN
-from baton.controller.round_pacing import RoundPacing
+from baton.controller.retrying import RoundPacing
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.kube.mount_refresh import SHOWN_WITHIN, mark

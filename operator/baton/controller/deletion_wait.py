@@ -1,6 +1,6 @@
 """How long a group that is being deleted waits for what is out of reach. Not for ever: its namespace may wait for it. Pure."""
 
-from baton.controller.refusals import is_gone
+from baton.controller.problems import is_gone
 
 LISTS_WITHIN = 10.0
 """Seconds for which lists of what was never seen may be refused: a namespace that goes takes the operator's rights along."""

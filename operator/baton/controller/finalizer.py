@@ -1,6 +1,6 @@
 """The finalizer of a ConsumerGroup, which goes only when its queues have been released."""
 
-from baton.controller.refusals import Stuck, request_refused
+from baton.controller.problems import Stuck, request_refused
 from baton.kube.api import Api
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.objects import FINALIZER, GroupView, groups_path

@@ -12,25 +12,24 @@ import structlog
 from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.deletion_wait import patience
-from baton.controller.diagnosis import deletion_problem, queue_problems
-from baton.controller.event_recorder import EventRecorder
+from baton.controller.events import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_objects import GroupObjects
 from baton.controller.group_observation import QueueSight, held_back, in_steps
 from baton.controller.group_steps import GroupSteps
-from baton.controller.ledger_trust import contradicted, told_of
-from baton.controller.ledger_writer import LedgerWriter
+from baton.controller.ledger import LedgerWriter, contradicted, told_of
 from baton.controller.mount_refreshes import MountRefreshes
 from baton.controller.problems import Problem, Reason, worst
 from baton.controller.queue_releases import QueueReleases
+from baton.controller.queue_reports import Resizings
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.report import Reporter
-from baton.controller.resizing import Resizings
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.services import Services
+from baton.controller.status import deletion_problem, queue_problems
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState, unowned_queues
 from baton.kube.events import Regarding

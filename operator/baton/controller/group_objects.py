@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from baton.api import ConsumerGroupSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache, GroupKey
-from baton.controller.diagnosis import (
+from baton.controller.group_observation import QueueSight
+from baton.controller.problems import Problem
+from baton.controller.status import (
     annotation_problems,
     identity_problems,
     membership_problems,
@@ -13,8 +15,6 @@ from baton.controller.diagnosis import (
     unread_problems,
     word_problems,
 )
-from baton.controller.group_observation import QueueSight
-from baton.controller.problems import Problem
 from baton.kube.leases import LeaseView
 from baton.kube.members import DRIVER, GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView

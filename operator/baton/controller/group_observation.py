@@ -6,16 +6,48 @@ from dataclasses import dataclass, field, replace
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
 from baton.api.enums import ScaleSteps
 from baton.controller.backlog import Backlog
-from baton.controller.queue_state import QueueFacts
+from baton.controller.problems import Problem
 from baton.engine.even_shares import even_size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.specs import engine_spec, observed_queue
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView, QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
+from baton.queues.protocol import Resizing
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue as one group sees it."""
+
+    partitions: int | None = None
+    """In operation; None: not known in this run of the operator."""
+    fenced: bool = True
+    incarnation: str | None = None
+    owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
+    """As of the last look that found others than those that were known."""
+    problem: Problem | None = None
+    resizing: Resizing | None = None
+    """The number of partitions changes."""
+    stale_refused: Mapping[int, int] | None = None
+    dead_letters: Mapping[int, int] | None = None
+    vanished: int | None = None
+    """As of the last look. None: its kind does not count them, or there was no look yet."""
+    letters: int | None = None
+    """Dead letters that there are now. None: likewise."""
+    warnings: tuple[str, ...] | None = None
+    """What the server's configuration puts at risk; None: it was not asked yet."""
+    zones: Mapping[int, str] = field(default_factory=dict)
+    """Where the server of each partition is, where the queue knows it."""
+
+    @property
+    def telling(self) -> tuple[object, ...]:
+        """What makes a difference to the group."""
+        server = (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
+        return (*server, self.letters)
 
 
 @dataclass(frozen=True, slots=True)

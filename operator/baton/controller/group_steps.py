@@ -10,15 +10,12 @@ import structlog
 
 from baton.api import ConsumerGroupSpec
 from baton.controller.deletion_wait import can_forsake_ledger
-from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import EventRecorder
+from baton.controller.events import EventRecorder
 from baton.controller.group_objects import GroupObjects
 from baton.controller.group_observation import QueueSight, observation
-from baton.controller.ledger_trust import in_doubt
-from baton.controller.ledger_writer import REFUSALS, LedgerWriter
-from baton.controller.problems import Problem
+from baton.controller.ledger import REFUSALS, LedgerWriter, in_doubt
+from baton.controller.problems import EventReason, Problem, ledger_problems
 from baton.controller.queue_workers import QueueWorkers
-from baton.controller.refusals import ledger_problems
 from baton.controller.report import Reporter
 from baton.controller.runtime import GroupRuntime
 from baton.engine.fitting import TooLarge

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Set
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
-from baton.controller.diagnosis import not_released
-from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import EventRecorder
+from baton.controller.events import EventRecorder
 from baton.controller.finalizer import Finalizer
+from baton.controller.problems import EventReason
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.scaling import Scaling
+from baton.controller.status import not_released
 from baton.engine import GroupState
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName

@@ -8,17 +8,23 @@ import structlog
 
 from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.diagnosis import missing
-from baton.controller.group_observation import QueueSight
-from baton.controller.hold_ups import as_of, problem_of
-from baton.controller.ledger_writer import LedgerWriter
+from baton.controller.group_observation import QueueFacts, QueueSight
+from baton.controller.ledger import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
-from baton.controller.queue_state import QueueFacts
 from baton.controller.services import Services
-from baton.controller.status import group_conditions, group_status, halted_status, partitions_are_known, written
+from baton.controller.status import (
+    as_of,
+    group_conditions,
+    group_status,
+    halted_status,
+    missing,
+    partitions_are_known,
+    problem_of,
+    written,
+)
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from baton.controller.deletion_wait import can_forsake_ledger, can_go_unseen
-from baton.controller.event_reasons import EventReason
-from baton.controller.event_recorder import EventRecorder
+from baton.controller.events import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity
 from baton.controller.group_objects import GroupObjects
 from baton.controller.large_work import GroupWork
-from baton.controller.ledger_writer import REFUSALS, LedgerWriter
+from baton.controller.ledger import REFUSALS, LedgerWriter
 from baton.controller.offload import aside
-from baton.controller.problems import Problem, worst
-from baton.controller.refusals import Stuck, ledger_refused
+from baton.controller.problems import EventReason, Problem, Stuck, ledger_refused, worst
 from baton.controller.services import Services
 from baton.engine import GroupState, load
 from baton.engine.ledger_bounds import partitions_named

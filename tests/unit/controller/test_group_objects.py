@@ -7,9 +7,8 @@ import pytest
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_objects import SESSION_WITHIN, GroupObjects
-from baton.controller.group_observation import QueueSight
+from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
-from baton.controller.queue_state import QueueFacts
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName

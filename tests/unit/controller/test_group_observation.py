@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
-from baton.controller.diagnosis import (
+from baton.controller.group_observation import QueueFacts, QueueSight, held_back, in_steps, observation
+from baton.controller.problems import Problem, Reason, worst
+from baton.controller.status import (
     annotation_problems,
     identity_problems,
     membership_problems,
@@ -15,9 +17,6 @@ from baton.controller.diagnosis import (
     queue_problems,
     session_problems,
 )
-from baton.controller.group_observation import QueueSight, held_back, in_steps, observation
-from baton.controller.problems import Problem, Reason, worst
-from baton.controller.queue_state import QueueFacts
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, ObservedQueue, OwnerRecord
 from baton.kube.members import GroupMembers, LeftOut

@@ -7,9 +7,8 @@ import pytest
 
 from baton.api import ConsumerGroupStatus
 from baton.api.enums import Approval
-from baton.controller.hold_ups import as_of
 from baton.controller.problems import Problem, Reason
-from baton.controller.status import group_conditions, group_status, halted_status
+from baton.controller.status import as_of, group_conditions, group_status, halted_status
 from baton.engine import summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.kube.members import GroupMembers

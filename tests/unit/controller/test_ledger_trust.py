@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.controller.ledger_trust import contradicted, in_doubt, told_of
+from baton.controller.ledger import contradicted, in_doubt, told_of
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import PartitionRecord
 from baton.engine.step import step

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.ledger_writer import LedgerWriter
+from baton.controller.ledger import LedgerWriter
 from baton.engine.fitting import size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.clock import ApiServerClock

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from baton.controller.queue_work import QueueWork
+from baton.controller.queue_effects import QueueWork
 from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid

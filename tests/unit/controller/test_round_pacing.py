@@ -2,7 +2,7 @@
 
 import asyncio
 
-from baton.controller.round_pacing import AT_ONCE, RoundPacing
+from baton.controller.retrying import AT_ONCE, RoundPacing
 from tests.waiting import PATIENCE
 
 

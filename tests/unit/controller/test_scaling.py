@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec
-from baton.controller.event_reasons import EventReason
+from baton.controller.problems import EventReason
 from baton.controller.scaling import Scaling
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember

@@ -7,14 +7,24 @@ import pytest
 
 from baton.api import ConditionStatus, ConsumerGroupSpec, PartitionedQueueSpec, PartitionScaleStatus, ShownState
 from baton.api.enums import Approval, Protocol
-from baton.controller.conditions import conditions, fenced, proposal_ready, ready, rebalancing, shown_state
-from baton.controller.diagnosis import membership_problems
-from baton.controller.group_observation import QueueSight
-from baton.controller.hold_ups import HoldUp
+from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
-from baton.controller.queue_state import QueueFacts
-from baton.controller.status import group_conditions, group_status, halted_status, partitions_are_known, written
+from baton.controller.status import (
+    HoldUp,
+    conditions,
+    fenced,
+    group_conditions,
+    group_status,
+    halted_status,
+    membership_problems,
+    partitions_are_known,
+    proposal_ready,
+    ready,
+    rebalancing,
+    shown_state,
+    written,
+)
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
 from baton.kube.members import GroupMembers

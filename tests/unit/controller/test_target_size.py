@@ -2,8 +2,8 @@
 
 import asyncio
 
+from baton.controller.scaling import TargetSize
 from baton.controller.supervision import Tasks
-from baton.controller.target_size import TargetSize
 from baton.kube.clock import ApiServerClock
 from baton.kube.scale import Scaler, Target
 from tests.waiting import PATIENCE, eventually
