@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from baton.controller.group_objects import SESSION_WITHIN
+from baton.controller.group_observation import SESSION_WITHIN
 from baton.controller.retrying import RoundPacing
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.deletion_wait import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
+from baton.controller.group_loop import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
 from baton.controller.problems import PASSING
 from baton.controller.relists import LEDGERS_EVERY
 from baton.controller.retrying import LONGEST_PAUSE

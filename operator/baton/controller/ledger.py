@@ -1,4 +1,4 @@
-"""Keeps the ledger of a group: writes it before anything is done, puts it right when somebody else wrote it, stops when that was
+"""Keeps the ledger of a group: writes it before anything is done, puts it right when others wrote it, stops when that was
 a later leader, and doubts it where a queue contradicts it.
 
 Every grant that the ledger counts as done was made at the queue first. So a queue that has recorded something else for a

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from baton.api import Condition, ConditionStatus, ConsumerGroupSpec, ConsumerGroupStatus, Handoff, ProposalStatus, ShownState
 from baton.api.enums import Approval, ScaleMode
 from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUES, GroupNumbers
-from baton.controller.group_observation import QueueSight, held_back, without_room
+from baton.controller.group_observation import GroupObjects, QueueSight, held_back, without_room
 from baton.controller.problems import Problem, Reason, worst
 from baton.engine import State, Summary
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.engine.state import Move
 from baton.kube.api import Json
-from baton.kube.members import GroupMembers, LeftOut
+from baton.kube.members import DRIVER, GroupMembers, LeftOut
 from baton.kube.objects import GroupView
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Partition, QueueName
@@ -312,6 +312,22 @@ _WHY = {
     LeftOut.OTHER_DRIVER: "another driver than its own holds the Lease {lease}, and its own waits for it",
     LeftOut.NAME_TAKEN: "the ledger has a key of that name",
 }
+
+
+def object_problems(
+    sight: GroupObjects, spec: ConsumerGroupSpec, seen: GroupMembers, now: float, asked_for: int | None, unowned: int
+) -> list[Problem]:
+    """What is wrong with pods and sessions. `asked_for`: how many pods there are to be, as far as that is known; `unowned`: how
+    many partitions have no owner."""
+    pods = [pod for pod in sight.pods if pod.spark_role != DRIVER]
+    return [
+        *membership_problems(sight.key[1], sight.key[0], seen, asked_for, unowned=unowned),
+        *word_problems(seen),
+        *(problem for kind, unread in sight.unread().items() for problem in unread_problems(kind, unread)),
+        *session_problems(sight.silent(now)),
+        *annotation_problems(spec, pods),
+        *identity_problems(spec, pods),
+    ]
 
 
 def membership_problems(

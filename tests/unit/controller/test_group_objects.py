@@ -6,9 +6,9 @@ import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec, sessions_required
 from baton.controller.cluster_cache import ClusterCache
-from baton.controller.group_objects import SESSION_WITHIN, GroupObjects
-from baton.controller.group_observation import QueueFacts, QueueSight
+from baton.controller.group_observation import SESSION_WITHIN, GroupObjects, QueueFacts, QueueSight
 from baton.controller.problems import Reason
+from baton.controller.status import object_problems
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
@@ -72,7 +72,7 @@ class Seen:
         view = QueueView("shop", "orders", "uid-q", 1, queue(REDIS))
         sights = [QueueSight(QueueName("orders"), True, view, QueueFacts(partitions=4))]
         seen = self.sight.membership(spec(), sights, now)
-        problems = self.sight.problems(spec(), seen, now, None)
+        problems = object_problems(self.sight, spec(), seen, now, None, 0)
         return [problem.message for problem in problems if problem.reason is reason]
 
 
