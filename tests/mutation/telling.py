@@ -46,7 +46,7 @@ TELLING = (
              "about.name[:220].rstrip('-.')", "about.name"),
     Mutation("events", "end by an event that is refused", "kube/events.py", "simulation/test_leadership.py",
              "except (ApiError, UnavailableError) as error:", "except UnavailableError as error:"),
-    Mutation("events", "tell of every hand-off of a rebalance that goes on and on", "controller/events.py", "unit/controller/test_event_recorder.py",
+    Mutation("events", "tell of every hand-off of a rebalance that goes on and on", "controller/events.py", "unit/controller/test_events.py",
              "        self._tokens = max(0.0, self._tokens - len(told))\n", ""),
     Mutation("events", "tell of every pod of a group that does not exist", "controller/mislabelled_pods.py", "unit/controller/test_pod_warnings.py",
              "        return left >= 1\n", "        return True\n"),
