@@ -219,7 +219,7 @@ def _alike(those: Iterable[H], key: Callable[[H], Hashable]) -> list[list[H]]:
     return list(by.values())
 
 
-MOST_SENTENCES = 10
+MOST_SENTENCES = 3
 """Of one kind in one round."""
 
 BURST = 40

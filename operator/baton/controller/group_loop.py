@@ -78,6 +78,12 @@ QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER = 60.0, 10.0
 """Seconds for which a group that is being deleted waits for a queue that does not answer: usually, and where no consumer is told
 anything any more."""
 
+ANSWERS_WITHIN = 1.0
+"""Seconds for which the first step waits for the first answers of queues: else the first plan would be made without them."""
+
+TOGETHER = 0.05
+"""Seconds for which a step waits for what queues are about to answer, so that it ends up in one write."""
+
 AGAIN_AFTER = 1.0
 """Seconds until the next try to take the finalizer off: something still had it, or the group changed meanwhile."""
 
@@ -118,12 +124,14 @@ class GroupLoop:
         self._retrying = Retrying(self._clock, self._stuck, self._log)
         self._refreshes: set[asyncio.Task[None]] = set()
         """Requests to kubelets that are under way."""
+        self._mounts_are_read = False
+        """Some queue does not tell its consumers what it grants and pauses, so they hear of it by their mounts alone."""
         self._news = asyncio.Event()
         self._ends = False
         """It has been seen that the group is being deleted."""
         self._trouble_told = False
         """It was said that the group cannot go on, and no step was written since: it is not well for a failure that may pass."""
-        self._looked_at = self._resync_at = float("-inf")
+        self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
         """The facts of the last round."""
 
@@ -230,6 +238,7 @@ class GroupLoop:
         if unread is not None:
             self._recorder.warn(EventReason.LEDGER_REBUILT, unread)
         self._resync_at = self._clock.ticks()
+        self._answers_until = self._resync_at + ANSWERS_WITHIN
         return True
 
     def _can_end_without_ledger(self, group: GroupView, refusal: Exception) -> bool:
@@ -239,7 +248,7 @@ class GroupLoop:
 
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
-        await self._ledger_writer.gather()
+        await self._gather()
         await self._services.pacing.turn()
         self._news.clear()
         self._looked_at, self._saw = self._clock.ticks(), self._sight.facts()
@@ -262,6 +271,8 @@ class GroupLoop:
         patience = QUEUES_WITHIN_WITHOUT_LEDGER if self._ledger_writer.forsaken else QUEUES_WITHIN
         sights = self._workers.sights(names, self._state.queues, patience if group.deleting else None)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
+        if self._looked_at < self._answers_until and any(one.unanswered for one in sights) and not group.deleting:
+            return True
         why, spec = held_back(spec, sights), in_steps(spec, sights)
         if group.deleting:
             self._release(frozenset())  # before any is claimed: nothing that was released is claimed again
@@ -272,13 +283,13 @@ class GroupLoop:
             self.wake()
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
+        self._mounts_are_read = any(one.spec is None or not one.spec.source.kind.announces for one in sights)
         self._refresh_mounts()
         self._apply_scale(group, spec, seen, why)
         done = await self._give_up(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
-        await self._reporter.look_at(self._state)
-        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
+        trouble = await self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
         self._recorder.trouble(trouble, self._clock.now())
         return not done
 
@@ -291,6 +302,15 @@ class GroupLoop:
         self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
         return True
 
+    async def _gather(self) -> None:
+        """Notifications that come together end up in one write of the ledger."""
+        await self._ledger_writer.gather()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER):
+                while self._workers.busy:
+                    self._news.clear()
+                    await self._news.wait()
+
     def _compare_with_queues(self) -> None:
         """Whenever a queue has recorded something else than what was known."""
         for queue, records, first in self._workers.surprising():
@@ -301,7 +321,7 @@ class GroupLoop:
 
     def _refresh_mounts(self) -> None:
         """Tell kubelets that their pods' keys of the ledger changed, without waiting for it."""
-        if wanted := due_refreshes(self._ledger_writer.written or {}, self._sight.pods):
+        if self._mounts_are_read and (wanted := due_refreshes(self._ledger_writer.written or {}, self._sight.pods)):
             work = self._services.refresher.carry_out(wanted)
             task = self._services.tasks.start("mount-refresh", work, namespace=self.key[0], group=self.key[1])
             self._refreshes.add(task)
@@ -358,6 +378,8 @@ class GroupLoop:
         due += self._sight.due_after(self._looked_at)  # also what has become due since, as during a resync
         if retry_at is not None:
             due.append(retry_at)
+        if self._looked_at < self._answers_until:
+            due.append(self._answers_until)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:

@@ -81,6 +81,12 @@ class QueueSight:
         return None if self.view is None else self.view.spec
 
     @property
+    def unanswered(self) -> bool:
+        """It was asked, and has not answered yet."""
+        asked = self.wanted and self.reachable and self.spec is not None
+        return asked and self.facts.partitions is None and self.facts.problem is None
+
+    @property
     def attributes(self) -> Attributes:
         return attributes(self.spec.partition_attributes) if self.spec is not None else Attributes()
 

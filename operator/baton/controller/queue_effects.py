@@ -275,6 +275,11 @@ class QueueEffects:
             self._due.set()
 
     @property
+    def busy(self) -> bool:
+        """Effects are being carried out. What is waited for under a pause is none."""
+        return self._busy > 0 or self.work.due > 0
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Partitions that cannot be granted, while the queue does what is wanted of the others."""
         known = sorted(self._unavailable.items())

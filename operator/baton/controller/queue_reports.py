@@ -12,7 +12,7 @@ from baton.controller.problems import EventReason, Reason
 from baton.controller.status import Told, conditions
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api, Json
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView, queues_path
 from baton.model.ids import QueueName
@@ -160,7 +160,8 @@ class QueueReports:
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects
             return
-        writing.writer.want(self._status(view, reports), view.status)
+        status = queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
+        writing.writer.want(status, view.status)
 
     def refresh_all(self) -> None:
         """Also of queues that no group names."""
@@ -172,20 +173,15 @@ class QueueReports:
         And what was not told before the groups of its namespace were seen."""
         self.refresh_all()
         for queue, writing in self._writing.items():
-            view, reports = self._cache.queues.get(*queue), self._to_tell(queue)
-            if view is None or view.uid != writing.uid or reports is None:
-                continue
-            if writing.writer.overwritten(view.status):
-                writing.writer.want_again(self._status(view, reports), view.status)
+            view = self._cache.queues.get(*queue)
+            if view is not None and view.uid == writing.uid and self._to_tell(queue) is not None:
+                writing.writer.put_right(view.status)
 
     def _to_tell(self, queue: QueueKey) -> list[QueueFacts] | None:
         """What its groups say. None: its group has not said anything yet, or was not seen yet, or another release of the operator
         serves it."""
         reports = list(self._reports.get(queue, {}).values())
         return None if not reports and (self._cache.named(queue) or not self._groups_seen(queue[0])) else reports
-
-    def _status(self, view: QueueView, reports: list[QueueFacts]) -> Json:
-        return queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
 
     def close(self) -> None:
         """Somebody else writes from now on."""

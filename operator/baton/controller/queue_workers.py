@@ -29,78 +29,6 @@ UNRECORDED_WITHIN = 5.0
 just now."""
 
 
-class LostQueues:
-    """One group's. `changed` is called when a wait is over."""
-
-    def __init__(self, namespace: str, clock: ApiServerClock, changed: Callable[[], None]) -> None:
-        self._namespace = namespace
-        self._clock = clock
-        self._changed = changed
-        self._lost: frozenset[QueueName] = frozenset()
-        """Another has them, or they do not answer."""
-        self._deleting_since: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._given_up: dict[QueueName, str] = {}
-
-    def __contains__(self, name: QueueName) -> bool:
-        return name in self._lost
-
-    @property
-    def deleting(self) -> bool:
-        """The group is being deleted."""
-        return self._deleting_since is not None
-
-    def look(
-        self,
-        left: Mapping[QueueName, QueueWorker],
-        gone: Iterable[QueueName],
-        recorded: Mapping[QueueName, KnownQueue],
-        patience: float | None,
-    ) -> None:
-        """Which queues that are to be let go of cannot be reached: there is nothing to be done at them, nor to be waited for.
-
-        `left`: those to be let go of. `gone`: those of the ledger (`recorded`) that have no PartitionedQueue any more.
-        `patience`: the group is being deleted, and waits so many seconds for one that does not answer.
-        """
-        now = self._clock.ticks()
-        if patience is None:
-            self._deleting_since = None
-        elif self._deleting_since is None:
-            self._deleting_since = now
-        lost: dict[QueueName, str | None] = {}
-        waits = []
-        for name, worker in left.items():
-            problem, since = worker.facts.problem, worker.troubled_since
-            if problem is None or since is None:
-                continue
-            if problem.reason is Reason.CONFLICT:
-                lost[name] = None
-            elif patience is not None and self._deleting_since is not None:
-                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
-                wait = max(since, self._deleting_since) + bound - now
-                if wait > 0:
-                    waits.append(wait)
-                else:
-                    lost[name] = problem.message
-        for name in gone if patience is not None else ():
-            known = recorded[name].incarnation is not None  # its server has recorded the group
-            lost[name] = f"PartitionedQueue {self._namespace}/{name} is gone." if known else None
-        self._given_up |= {name: why for name, why in lost.items() if why is not None and name not in self._lost}
-        self._lost = frozenset(lost)
-        self.close()
-        self._timer = asyncio.get_running_loop().call_later(min(waits), self._changed) if waits else None
-
-    def given_up(self) -> dict[QueueName, str]:
-        """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
-        told, self._given_up = self._given_up, {}
-        return told
-
-    def close(self) -> None:
-        """Stop waiting for all queues."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 log = structlog.get_logger("baton.queue")
 
 
@@ -136,7 +64,11 @@ class QueueWorkers:
         self._effects: Iterable[Effect] = ()
         self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
         """The same by queue."""
-        self._lost = LostQueues(key[0], clock, changed)
+        self._lost: frozenset[QueueName] = frozenset()
+        """Queues to be let go of that another group has, or that do not answer: nothing can be done there, nor is waited for."""
+        self._given_up: dict[QueueName, str] = {}
+        self._deleting_since: float | None = None
+        self._waits: asyncio.TimerHandle | None = None
         self._held = False
 
     # -- which queues
@@ -183,7 +115,7 @@ class QueueWorkers:
         """
         ended = True
         for name in done_with:
-            waited_for = name in recorded or self._lost.deleting
+            waited_for = name in recorded or self._deleting_since is not None
             self._workers[name].leave(patient=waited_for and name not in self._lost)
             ended = ended and self._workers[name].ended
         return ended
@@ -204,7 +136,8 @@ class QueueWorkers:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        self._lost.close()
+        if self._waits is not None:
+            self._waits.cancel()
         for worker in self._workers.values():
             worker.stop()
         await end(list(self._tasks.values()))
@@ -219,9 +152,33 @@ class QueueWorkers:
     ) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
         `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
-        of_spec = frozenset(named)
-        left = {name: worker for name, worker in self._workers.items() if name not in of_spec}
-        self._lost.look(left, recorded.keys() - self._workers.keys() - self._released, recorded, patience)
+        of_spec, now = frozenset(named), self._clock.ticks()
+        if patience is None:
+            self._deleting_since = None
+        elif self._deleting_since is None:
+            self._deleting_since = now
+        lost: dict[QueueName, str | None] = {}
+        waits = []
+        for name, worker in self._workers.items():
+            problem, since = worker.facts.problem, worker.troubled_since
+            if name in of_spec or problem is None or since is None:
+                continue
+            if problem.reason is Reason.CONFLICT:
+                lost[name] = None
+            elif patience is not None and self._deleting_since is not None:
+                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
+                if (wait := max(since, self._deleting_since) + bound - now) > 0:
+                    waits.append(wait)
+                else:
+                    lost[name] = problem.message
+        for name in recorded.keys() - self._workers.keys() - self._released if patience is not None else ():
+            known = recorded[name].incarnation is not None  # its server has recorded the group
+            lost[name] = f"PartitionedQueue {self._key[0]}/{name} is gone." if known else None
+        self._given_up |= {name: why for name, why in lost.items() if why is not None and name not in self._lost}
+        self._lost = frozenset(lost)
+        if self._waits is not None:
+            self._waits.cancel()
+        self._waits = asyncio.get_running_loop().call_later(min(waits), self._changed) if waits else None
         return self.known(of_spec, recorded)
 
     def known(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
@@ -279,7 +236,13 @@ class QueueWorkers:
 
     def given_up(self) -> dict[QueueName, str]:
         """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
-        return self._lost.given_up()
+        told, self._given_up = self._given_up, {}
+        return told
+
+    @property
+    def busy(self) -> bool:
+        """A queue that answers is about to say what came of what it was asked."""
+        return any(worker.effects.busy and worker.troubled_since is None for worker in self._workers.values())
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:

@@ -51,7 +51,7 @@ class Reporter:
         """Write the status whenever it changed."""
         await self._writer.run()
 
-    def report(
+    async def report(
         self,
         group: GroupView,
         state: GroupState,
@@ -64,8 +64,9 @@ class Reporter:
     ) -> Problem | None:
         """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
         now = self._services.clock.now()
-        whole, counts = self._digest(state)
-        whole = as_of(whole, now)
+        if self._looked_at is None or self._looked_at[0] is not state:  # a step at rest gives the same state again
+            self._looked_at = (state, *await aside(len(state.records), digest, state))
+        whole, counts = as_of(self._looked_at[1], now), self._looked_at[2]
         if (problem := problem_of(whole)) is not None:
             problems = [*problems, problem]
         bound = self._services.admission_policy
@@ -91,16 +92,6 @@ class Reporter:
             )
         )
         return worst(problems)
-
-    async def look_at(self, state: GroupState) -> None:
-        """Prepare to report it: of a large group on another thread. A step at rest gives the same state again."""
-        if self._looked_at is None or self._looked_at[0] is not state:
-            self._looked_at = (state, *await aside(len(state.records), digest, state))
-
-    def _digest(self, state: GroupState) -> tuple[Summary, PartitionCounts]:
-        if self._looked_at is None or self._looked_at[0] is not state:
-            self._looked_at = (state, *digest(state))
-        return self._looked_at[1:]
 
     def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
         """The group is at a halt because of this problem. The rest of the status stays as it was."""

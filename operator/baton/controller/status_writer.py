@@ -48,19 +48,10 @@ class StatusWriter:
             self._wanted = status
             self._news.set()
 
-    def overwritten(self, known: Mapping[str, object]) -> bool:
-        """Whether somebody else has written since: `known`, as it was seen to read, is not what was last written."""
-        return self._wanted is not None and self._wanted == self._written and _without_date(known) != self._written
-
-    def want_again(self, status: Json, known: Mapping[str, object]) -> None:
-        """This is how it should read, where somebody else has written what is known."""
-        self._written = None
-        self.want(status, known)
-        self._news.set()
-
     def put_right(self, known: Mapping[str, object]) -> None:
-        """Write it again where what is known is not what was written. Now and then: who contradicts is answered slowly."""
-        if self.overwritten(known):
+        """Write it again where others have written since: `known`, as it was seen to read, is not what was last written. Now and
+        then: who contradicts is answered slowly."""
+        if self._wanted is not None and self._wanted == self._written and _without_date(known) != self._written:
             self._written = {}
             self._news.set()
 
