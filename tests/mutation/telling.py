@@ -75,7 +75,7 @@ TELLING = (
     Mutation("status", "write a status that has not changed", "controller/status_writer.py", "unit/controller/test_status_writer.py",
              "if wanted is None or wanted == self._written:", "if wanted is None:"),
     Mutation("status", "write each status of a burst", "controller/status_writer.py", "unit/controller/test_status_writer.py",
-             "            await asyncio.sleep(self._pause)\n            self._news.clear()\n", "            self._news.clear()\n"),
+             "            await asyncio.sleep(self._pause)\n            await self.flush()\n", "            await self.flush()\n"),
     Mutation("secrets", "log the variables of a failure", "controller/logs.py", "unit/controller/test_logs.py",
              "show_locals=False", "show_locals=True"),
     Mutation("secrets", "tell what an unexpected exception of a group says", "controller/problems.py", "simulation/test_unexpected_failures.py",

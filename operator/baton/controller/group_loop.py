@@ -160,7 +160,6 @@ class GroupLoop:
 
     async def run(self) -> None:
         """Until the group is gone, or another leader has taken over."""
-        writing = self._services.tasks.keep("status", self._reporter.run, namespace=self.key[0], group=self.key[1])
         try:
             working = await self._seen() and await self._has_room()
             working = working and await self._retrying.until_it_works(self._take_over)
@@ -173,7 +172,7 @@ class GroupLoop:
         except Deposed:
             self._log.info("another leader has taken over")
         finally:
-            for task in (writing, *self._refreshes):
+            for task in self._refreshes:
                 task.cancel()
             self._recorder.flush()
             self._scaling.close()

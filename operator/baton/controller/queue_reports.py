@@ -1,9 +1,9 @@
 """What the groups say of the queues they use, put together into the status of each PartitionedQueue; and a change of the number
 of partitions, as that status and events tell it."""
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from baton.api import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
@@ -97,7 +97,6 @@ def _waits(resizing: Resizing) -> str:
 class _Writing:
     uid: str
     writer: StatusWriter
-    task: asyncio.Task[None]
     shown: tuple[QueueView, list[QueueFacts]] | None = None
     """What the status was last made from."""
 
@@ -145,15 +144,15 @@ class QueueReports:
         view = self._cache.queues.get(*queue)
         writing = self._writing.get(queue)
         if writing is not None and (view is None or view.uid != writing.uid):
-            writing.task.cancel()
+            writing.writer.close()
             del self._writing[queue]
             writing = None
         if view is None:
             return
         if writing is None:
-            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
-            task = self._tasks.keep("status", writer.run, namespace=view.namespace, queue=view.name)
-            writing = self._writing[queue] = _Writing(view.uid, writer, task)
+            start = partial(self._tasks.start, "status", namespace=view.namespace, queue=view.name)
+            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock, start)
+            writing = self._writing[queue] = _Writing(view.uid, writer)
         if (reports := self._to_tell(queue)) is None:
             return
         facts = view, reports
@@ -186,7 +185,7 @@ class QueueReports:
     def close(self) -> None:
         """Somebody else writes from now on."""
         for writing in self._writing.values():
-            writing.task.cancel()
+            writing.writer.close()
         self._writing.clear()
         self._reports.clear()
         self._reported.clear()

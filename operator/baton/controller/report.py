@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -42,14 +43,11 @@ class Reporter:
     def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
         self._key = key
         self._services = services
-        self._writer = StatusWriter(services.api, path, uid, services.clock, dated=True)
+        start = partial(services.tasks.start, "status", namespace=key[0], group=key[1])
+        self._writer = StatusWriter(services.api, path, uid, services.clock, start, dated=True)
         self._last = Snapshot(reconciled_at=services.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
-
-    async def run(self) -> None:
-        """Write the status whenever it changed."""
-        await self._writer.run()
 
     async def report(
         self,
@@ -121,6 +119,7 @@ class Reporter:
 
     def close(self) -> None:
         """Stop: the group is gone, or another operator serves it."""
+        self._writer.close()
         self._looked_at = None
         self._services.metrics.forget(self._key)
         self._services.queue_reports.forget(self._key)
