@@ -55,11 +55,6 @@ class Cluster:
         """The API server's URL on this machine."""
         return self._control.server
 
-    @property
-    def kubelet_folder(self) -> Path:
-        """Where the kubelet keeps pods and their volumes."""
-        return self.folder / "kubelet"
-
     def __enter__(self) -> Self:
         self.up()
         return self

@@ -20,7 +20,6 @@ from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, SUBSCRIBED_ANNOTATION, ledger_name
 from cluster import Cluster as Kubernetes
-from tests.bench.mounts import Mounts
 from tests.e2e.plain_fleet import GROUP, PARTITIONS, QUEUE, Fleet
 from tests.e2e.reader import results
 from tests.integration.operator.conftest import apply_crds, namespace
@@ -173,29 +172,20 @@ def _with_node() -> list[Case]:
             fleet = Fleet(cluster, "moves", server.url, delay=0)
             fleet.deploy(replicas=4)
             fleet.settled(members=4)
-            pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in cluster.get("pods", "-n", "moves")["items"]}
-            seen: dict[tuple[str, str], float] = {}
-            mounts = Mounts(
-                cluster.kubelet_folder,
-                lambda: [(uid, name) for name, uid in pods.items()],
-                lambda uid, text: seen.setdefault((uid, text), time.monotonic()),
-            )
-            with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), mounts, _Firsts(server, f"moves/{QUEUE}") as firsts:
-                until(lambda: ledger.rests(min(pods), owning=True))
+            pod = min(one["metadata"]["name"] for one in cluster.get("pods", "-n", "moves")["items"])
+            with Load(server.url, f"moves/{QUEUE}", 1000, every=0.01), _Firsts(server, f"moves/{QUEUE}") as firsts:
+                until(lambda: ledger.rests(pod, owning=True))
                 ledger.forget()  # hand-offs of the fleet's start, before there was a load
                 for _ in range(ROUNDS):
                     for subscribed in ("nothing", None):
-                        ledger.subscribe(min(pods), subscribed)
-                        until(lambda owning=subscribed is None: ledger.rests(min(pods), owning=owning))  # type: ignore[misc]
+                        ledger.subscribe(pod, subscribed)
+                        until(lambda owning=subscribed is None: ledger.rests(pod, owning=owning))  # type: ignore[misc]
                         until(lambda: ledger.granted() <= firsts.at.keys())
                         time.sleep(MOVE_EVERY)
             fleet.delete()
-    written = {(pods[pod], text): at for (pod, text), at in ledger.written_at.items() if pod in pods}
-    refreshed = [seen[key] - at for key, at in written.items() if key in seen and seen[key] >= at]
     pauses = [granted - revoked for revoked, granted in ledger.pauses.values()]
     served = [firsts.at[key] - revoked for key, (revoked, _) in ledger.pauses.items() if key in firsts.at]
     return [
-        *_spread("ledger to file in the pod", refreshed),
         *_spread("hand-off of a partition, revoked to granted in the ledger", pauses),
         *_spread("hand-off of a partition, revoked to the next owner's first entry", served),
     ]
@@ -224,8 +214,6 @@ class _Versions:
         self._watch = watch.Watch()  # type: ignore[no-untyped-call]
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self.named_at: dict[str, float] = {}
-        self.written_at: dict[tuple[str, str], float] = {}
-        """Pod and the text of its key."""
         self.pauses: dict[tuple[int, int], tuple[float, float]] = {}
         """Partition and new epoch: when it was revoked, and granted."""
 
@@ -268,7 +256,6 @@ class _Versions:
             if pod == LEDGER_GROUP_KEY:
                 continue
             self.named_at.setdefault(pod, now)
-            self.written_at.setdefault((pod, text), now)
             entry = entries[pod] = MemberEntry.from_json(text)
             for number in entry.revoking.get(self._queue, ()):
                 self._revoked.setdefault(number, now)

@@ -5,11 +5,12 @@ from functools import partial
 
 import pytest
 
-from baton.controller.group_objects import SESSION_WITHIN
-from baton.controller.round_pacing import RoundPacing
+from baton.controller.group_observation import SESSION_WITHIN
+from baton.controller.retrying import RoundPacing
 from baton.kube.api import core_path
 from baton.kube.leases import leases_path
 from baton.kube.mount_refresh import SHOWN_WITHIN, mark
+from baton.kube.objects import queues_path
 from baton.model.ids import MemberId
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, session_lease_name
 from tests.simulation.one_replica import OneReplica, in_virtual_time
@@ -66,14 +67,15 @@ def test_a_session_that_ends_during_a_resync_is_seen_to_have_ended(monkeypatch: 
 
 @in_virtual_time
 async def test_an_annotation_that_somebody_undid_is_written_again_though_nothing_else_happens(world: OneReplica) -> None:
-    world.queue("orders")
+    queue = {"partitions": 4, "source": {"type": "External"}}
+    world.make(queues_path("shop"), {"metadata": {"name": "orders"}, "spec": queue})
     world.group("orders", rebalance={"resyncSeconds": 5})
     world.pod("orders-a")
     path = core_path("shop", "pods", "orders-a")
 
     async def told() -> bool:
         annotations = world.server.request("get", path)["metadata"].get("annotations") or {}
-        return annotations.get(LEDGER_KEY_ANNOTATION) == mark((await world.ledger()).get("orders-a", ""))
+        return annotations.get(LEDGER_KEY_ANNOTATION) == mark((await world.ledger()).get("orders-a", "{}")) is not None
 
     await world.until(told, True)
     world.server.request("patch", path, body={"metadata": {"annotations": {LEDGER_KEY_ANNOTATION: "else"}}})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.deletion_wait import QUEUES_WITHIN
+from baton.controller.group_loop import QUEUES_WITHIN
 from baton.controller.operator_replica import Replica
 from baton.controller.queue_effects import LONGEST_BACKOFF
 from baton.kube.api import core_path

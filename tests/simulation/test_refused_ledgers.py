@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from baton.controller.attempts import LONGEST_PAUSE
-from baton.controller.deletion_wait import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
-from baton.controller.refusals import PASSING
+from baton.controller.group_loop import LEDGER_WITHIN, QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER
+from baton.controller.problems import PASSING
 from baton.controller.relists import LEDGERS_EVERY
+from baton.controller.retrying import LONGEST_PAUSE
 from baton.kube.api import REQUEST_TIMEOUT, core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName

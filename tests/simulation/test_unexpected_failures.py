@@ -7,7 +7,7 @@ import pytest
 from baton import assignors
 from baton.assignors import Answer, Request
 from baton.controller.group_loops import RESTART_AFTER
-from baton.controller.retrying import LONGEST_PAUSE
+from baton.controller.retrying import LONGEST_PAUSE_UNEXPECTED
 from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Fault
@@ -46,7 +46,7 @@ def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(fro
         world.asked.clear()
         await asyncio.sleep(300)
         tried = sum(asked == ("update", LEDGER) for asked in world.asked)
-        assert 300 / LONGEST_PAUSE - 1 <= tried <= 300 / LONGEST_PAUSE + 8
+        assert 300 / LONGEST_PAUSE_UNEXPECTED - 1 <= tried <= 300 / LONGEST_PAUSE_UNEXPECTED + 8
         assert world.replica.stuck() is None
         assert (await world.events()).count("UnexpectedError") == 1
         assert world.metric("baton_group_ready", namespace="shop", group="orders", reason="UnexpectedError") == 0
@@ -54,7 +54,7 @@ def test_it_is_told_on_its_group_and_nowhere_else_and_over_when_its_cause_is(fro
         await world.until(returns, [2, 2])
         assert (await world.ready("returns"))[0] == "Ready"
         world.trouble = lambda verb, path: None
-        await world.until(world.counts, [2, 2], LONGEST_PAUSE + 10)
+        await world.until(world.counts, [2, 2], LONGEST_PAUSE_UNEXPECTED + 10)
         await world.until_told("Ready")
 
     lives(story)
@@ -80,7 +80,7 @@ async def test_a_resync_while_rounds_fail_counts_as_no_round(world: OneReplica) 
     await asyncio.sleep(60)
     assert age(world) == pytest.approx(before + 60)
     world.trouble = lambda verb, path: None
-    await world.until(world.counts, [2, 2], LONGEST_PAUSE + 10)
+    await world.until(world.counts, [2, 2], LONGEST_PAUSE_UNEXPECTED + 10)
     assert age(world) < 1
 
 

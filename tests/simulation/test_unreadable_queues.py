@@ -2,7 +2,7 @@
 
 import asyncio
 
-from baton.controller.deletion_wait import QUEUES_WITHIN
+from baton.controller.group_loop import QUEUES_WITHIN
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
 from baton.model.ids import QueueName

@@ -6,8 +6,7 @@ import time
 from baton.api import ConsumerGroupSpec, sessions_required
 from baton.cli.group_view import GroupLook, QueueLook, look
 from baton.cli.leader import leader_of
-from baton.controller.group_observation import QueueSight, observation
-from baton.controller.queue_state import QueueFacts
+from baton.controller.group_observation import QueueFacts, QueueSight, observation
 from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.kube import leases, pods

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from baton.controller.event_reasons import EventReason
+from baton.controller.problems import EventReason
 from baton.model.ids import MemberId, Partition
 from baton.model.times import read_seconds, to_text
 

@@ -1,9 +1,14 @@
-"""The loop of one ConsumerGroup: observe, step, write the ledger, record events, carry effects out, and sleep until there is
-something to do. The loop only has the order. Each of these has a module of its own.
+"""The loop of one ConsumerGroup: take it over, then observe, step, write the ledger, record events, carry effects out, and sleep
+until there is something to do; and its end, which does not wait for ever for what is out of reach.
+
+While the ledger cannot be written, nothing changes.
 """
 
 import asyncio
+import sys
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Set
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,39 +16,79 @@ import structlog
 
 from baton.api import ConsumerGroupSpec
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.deletion_wait import patience
-from baton.controller.diagnosis import deletion_problem, queue_problems
-from baton.controller.event_recorder import EventRecorder
-from baton.controller.finalizer import Finalizer
+from baton.controller.events import EventRecorder
 from baton.controller.group_capacity import GroupCapacity, holds
-from baton.controller.group_objects import GroupObjects
-from baton.controller.group_observation import QueueSight, held_back, in_steps
-from baton.controller.group_steps import GroupSteps
-from baton.controller.ledger_trust import contradicted, told_of
-from baton.controller.ledger_writer import LedgerWriter
-from baton.controller.mount_refreshes import MountRefreshes
-from baton.controller.problems import Problem, Reason, worst
-from baton.controller.queue_releases import QueueReleases
+from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
+from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, in_doubt, told_of
+from baton.controller.offload import aside
+from baton.controller.problems import (
+    EventReason,
+    Problem,
+    Reason,
+    Stuck,
+    is_gone,
+    ledger_problems,
+    ledger_refused,
+    request_refused,
+    worst,
+)
+from baton.controller.queue_reports import Resizings
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.report import Reporter
-from baton.controller.resizing import Resizings
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.services import Services
-from baton.controller.takeover import Takeover
-from baton.engine import GroupState, unowned_queues
+from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
+from baton.engine import GroupState, load, unowned_queues
+from baton.engine.fitting import TooLarge
+from baton.engine.ledger_bounds import partitions_named
+from baton.kube.api import Api
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.events import Regarding
 from baton.kube.group_replicas import GroupReplicas
-from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
+from baton.kube.ledger_configmap import AlreadyWritten, Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
+from baton.kube.mount_refresh import due_refreshes
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
 from baton.model.ids import QueueName
+from baton.model.ledger import LedgerError
+from baton.model.wording import one_line
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
 
 SHORTEST_SLEEP, LONGEST_SLEEP = 0.005, 30.0
+
+SEEN_WITHIN = 5.0
+"""Seconds between two looks of a group that cannot begin yet."""
+
+FITS_AFTER = 10.0
+"""Seconds after which a plan for which there was no room is tried again, also where nothing was observed."""
+
+LISTS_WITHIN = 10.0
+"""Seconds for which lists of what was never seen may be refused before a group that is being deleted goes on without: a namespace
+that goes takes the operator's rights along."""
+
+LEDGER_WITHIN = 10.0
+"""Seconds for which writing the ledger of a group that is being deleted may fail. Where nothing can be created in the namespace
+any more: none."""
+
+QUEUES_WITHIN, QUEUES_WITHIN_WITHOUT_LEDGER = 60.0, 10.0
+"""Seconds for which a group that is being deleted waits for a queue that does not answer: usually, and where no consumer is told
+anything any more."""
+
+ANSWERS_WITHIN = 1.0
+"""Seconds for which the first step waits for the first answers of queues: else the first plan would be made without them."""
+
+TOGETHER = 0.05
+"""Seconds for which a step waits for what queues are about to answer, so that it ends up in one write."""
+
+AGAIN_AFTER = 1.0
+"""Seconds until the next try to take the finalizer off: something still had it, or the group changed meanwhile."""
+
+LONGEST_WORDS = 300
+"""Characters of what is said about a text that anybody may have written."""
 
 
 class GroupLoop:
@@ -53,63 +98,42 @@ class GroupLoop:
         """`leads_since`: when this operator began to lead (monotonic seconds)."""
         self.key: GroupKey = (group.namespace, group.name)
         self.uid = group.uid
-        self._services = services
-        self._leads_since = leads_since
+        self.served_by: str | None = None
+        """Another release of the operator has the group, and this loop has ended for it."""
+        self._services, self._clock, self._leads_since = services, services.clock, leads_since
+        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
+        self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
+        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
         self._sight = GroupObjects(self.key, group.uid, services.cache)
-        self._news = asyncio.Event()
         self._finalizer = Finalizer(services.api, *self.key)
         self._group_capacity = GroupCapacity(self.key, services.capacity)
         elector, booked = services.elector, partial(services.capacity.booked, self.key)
         ledger = Ledger(services.api, self._owner, elector.term, elector.release, services.releases, booked)
-        self._ledger_writer = LedgerWriter(ledger, services.elector, services.clock)
+        self._ledger_writer = LedgerWriter(ledger, elector, self._clock)
         self._workers = QueueWorkers(
-            self.key, group.uid, services.cache, services.clock, services.tasks, services.open_queue, self.wake
+            self.key, group.uid, services.cache, self._clock, services.tasks, services.open_queue, self.wake
         )
-        self._ends = False
-        """It has been seen that the group is being deleted."""
-        self._refreshes = MountRefreshes(services.refresher, services.tasks, self.key)
-        self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
         replicas = GroupReplicas(services.api, services.scaler, *self.key, group.uid)
         self._scaling = Scaling(self.key, services.scaler, replicas, services.tasks, self.wake)
-        self._releases = QueueReleases(
-            self.key, group.uid, services.cache, self._workers, self._recorder, self._scaling, self._finalizer, self.wake
-        )
-        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
+        self._resizings = Resizings()
+        self._work = services.large_work.of(group.namespace)
         state = GroupState.new(group.full_name)
-        self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
-        self._retrying = Retrying(services.clock, self._stuck, self._log)
-        work = services.large_work.of(group.namespace)
-        self._runtime = GroupRuntime(state, services.clock, self._ledger_writer, self._workers, work)
-        self._steps = GroupSteps(
-            self._owner,
-            self._runtime,
-            self._ledger_writer,
-            self._workers,
-            self._sight,
-            self._recorder,
-            self._reporter,
-            services.clock,
-            services.ledger_limit,
-        )
-        self.served_by: str | None = None
-        """Another release of the operator has the group, and this loop has ended for it."""
-        self._looked_at = self._resync_at = float("-inf")
+        self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
+        self._retrying = Retrying(self._clock, self._stuck, self._log)
+        self._refreshes: set[asyncio.Task[None]] = set()
+        """Requests to kubelets that are under way."""
+        self._mounts_are_read = False
+        """Some queue does not tell its consumers what it grants and pauses, so they hear of it by their mounts alone."""
+        self._news = asyncio.Event()
+        self._ends = False
+        """It has been seen that the group is being deleted."""
+        self._trouble_told = False
+        """It was said that the group cannot go on, and no step was written since: it is not well for a failure that may pass."""
+        self._looked_at = self._resync_at = self._answers_until = float("-inf")
         self._saw: tuple[object, ...] = ()
         """The facts of the last round."""
-        self._takeover = Takeover(
-            self._owner,
-            self._sight,
-            self._finalizer,
-            self._ledger_writer,
-            self._recorder,
-            self._group_capacity,
-            services,
-            work,
-            self._stuck,
-        )
-        self._resizings = Resizings()
 
     @property
     def _state(self) -> GroupState:
@@ -136,10 +160,9 @@ class GroupLoop:
 
     async def run(self) -> None:
         """Until the group is gone, or another leader has taken over."""
-        writing = self._services.tasks.keep("status", self._reporter.run, namespace=self.key[0], group=self.key[1])
         try:
-            working = await self._takeover.see(self._leads_since) and await self._takeover.room()
-            working = working and await self._retrying.until_it_works(self._begin)
+            working = await self._seen() and await self._has_room()
+            working = working and await self._retrying.until_it_works(self._take_over)
             while working and await self._retrying.until_it_works(self._cycle):
                 while not await self._sleep():
                     await self._retrying.until_it_works(self._resync)
@@ -149,9 +172,9 @@ class GroupLoop:
         except Deposed:
             self._log.info("another leader has taken over")
         finally:
-            writing.cancel()
+            for task in self._refreshes:
+                task.cancel()
             self._recorder.flush()
-            self._refreshes.close()
             self._scaling.close()
             self._reporter.close()
             self._runtime.forget()
@@ -159,27 +182,76 @@ class GroupLoop:
 
     def _stuck(self, problem: Problem) -> None:
         """It cannot go on before that is over."""
-        self._steps.trouble_told = True
-        self._recorder.trouble(problem, self._services.clock.now())
+        self._trouble_told = True
+        self._recorder.trouble(problem, self._clock.now())
         if (group := self._sight.group) is not None:
             self._reporter.halted(group, problem, self._ledger_writer)
 
-    async def _begin(self) -> bool:
-        await self._services.pacing.turn()
-        state = await self._takeover.state()
-        if state is None:
-            return False
-        self._runtime.state = state
-        self._resync_at = self._services.clock.ticks()
+    # -- taking it over
+
+    async def _seen(self) -> bool:
+        """Wait until the group's namespace has been listed since this operator leads; False: the group is gone. One that is being
+        deleted goes on without what the server refuses to list."""
+        relists, namespace = self._services.relists, self.key[0]
+        while not await relists.seen(namespace, self._leads_since, SEEN_WITHIN):
+            if (group := self._sight.group) is None:
+                return False
+            if group.deleting and relists.refused_for(namespace) >= LISTS_WITHIN:
+                self._log.warning("a group ends without its pods, sessions and queues: they cannot be listed")
+                return True
+            if problem := worst(relists.problems(namespace)):
+                self._stuck(problem)
         return True
+
+    async def _has_room(self) -> bool:
+        """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
+        while (group := self._sight.group) is not None:
+            if (problem := self._book(self._services.relists.ledger(self.key).partitions, group)) is None:
+                return True
+            self._stuck(problem)
+            await asyncio.sleep(SEEN_WITHIN)
+        return False
+
+    def _book(self, partitions: int, group: GroupView) -> Problem | None:
+        self._group_capacity.begin(partitions, at_all_events=group.deleting)
+        return self._group_capacity.problem
+
+    async def _take_over(self) -> bool:
+        """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. Raises Stuck and Deposed."""
+        await self._services.pacing.turn()
+        group = self._sight.group
+        if group is None or (group.deleting and FINALIZER not in group.finalizers):
+            return False
+        if not group.deleting:
+            await self._finalizer.put_on(group)
+        try:
+            data = await self._ledger_writer.claim()
+        except REFUSALS as error:
+            if not self._can_end_without_ledger(group, error):
+                raise Stuck(ledger_refused(self._owner, error)) from error
+            data = self._ledger_writer.forsake()
+        partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
+        if (problem := self._book(partitions, group)) is not None:
+            raise Stuck(problem)  # it has more than its metadata told
+        self._runtime.state, unread = await self._work.do(partitions, _read, group.full_name, data)
+        if unread is not None:
+            self._recorder.warn(EventReason.LEDGER_REBUILT, unread)
+        self._resync_at = self._clock.ticks()
+        self._answers_until = self._resync_at + ANSWERS_WITHIN
+        return True
+
+    def _can_end_without_ledger(self, group: GroupView, refusal: Exception) -> bool:
+        return group.deleting and (is_gone(refusal) or self._ledger_writer.attempts.lasted >= LEDGER_WITHIN)
+
+    # -- one round
 
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
-        await self._ledger_writer.gather()
+        await self._gather()
         await self._services.pacing.turn()
         self._news.clear()
-        self._looked_at, self._saw = self._services.clock.ticks(), self._sight.facts()
-        await self._recorder.hear(self._workers.unacknowledged, self._services.clock.now())
+        self._looked_at, self._saw = self._clock.ticks(), self._sight.facts()
+        await self._recorder.hear(self._workers.unacknowledged, self._clock.now())
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -187,63 +259,85 @@ class GroupLoop:
         if spec is None:
             return await self._stay_as_it_is(group)
         self._compare_with_queues()
-        names = self._names(spec)
+        named = [QueueName(queue.name) for queue in spec.queues]
+        names = [] if group.deleting else named
         held = holds(self._state)
-        known = self._workers.known(() if group.deleting else names, self._state.queues)
-        seen = self._sight.membership(spec, known, self._services.clock.ticks())
+        known = self._workers.known(names, self._state.queues)
+        seen = self._sight.membership(spec, known, self._clock.ticks())
         without = self._group_capacity.take(self._state, known, members=bool(seen.members))
-        self._workers.sync(() if self._ends else names, self._state.queues, without, unowned_queues(spec.paused, self._state))
+        self._workers.sync(() if self._ends else named, self._state.queues, without, unowned_queues(spec.paused, self._state))
         self._ends = group.deleting
-        wait = patience(self._ledger_writer.forsaken) if group.deleting else None
-        sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
+        patience = QUEUES_WITHIN_WITHOUT_LEDGER if self._ledger_writer.forsaken else QUEUES_WITHIN
+        sights = self._workers.sights(names, self._state.queues, patience if group.deleting else None)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
+        if self._looked_at < self._answers_until and any(one.unanswered for one in sights) and not group.deleting:
+            return True
         why, spec = held_back(spec, sights), in_steps(spec, sights)
         if group.deleting:
-            self._releases.release(self._state, set())  # before any is claimed: nothing that was released is claimed again
-        if (since := self._sight.in_doubt_since(self._services.clock.ticks())) is not None:
+            self._release(frozenset())  # before any is claimed: nothing that was released is claimed again
+        if (since := self._sight.in_doubt_since(self._clock.ticks())) is not None:
             self._services.relists.want_sessions(self.key, since)
-        if await self._steps.take(group, spec, sights, seen) or holds(self._state) != held:
+        step = partial(self._advance, group, spec, sights, seen)
+        if await self._write(group, sights, step) or holds(self._state) != held:
             self.wake()
         for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
-        self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)
+        self._mounts_are_read = any(one.spec is None or not one.spec.source.kind.announces for one in sights)
+        self._refresh_mounts()
         self._apply_scale(group, spec, seen, why)
-        done = await self._releases.follow(group, self._state)
+        done = await self._give_up(group)
         problems = self._problems(group, spec, sights, seen)
         left, asked_for = self._workers.unacknowledged, self._scaling.asked_for(spec)
-        await self._reporter.look_at(self._state)
-        trouble = self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
-        self._recorder.trouble(trouble, self._services.clock.now())
+        trouble = await self._reporter.report(group, self._state, sights, seen, problems, self._ledger_writer, left, asked_for)
+        self._recorder.trouble(trouble, self._clock.now())
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """The spec does not read as one."""
-        if await self._steps.rest(group):
+        """The spec does not read as one: no step, but the ledger is put right where somebody edited it."""
+        self._runtime.wake_at = None
+        if await self._write(group, self._workers.known((), self._state.queues)):
             self.wake()
         invalid = Problem(Reason.INVALID_SPEC, group.problem or "the spec does not read as one")
-        self._stuck(worst([invalid, *self._steps.problems()]) or invalid)
+        self._stuck(worst([invalid, *self._ledger_problems()]) or invalid)
         return True
+
+    async def _gather(self) -> None:
+        """Notifications that come together end up in one write of the ledger."""
+        await self._ledger_writer.gather()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TOGETHER):
+                while self._workers.busy:
+                    self._news.clear()
+                    await self._news.wait()
 
     def _compare_with_queues(self) -> None:
         """Whenever a queue has recorded something else than what was known."""
         for queue, records, first in self._workers.surprising():
             if queue not in self._state.queues or not (numbers := contradicted(self._state, queue, records)):
                 continue
-            self._steps.doubt(queue)
+            self._doubt(queue)
             self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
+
+    def _refresh_mounts(self) -> None:
+        """Tell kubelets that their pods' keys of the ledger changed, without waiting for it."""
+        if self._mounts_are_read and (wanted := due_refreshes(self._ledger_writer.written or {}, self._sight.pods)):
+            work = self._services.refresher.carry_out(wanted)
+            task = self._services.tasks.start("mount-refresh", work, namespace=self.key[0], group=self.key[1])
+            self._refreshes.add(task)
+            task.add_done_callback(self._refreshes.discard)
 
     async def _resync(self) -> bool:
         """Every now and then compare the facts with those of the last round, in case a notification was lost; what differs wakes
         the loop."""
         await self._services.pacing.turn()
-        group, now = self._sight.group, self._services.clock.ticks()
+        group, now = self._sight.group, self._clock.ticks()
         if now < self._resync_at:
             return True
         self._resync_at = now + (group.spec.rebalance.resync_seconds if group is not None and group.spec is not None else 20)
         self._ledger_writer.resync(group is not None and group.deleting)
         if self._scaling.recheck() or self._ledger_writer.doubtful or self._sight.facts() != self._saw:
             self.wake()
-        self._refreshes.follow(self._ledger_writer.written or {}, self._sight.pods)  # what failed or was undone, again
+        self._refresh_mounts()  # what failed or was undone, again
         if not self._retrying.failing and not self._services.relists.problems(self.key[0]):
             self._reporter.beat(self._sight.group)
         return True
@@ -252,8 +346,8 @@ class GroupLoop:
         problems = queue_problems(self.key[0], sights)
         asked_for, view = self._scaling.asked_for(spec), self._state.view
         unowned = 0 if view is None else view.numbers.unowned
-        problems += self._sight.problems(spec, seen, self._services.clock.ticks(), asked_for, unowned)
-        problems += self._services.relists.problems(self.key[0]) + self._steps.problems()
+        problems += object_problems(self._sight, spec, seen, self._clock.ticks(), asked_for, unowned)
+        problems += self._services.relists.problems(self.key[0]) + self._ledger_problems()
         if self._group_capacity.problem is not None:
             problems.append(self._group_capacity.problem)
         if self._scaling.problem is not None:
@@ -271,13 +365,9 @@ class GroupLoop:
         if done is not None:
             self._recorder.say(*done)
 
-    def _names(self, spec: ConsumerGroupSpec) -> list[QueueName]:
-        return [QueueName(queue.name) for queue in spec.queues]
-
     async def _sleep(self) -> bool:
         """Until news, the engine's next deadline, or the next session that may lapse. False: a resync is due before that."""
-        clock = self._services.clock
-        ticks = clock.ticks()
+        clock, ticks = self._clock, self._clock.ticks()
         if ticks >= self._resync_at:
             return False  # else what is always due, or always news, would put it off for good
         retry_at = self._ledger_writer.attempts.retry_at
@@ -287,6 +377,8 @@ class GroupLoop:
         due += self._sight.due_after(self._looked_at)  # also what has become due since, as during a resync
         if retry_at is not None:
             due.append(retry_at)
+        if self._looked_at < self._answers_until:
+            due.append(self._answers_until)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
         try:
@@ -295,3 +387,143 @@ class GroupLoop:
             return True
         except TimeoutError:
             return any(at <= until for at in due)
+
+    # -- the ledger
+
+    async def _write(self, group: GroupView, sights: list[QueueSight], step: Callable[[], Awaitable[None]] | None = None) -> bool:
+        """Put the ledger right where somebody edited it, and take a step, unless the ledger cannot be written. True: another
+        should follow at once."""
+        try:
+            if not self._ledger_writer.attempts.due:
+                return False
+            if await self._ledger_writer.check() and not group.deleting:
+                self._tell_restored()
+            if step is not None:
+                await step()
+            self._trouble_told = False
+            return self._doubt_what_pods_let_go_of()
+        except AlreadyWritten as landed:  # what the ledger was thought not to say, it says
+            if (made := await self._runtime.adopt(landed.data)) is not None:
+                await self._recorder.tell(made.events, self._clock.now())
+            self._ledger_writer.settled()
+            return True
+        except REFUSALS as error:
+            self._log.warning("the ledger cannot be written", error=str(error))
+            if step is None or not self._can_end_without_ledger(group, error):
+                return False
+            self._ledger_writer.forsake()
+            await step()
+            return True  # for queues are not waited for as long any more
+        finally:
+            self._workers.heard(sights)
+
+    async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
+        now, restored = self._clock.now(), self._ledger_writer.tally.restored
+        # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
+        limit = sys.maxsize if group.deleting else self._services.ledger_limit
+        with suppress(TooLarge):
+            made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
+            self._reporter.taken_in(self._sight.newly_eligible(seen))
+            self._workers.settle(sights)
+            await self._recorder.tell(made.events, now)
+        self._ledger_writer.settled()
+        if self._runtime.held_back is not None:
+            before = self._runtime.wake_at  # of an earlier step where nothing fitted: it may be over
+            self._runtime.wake_at = min(now + FITS_AFTER, before if before is not None and before > now else float("inf"))
+        if self._ledger_writer.tally.restored > restored and not group.deleting:
+            self._tell_restored()
+
+    def _doubt_what_pods_let_go_of(self) -> bool:
+        """Where the ledger was put right, and pods may have let go by what had stood there meanwhile, all is granted again: what
+        is let go of at one epoch stays let go of. True: so it is."""
+        if not self._ledger_writer.took_unseen():
+            return False
+        for queue in self._state.queues:
+            self._doubt(queue)
+        return True
+
+    def _doubt(self, queue: QueueName) -> None:
+        """What stands of this queue is to be granted again, above what it has recorded."""
+        self._runtime.state = in_doubt(self._state, queue)
+        self._workers.distrust(queue)
+
+    def _tell_restored(self) -> None:
+        self._recorder.warn(
+            EventReason.LEDGER_RESTORED,
+            "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
+            "ConsumerGroup instead",
+        )
+
+    def _ledger_problems(self) -> list[Problem]:
+        refusal, lasted = self._ledger_writer.refusal, self._ledger_writer.attempts.lasted
+        found = ledger_problems(self._owner, refusal, lasted, self._runtime.held_back, at_once=self._trouble_told)
+        self._trouble_told |= refusal is not None and bool(found)
+        return found
+
+    # -- what is given up
+
+    def _release(self, but: Set[QueueName]) -> bool:
+        """Release the queues of which the ledger has no partition, except `but`. True when all of these are released."""
+        kept = {partition.queue for partition in self._state.records}
+        return self._workers.dismiss(self._workers.names - kept - but, recorded=frozenset(self._state.queues))
+
+    async def _give_up(self, group: GroupView) -> bool:
+        """Release the queues that `group` does not name any more. True: the group is deleted, and its finalizer is off. Raises
+        Stuck."""
+        for queue, why in self._workers.given_up().items():
+            self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
+        named = [] if group.deleting or group.spec is None else [QueueName(queue.name) for queue in group.spec.queues]
+        released = self._release({name for name in named if self._services.cache.queues.get(self.key[0], name)})
+        if not group.deleting or self._state.records or not released:
+            return False
+        if self._scaling.spared and await self._finalizer.take_off(group):
+            return True
+        asyncio.get_running_loop().call_later(AGAIN_AFTER, self.wake)
+        return False
+
+
+class Finalizer:
+    """The finalizer of one group. Methods raise Stuck where the API server refuses."""
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self._api = api
+        self._path = groups_path(namespace, name)
+
+    async def put_on(self, group: GroupView) -> None:
+        """Put the finalizer on, unless the group has it."""
+        if FINALIZER not in group.finalizers:
+            await self._write(group, [*group.finalizers, FINALIZER], "cannot be put on the group")
+
+    async def take_off(self, group: GroupView) -> bool:
+        """False: the group has changed, and it is to be tried again."""
+        try:
+            rest = [one for one in group.finalizers if one != FINALIZER]
+            await self._write(group, rest, "cannot be taken off the group, which is being deleted")
+        except NotFoundError:
+            return True
+        except ConflictError:
+            return False
+        return True
+
+    async def _write(self, group: GroupView, finalizers: list[str], what: str) -> None:
+        metadata = {"uid": group.uid, "resourceVersion": group.version, "finalizers": finalizers or None}
+        try:
+            await self._api.merge(self._path, {"metadata": metadata})
+        except (NotFoundError, ConflictError):
+            raise
+        except (ApiError, UnavailableError) as error:
+            raise Stuck(request_refused(f"the finalizer {FINALIZER} {what}", error)) from error
+
+
+def _read(group: str, data: Mapping[str, str] | None) -> tuple[GroupState, str | None]:
+    """The state of a group (namespace/name), and why it is not what stands there; None: it is, or nothing does. Pure."""
+    if not data:
+        return GroupState.new(group), None
+    try:
+        state = load(data)
+        if state.group != group:
+            raise LedgerError(f"it was written for {state.group}")
+    except LedgerError as error:
+        why = one_line(str(error), LONGEST_WORDS)
+        return GroupState.new(group), f"the ledger does not read as one ({why}); it is rebuilt from what the queues have recorded"
+    return state, None

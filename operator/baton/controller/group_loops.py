@@ -7,7 +7,7 @@ from baton.controller.group_loop import GroupLoop
 from baton.controller.mislabelled_pods import PodWarnings
 from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Scope
-from baton.controller.round_pacing import AT_ONCE
+from baton.controller.retrying import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView

@@ -1,21 +1,57 @@
-"""The engine's observation of a group, made of the operator's views of its objects and queues. Pure."""
+"""What is seen of one group: its queues, and in the cluster cache the group itself, its pods, and the sessions that speak for
+them; and the engine's observation that is made of these."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes
+from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes, sessions_required
 from baton.api.enums import ScaleSteps
 from baton.controller.backlog import Backlog
-from baton.controller.queue_state import QueueFacts
+from baton.controller.cluster_cache import ClusterCache, GroupKey
+from baton.controller.problems import Problem
 from baton.engine.even_shares import even_size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.specs import engine_spec, observed_queue
-from baton.kube.members import GroupMembers
+from baton.kube.leases import LeaseView
+from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
-from baton.model.ids import Epoch, Partition, QueueName
+from baton.kube.pods import PodView
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
+from baton.queues.protocol import Resizing
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue as one group sees it."""
+
+    partitions: int | None = None
+    """In operation; None: not known in this run of the operator."""
+    fenced: bool = True
+    incarnation: str | None = None
+    owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
+    """As of the last look that found others than those that were known."""
+    problem: Problem | None = None
+    resizing: Resizing | None = None
+    """The number of partitions changes."""
+    stale_refused: Mapping[int, int] | None = None
+    dead_letters: Mapping[int, int] | None = None
+    vanished: int | None = None
+    """As of the last look. None: its kind does not count them, or there was no look yet."""
+    letters: int | None = None
+    """Dead letters that there are now. None: likewise."""
+    warnings: tuple[str, ...] | None = None
+    """What the server's configuration puts at risk; None: it was not asked yet."""
+    zones: Mapping[int, str] = field(default_factory=dict)
+    """Where the server of each partition is, where the queue knows it."""
+
+    @property
+    def telling(self) -> tuple[object, ...]:
+        """What makes a difference to the group."""
+        server = (self.partitions, self.fenced, self.incarnation, self.problem, self.resizing, self.warnings, self.zones)
+        return (*server, self.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +79,12 @@ class QueueSight:
     def spec(self) -> PartitionedQueueSpec | None:
         """The spec of the queue; None: there is no such resource, or its spec cannot be read."""
         return None if self.view is None else self.view.spec
+
+    @property
+    def unanswered(self) -> bool:
+        """It was asked, and has not answered yet."""
+        asked = self.wanted and self.reachable and self.spec is not None
+        return asked and self.facts.partitions is None and self.facts.problem is None
 
     @property
     def attributes(self) -> Attributes:
@@ -165,3 +207,82 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
         incarnation=sight.facts.incarnation,
         owners=sight.facts.owners if sight.owners_wanted else {},
     )
+
+
+SESSION_WITHIN = 15.0
+"""Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose
+Lease somebody has deleted writes it again."""
+
+
+class GroupObjects:
+    """One group, as it is now. Times are seconds of the monotonic clock."""
+
+    def __init__(self, key: GroupKey, uid: str, cache: ClusterCache) -> None:
+        self.key = key
+        self._uid = uid
+        self._cache = cache
+        self._silent_since: dict[MemberId, float] = {}
+        """Pods that take no part for want of a session, and since when."""
+
+    @property
+    def group(self) -> GroupView | None:
+        """None: it is gone, or another stands under its name."""
+        group = self._cache.group(self.key)
+        return group if group is not None and group.uid == self._uid else None
+
+    @property
+    def pods(self) -> Collection[PodView]:
+        """All that have the group's label."""
+        return self._cache.pods.bucket(*self.key).values()
+
+    @property
+    def _leases(self) -> Collection[LeaseView]:
+        return self._cache.leases.bucket(*self.key).values()
+
+    def facts(self) -> tuple[object, ...]:
+        """All that is seen of it. Two that are equal make no difference to it."""
+        return self.group, dict(self._cache.pods.bucket(*self.key)), dict(self._cache.leases.bucket(*self.key))
+
+    def in_doubt_since(self, now: float) -> float | None:
+        """From when on a list of Leases would show whether all sessions have lapsed that seem so; None: none is in doubt."""
+        sessions = self._cache.sessions
+        doubtful = (one for one in self._leases if sessions.overdue(one, now) and not sessions.lapsed(one, now))
+        return max(map(sessions.lapses_at, doubtful), default=None)
+
+    def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
+        """The members of the group, by its pods and their sessions."""
+        sessions = self._cache.sessions
+        seen = membership(
+            self.key[1],
+            self.pods,
+            self._leases,
+            lambda lease: sessions.lapsed(lease, now),
+            spec.membership.identity_label,
+            sessions_required=sessions_required(spec, [one.spec for one in queues if one.spec is not None]),
+        )
+        silent = [name for name, why in seen.left_out.items() if why is LeftOut.NO_SESSION]
+        self._silent_since = {name: self._silent_since.get(name, now) for name in silent}
+        # A Lease that is gone is not renewed either: its session lapses in the end, or a pod that hangs would be waited for.
+        ended = set(self.silent(now))
+        return replace(seen, away={name: uid for name, uid in seen.away.items() if name not in ended}) if ended else seen
+
+    def silent(self, now: float) -> list[MemberId]:
+        """Pods that have been Ready without a session for SESSION_WITHIN."""
+        return [name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN]
+
+    def unread(self) -> dict[str, Mapping[str, str]]:
+        """By kind: its objects that do not read, and why."""
+        return {"Pod": self._cache.pods.unread(*self.key), "Lease": self._cache.leases.unread(*self.key)}
+
+    def due_after(self, now: float) -> Iterator[float]:
+        """When sessions lapse unless they are renewed, and when a problem with pods without a session is due (monotonic
+        seconds)."""
+        yield from (end for lease in self._leases if lease.holder and (end := self._cache.sessions.lapses_at(lease)) > now)
+        yield from (due for since in self._silent_since.values() if (due := since + SESSION_WITHIN) > now)
+
+    def newly_eligible(self, seen: GroupMembers) -> Iterator[tuple[MemberId, float]]:
+        """Members that were taken in since the last call, each with since when it had been able to take part."""
+        uids = {member.uid for member in seen.members.values()}
+        for pod in self.pods:
+            if pod.uid in uids and (since := self._cache.take_eligible_since(self.key, pod)) is not None:
+                yield pod.name, since

@@ -10,8 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from baton.controller.namespace_threads import NamespaceThreads
 from baton.controller.offload import MUCH
-from baton.controller.problems import Problem, Reason
-from baton.controller.refusals import Stuck
+from baton.controller.problems import Problem, Reason, Stuck
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
 from baton.controller.backlog import Backlog, Look, Work, work
-from baton.controller.ledger_writer import LedgerWrites
+from baton.controller.ledger import LedgerWrites
 from baton.kube.clock import ApiServerClock
 
 Key = tuple[str, str]

@@ -7,8 +7,8 @@ first pods of a namespace get an event each, and a gauge counts all of them.
 from collections import OrderedDict
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
-from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics
+from baton.controller.problems import EventReason
 from baton.kube.clock import ApiServerClock
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.pods import PodView

@@ -17,7 +17,7 @@ from baton.controller.metrics import Metrics
 from baton.controller.operator_metrics import ReplicaMetrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
-from baton.controller.round_pacing import RoundPacing
+from baton.controller.retrying import RoundPacing
 from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
 from baton.engine.fitting import SIZE_LIMIT

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.event_reasons import EventReason
+from baton.controller.problems import EventReason
 from baton.kube.errors import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
 from baton.kube.objects import GROUP_VERSION, GroupView

@@ -1,27 +1,102 @@
-"""What the groups say of the queues they use, put together into the status of each PartitionedQueue."""
+"""What the groups say of the queues they use, put together into the status of each PartitionedQueue; and a change of the number
+of partitions, as that status and events tell it."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from baton.api import AccessType, ConditionStatus, PartitionedQueueStatus, PartitionScaleStatus, attributes
 from baton.controller.cluster_cache import ClusterCache, GroupKey, QueueKey
-from baton.controller.conditions import Told, conditions
-from baton.controller.problems import Reason
-from baton.controller.queue_state import QueueFacts
-from baton.controller.resizing import resized
+from baton.controller.group_observation import QueueFacts
+from baton.controller.problems import EventReason, Reason
+from baton.controller.status import Told, conditions
 from baton.controller.status_writer import StatusWriter
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api, Json
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView, queues_path
+from baton.model.ids import QueueName
+from baton.model.ranges import format_numbers
+from baton.model.wording import counted
+from baton.queues.protocol import Resizing
+
+
+def resized(facts: QueueFacts, wanted: int | None) -> Told:
+    """The condition Resized. `wanted`: what the spec asks for by now."""
+    resizing = facts.resizing
+    if resizing is None and facts.partitions is not None and wanted is not None and wanted != facts.partitions:
+        goes = f"is to go from {facts.partitions:,} to {counted(wanted, 'partition')}"
+        return ("Resized", ConditionStatus.FALSE, Reason.RESIZING, goes)
+    if resizing is None:
+        return ("Resized", ConditionStatus.TRUE, Reason.RESIZED, "every key is where the number of partitions puts it")
+    then = "" if wanted in (None, resizing.after) else f"; after that it goes to {wanted:,}, as spec.partitions says by now"
+    return ("Resized", ConditionStatus.FALSE, Reason.RESIZING, f"{_goes(resizing)}{_waits(resizing)}{then}")
+
+
+class Resizings:
+    """What events tell of the changes of a group's queues."""
+
+    def __init__(self) -> None:
+        self._known: dict[QueueName, tuple[int, Resizing | None]] = {}
+        """How many partitions each had when it was seen last, and how they changed."""
+        self._inherited: dict[QueueName, bool] = {}
+        """Whether its condition says that it changes, as another operator has left it: it goes until the queue has answered."""
+
+    def news(
+        self, facts: Mapping[QueueName, QueueFacts], view_of: Callable[[QueueName], QueueView | None]
+    ) -> Iterator[tuple[EventReason, str]]:
+        """Changes that have begun or ended, each once: also one of which this operator sees the end only, for it was begun
+        under another or took no longer than one look."""
+        for queue, seen in facts.items():
+            view = view_of(queue)
+            inherited = self._inherited.setdefault(queue, _says_that_it_changes(view))
+            if seen.problem is not None or seen.partitions is None:
+                continue
+            known, now = self._known.get(queue), seen.resizing
+            self._known[queue] = (seen.partitions, now)
+            wanted = view.spec.partitions if view is not None and view.spec is not None else None
+            if now is None:
+                if _ended(seen, wanted, inherited) if known is None else _ended_since(known, seen, wanted):
+                    has = counted(seen.partitions, "partition")
+                    yield EventReason.RESIZED, f"{queue} has {has}, and every key is where that puts it"
+            elif known is None or known[1] is None or known[1][:2] != now[:2]:
+                yield EventReason.RESIZING, f"{queue} {_goes(now)}{_waits(now)}"
+
+
+def _says_that_it_changes(view: QueueView | None) -> bool:
+    conditions = view.status.get("conditions") if view is not None else None
+    return any(one.get("type") == "Resized" and one.get("status") == ConditionStatus.FALSE for one in conditions or ())
+
+
+def _ended(seen: QueueFacts, wanted: int | None, inherited: bool) -> bool:
+    """A change that another operator has seen, and that is over at the first look."""
+    return inherited and resized(seen, wanted)[1] is ConditionStatus.TRUE
+
+
+def _ended_since(known: tuple[int, Resizing | None], seen: QueueFacts, wanted: int | None) -> bool:
+    partitions, resizing = known
+    return resizing is not None or (seen.fenced and partitions != seen.partitions == wanted)
+
+
+def _goes(resizing: Resizing) -> str:
+    return f"goes from {resizing.before:,} to {counted(resizing.after, 'partition')}"
+
+
+def _waits(resizing: Resizing) -> str:
+    if not resizing.waits_for:
+        return ""
+    one = len(resizing.waits_for) == 1
+    numbers = format_numbers(resizing.waits_for)
+    return (
+        f"; waits until the {'owner' if one else 'owners'} of {'partition' if one else 'partitions'} {numbers} "
+        f"{'is' if one else 'are'} done with what was sent before"
+    )
 
 
 @dataclass(slots=True)
 class _Writing:
     uid: str
     writer: StatusWriter
-    task: asyncio.Task[None]
     shown: tuple[QueueView, list[QueueFacts]] | None = None
     """What the status was last made from."""
 
@@ -69,22 +144,23 @@ class QueueReports:
         view = self._cache.queues.get(*queue)
         writing = self._writing.get(queue)
         if writing is not None and (view is None or view.uid != writing.uid):
-            writing.task.cancel()
+            writing.writer.close()
             del self._writing[queue]
             writing = None
         if view is None:
             return
         if writing is None:
-            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock)
-            task = self._tasks.keep("status", writer.run, namespace=view.namespace, queue=view.name)
-            writing = self._writing[queue] = _Writing(view.uid, writer, task)
+            start = partial(self._tasks.start, "status", namespace=view.namespace, queue=view.name)
+            writer = StatusWriter(self._api, queues_path(view.namespace, view.name), view.uid, self._clock, start)
+            writing = self._writing[queue] = _Writing(view.uid, writer)
         if (reports := self._to_tell(queue)) is None:
             return
         facts = view, reports
         shown, writing.shown = writing.shown, facts
         if facts == shown:  # at once where they are the same objects
             return
-        writing.writer.want(self._status(view, reports), view.status)
+        status = queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
+        writing.writer.want(status, view.status)
 
     def refresh_all(self) -> None:
         """Also of queues that no group names."""
@@ -96,11 +172,9 @@ class QueueReports:
         And what was not told before the groups of its namespace were seen."""
         self.refresh_all()
         for queue, writing in self._writing.items():
-            view, reports = self._cache.queues.get(*queue), self._to_tell(queue)
-            if view is None or view.uid != writing.uid or reports is None:
-                continue
-            if writing.writer.overwritten(view.status):
-                writing.writer.want_again(self._status(view, reports), view.status)
+            view = self._cache.queues.get(*queue)
+            if view is not None and view.uid == writing.uid and self._to_tell(queue) is not None:
+                writing.writer.put_right(view.status)
 
     def _to_tell(self, queue: QueueKey) -> list[QueueFacts] | None:
         """What its groups say. None: its group has not said anything yet, or was not seen yet, or another release of the operator
@@ -108,13 +182,10 @@ class QueueReports:
         reports = list(self._reports.get(queue, {}).values())
         return None if not reports and (self._cache.named(queue) or not self._groups_seen(queue[0])) else reports
 
-    def _status(self, view: QueueView, reports: list[QueueFacts]) -> Json:
-        return queue_status(view, reports, self._clock.now()).model_dump(by_alias=True, exclude_none=True, mode="json")
-
     def close(self) -> None:
         """Somebody else writes from now on."""
         for writing in self._writing.values():
-            writing.task.cancel()
+            writing.writer.close()
         self._writing.clear()
         self._reports.clear()
         self._reported.clear()

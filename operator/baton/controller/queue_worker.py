@@ -13,22 +13,28 @@ from dataclasses import replace
 import structlog
 
 from baton.controller.backlog import Backlog, Look
+from baton.controller.group_observation import QueueFacts
 from baton.controller.owner_records import OwnerRecords
-from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, QueueEffects
-from baton.controller.queue_request import answer
-from baton.controller.queue_state import EXPECTED, QueueFacts, problem_of
+from baton.controller.problems import Problem, Reason
+from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, QueueEffects, answer
 from baton.engine.observation import OwnerRecord
 from baton.kube.clock import ApiServerClock
-from baton.kube.errors import UnavailableError
+from baton.kube.errors import ApiError, UnavailableError
 from baton.model.ids import QueueName
+from baton.model.wording import quoted
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import QueueAdapter, Resizing
+from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable, Resizing
 
 LOOK_EVERY = 5.0
 RESIZE_EVERY = 0.1
 """Seconds between two steps of a change of the number of partitions, and"""
 REST = 4
 """so many times as long as the last of them took: a large queue is asked more seldom, unless there is more to do at once."""
+
+EXPECTED = (QueueUnreachable, QueueConflict, ApiError, UnavailableError)
+"""What can go wrong at a queue. Anything else is a mistake of Baton's, or of a library."""
+MOST_WORDS = 300
+"""Characters of an exception that nobody thought of."""
 
 log = structlog.get_logger("baton.queue")
 
@@ -287,6 +293,20 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """What happened first; that there is a turn comes before what it interrupted."""
     flat = [_first(one) if isinstance(one, BaseExceptionGroup) else one for one in errors.exceptions]
     return next((one for one in flat if isinstance(one, _Turned)), flat[0])
+
+
+def problem_of(queue: QueueName, error: Exception) -> Problem:
+    """What an error means for the group, in a sentence for people."""
+    match error:
+        case QueueConflict():
+            return Problem(Reason.CONFLICT, str(error))
+        case QueueUnreachable():
+            return Problem(Reason.QUEUE_UNREACHABLE, str(error))
+        case ApiError() | UnavailableError():
+            return Problem(Reason.QUEUE_UNREACHABLE, f"queue {queue}: its Secret cannot be read: {error}")
+    return Problem(
+        Reason.QUEUE_UNREACHABLE, f"queue {queue}: unexpected failure ({type(error).__name__}: {quoted(str(error), MOST_WORDS)})"
+    )
 
 
 async def _until(event: asyncio.Event, seconds: float | None) -> None:

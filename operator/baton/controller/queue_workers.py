@@ -1,4 +1,5 @@
-"""The queues of one group: a worker each, as long as the group has anything to do with the queue. Nothing waits for one."""
+"""The queues of one group: a worker each, as long as the group has anything to do with the queue. Nothing waits for one; and how
+long the end of a group waits for a queue that is out of reach."""
 
 import asyncio
 from collections import defaultdict
@@ -10,10 +11,9 @@ import structlog
 from baton.controller.adapters import OpenQueue
 from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
-from baton.controller.group_observation import QueueSight
-from baton.controller.lost_queues import LostQueues
-from baton.controller.queue_state import QueueFacts
-from baton.controller.queue_work import NOTHING
+from baton.controller.group_observation import QueueFacts, QueueSight
+from baton.controller.problems import Reason
+from baton.controller.queue_effects import NOTHING
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end
 from baton.engine.effects import Effect, Grant, Pause
@@ -23,6 +23,11 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
+
+UNRECORDED_WITHIN = 5.0
+"""Seconds for which a group that is being deleted waits for a queue that its ledger does not name: it may be put right
+just now."""
+
 
 log = structlog.get_logger("baton.queue")
 
@@ -59,7 +64,11 @@ class QueueWorkers:
         self._effects: Iterable[Effect] = ()
         self._wanted: Mapping[QueueName, Mapping[Partition, Effect]] = {}
         """The same by queue."""
-        self._lost = LostQueues(key[0], clock, changed)
+        self._lost: frozenset[QueueName] = frozenset()
+        """Queues to be let go of that another group has, or that do not answer: nothing can be done there, nor is waited for."""
+        self._given_up: dict[QueueName, str] = {}
+        self._deleting_since: float | None = None
+        self._waits: asyncio.TimerHandle | None = None
         self._held = False
 
     # -- which queues
@@ -106,7 +115,7 @@ class QueueWorkers:
         """
         ended = True
         for name in done_with:
-            waited_for = name in recorded or self._lost.deleting
+            waited_for = name in recorded or self._deleting_since is not None
             self._workers[name].leave(patient=waited_for and name not in self._lost)
             ended = ended and self._workers[name].ended
         return ended
@@ -127,7 +136,8 @@ class QueueWorkers:
 
     async def close(self) -> None:
         """Leave everything as it is."""
-        self._lost.close()
+        if self._waits is not None:
+            self._waits.cancel()
         for worker in self._workers.values():
             worker.stop()
         await end(list(self._tasks.values()))
@@ -142,9 +152,33 @@ class QueueWorkers:
     ) -> list[QueueSight]:
         """All queues that the group has to do with: of the spec, of the ledger (`recorded`), and those being let go of.
         `patience`: the group is being deleted, and waits so many seconds for one that does not answer."""
-        of_spec = frozenset(named)
-        left = {name: worker for name, worker in self._workers.items() if name not in of_spec}
-        self._lost.look(left, recorded.keys() - self._workers.keys() - self._released, recorded, patience)
+        of_spec, now = frozenset(named), self._clock.ticks()
+        if patience is None:
+            self._deleting_since = None
+        elif self._deleting_since is None:
+            self._deleting_since = now
+        lost: dict[QueueName, str | None] = {}
+        waits = []
+        for name, worker in self._workers.items():
+            problem, since = worker.facts.problem, worker.troubled_since
+            if name in of_spec or problem is None or since is None:
+                continue
+            if problem.reason is Reason.CONFLICT:
+                lost[name] = None
+            elif patience is not None and self._deleting_since is not None:
+                bound = patience if name in recorded else min(patience, UNRECORDED_WITHIN)
+                if (wait := max(since, self._deleting_since) + bound - now) > 0:
+                    waits.append(wait)
+                else:
+                    lost[name] = problem.message
+        for name in recorded.keys() - self._workers.keys() - self._released if patience is not None else ():
+            known = recorded[name].incarnation is not None  # its server has recorded the group
+            lost[name] = f"PartitionedQueue {self._key[0]}/{name} is gone." if known else None
+        self._given_up |= {name: why for name, why in lost.items() if why is not None and name not in self._lost}
+        self._lost = frozenset(lost)
+        if self._waits is not None:
+            self._waits.cancel()
+        self._waits = asyncio.get_running_loop().call_later(min(waits), self._changed) if waits else None
         return self.known(of_spec, recorded)
 
     def known(self, named: Iterable[QueueName], recorded: Mapping[QueueName, KnownQueue]) -> list[QueueSight]:
@@ -202,7 +236,13 @@ class QueueWorkers:
 
     def given_up(self) -> dict[QueueName, str]:
         """Queues of a group that is being deleted that were not waited for any longer, and what was wrong; each once."""
-        return self._lost.given_up()
+        told, self._given_up = self._given_up, {}
+        return told
+
+    @property
+    def busy(self) -> bool:
+        """A queue that answers is about to say what came of what it was asked."""
+        return any(worker.effects.busy and worker.troubled_since is None for worker in self._workers.values())
 
     @property
     def facts(self) -> dict[QueueName, QueueFacts]:

@@ -3,22 +3,29 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
-from baton.controller.diagnosis import missing
-from baton.controller.group_observation import QueueSight
-from baton.controller.hold_ups import as_of, problem_of
-from baton.controller.ledger_writer import LedgerWriter
+from baton.controller.group_observation import QueueFacts, QueueSight
+from baton.controller.ledger import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
-from baton.controller.queue_state import QueueFacts
 from baton.controller.services import Services
-from baton.controller.status import group_conditions, group_status, halted_status, partitions_are_known, written
+from baton.controller.status import (
+    as_of,
+    group_conditions,
+    group_status,
+    halted_status,
+    missing,
+    partitions_are_known,
+    problem_of,
+    written,
+)
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
 from baton.engine.partition_state import PartitionState, partition_states, unopened
@@ -36,16 +43,13 @@ class Reporter:
     def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
         self._key = key
         self._services = services
-        self._writer = StatusWriter(services.api, path, uid, services.clock, dated=True)
+        start = partial(services.tasks.start, "status", namespace=key[0], group=key[1])
+        self._writer = StatusWriter(services.api, path, uid, services.clock, start, dated=True)
         self._last = Snapshot(reconciled_at=services.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
-    async def run(self) -> None:
-        """Write the status whenever it changed."""
-        await self._writer.run()
-
-    def report(
+    async def report(
         self,
         group: GroupView,
         state: GroupState,
@@ -58,8 +62,9 @@ class Reporter:
     ) -> Problem | None:
         """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
         now = self._services.clock.now()
-        whole, counts = self._digest(state)
-        whole = as_of(whole, now)
+        if self._looked_at is None or self._looked_at[0] is not state:  # a step at rest gives the same state again
+            self._looked_at = (state, *await aside(len(state.records), digest, state))
+        whole, counts = as_of(self._looked_at[1], now), self._looked_at[2]
         if (problem := problem_of(whole)) is not None:
             problems = [*problems, problem]
         bound = self._services.admission_policy
@@ -85,16 +90,6 @@ class Reporter:
             )
         )
         return worst(problems)
-
-    async def look_at(self, state: GroupState) -> None:
-        """Prepare to report it: of a large group on another thread. A step at rest gives the same state again."""
-        if self._looked_at is None or self._looked_at[0] is not state:
-            self._looked_at = (state, *await aside(len(state.records), digest, state))
-
-    def _digest(self, state: GroupState) -> tuple[Summary, PartitionCounts]:
-        if self._looked_at is None or self._looked_at[0] is not state:
-            self._looked_at = (state, *digest(state))
-        return self._looked_at[1:]
 
     def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
         """The group is at a halt because of this problem. The rest of the status stays as it was."""
@@ -124,6 +119,7 @@ class Reporter:
 
     def close(self) -> None:
         """Stop: the group is gone, or another operator serves it."""
+        self._writer.close()
         self._looked_at = None
         self._services.metrics.forget(self._key)
         self._services.queue_reports.forget(self._key)

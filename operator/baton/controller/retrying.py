@@ -1,18 +1,53 @@
-"""Work that a group cannot go on without: what fails is said on the group, harms no other, and is tried again from the facts."""
+"""Work that a group cannot go on without: what fails is said on the group, harms no other, and is tried again from the facts;
+and groups that have something to do at the same moment take turns."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 import structlog
 
-from baton.controller.attempts import Attempts
-from baton.controller.problems import Problem
-from baton.controller.refusals import PASSING, Stuck, may_pass, problem_of
+from baton.controller.problems import PASSING, Problem, Stuck, may_pass, problem_of
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.ledger_configmap import Deposed
 
-LONGEST_PAUSE = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds between attempts: each pause is twice as long as the one before, up to the longest."""
+
+
+class Attempts:
+    """At one thing. Times are seconds of the monotonic clock."""
+
+    def __init__(self, clock: ApiServerClock) -> None:
+        self._clock = clock
+        self._pause = 0.0
+        self.since: float | None = None
+        """When the first of those that failed was begun; None: the last one worked."""
+        self.retry_at: float | None = None
+        """When to try again; None: the last attempt worked."""
+
+    @property
+    def due(self) -> bool:
+        return self.retry_at is None or self._clock.ticks() >= self.retry_at
+
+    @property
+    def lasted(self) -> float:
+        """Seconds since the first of those that failed was begun; 0: the last one worked."""
+        return 0.0 if self.since is None else self._clock.ticks() - self.since
+
+    def failed(self, begun: float, longest: float = LONGEST_PAUSE) -> float:
+        """One that was begun then. Returns the seconds until the next; `longest`: at most."""
+        self.since = begun if self.since is None else self.since
+        self._pause = min(longest, max(FIRST_PAUSE, 2 * self._pause))
+        self.retry_at = self._clock.ticks() + self._pause
+        return self._pause
+
+    def worked(self) -> None:
+        self._pause, self.since, self.retry_at = 0.0, None, None
+
+
+LONGEST_PAUSE_UNEXPECTED = 30.0
 """Seconds between attempts where an exception was met that nobody expected."""
 
 
@@ -47,7 +82,7 @@ class Retrying:
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                     raise
-                pause = self._attempts.failed(begun, LONGEST_PAUSE)
+                pause = self._attempts.failed(begun, LONGEST_PAUSE_UNEXPECTED)
                 self._log.exception("unexpected failure at a group; trying again")
                 self._say(problem_of(error))
             else:
@@ -60,3 +95,49 @@ def _is_cancelled() -> bool:
     """Whether this task is, and not something that it waited for."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+AT_ONCE = 10
+"""Rounds that are begun on one turn of the event loop."""
+
+
+class RoundPacing:
+    """Paces the rounds of all groups on one event loop."""
+
+    def __init__(self, open_: Callable[[], bool] = lambda: True) -> None:
+        """`open_`: whether any round may begin; call `go_on` when that has become true."""
+        self._open = open_
+        self._left = AT_ONCE
+        self._counting = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def turn(self) -> None:
+        """Wait for one's turn, in the order of asking."""
+        if self._left == 0 or self._waiting or not self._open():
+            mine = asyncio.get_running_loop().create_future()
+            self._waiting.append(mine)
+            self._count()
+            await mine
+        else:
+            self._left -= 1
+            self._count()
+
+    def go_on(self) -> None:
+        """Rounds may begin again."""
+        self._count()
+
+    def _count(self) -> None:
+        if not self._counting:
+            self._counting = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._counting = False
+        self._left = AT_ONCE
+        while self._waiting and self._left and self._open():
+            one = self._waiting.popleft()
+            if not one.done():  # who was cancelled wants no turn
+                self._left -= 1
+                one.set_result(None)
+        if self._waiting and self._open():
+            self._count()

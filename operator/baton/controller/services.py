@@ -9,7 +9,7 @@ from baton.controller.large_work import LargeWork
 from baton.controller.metrics import Metrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
-from baton.controller.round_pacing import RoundPacing
+from baton.controller.retrying import RoundPacing
 from baton.controller.supervision import Tasks
 from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import Api

@@ -1,7 +1,8 @@
 """Writes a resource's status when it changed, and not more often than people can read."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 import structlog
 
@@ -18,6 +19,8 @@ FIRST_RETRY, LONGEST_RETRY = 1.0, 30.0
 
 LAST_CHANGE = "lastChangeTime"
 
+Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
 INVALID = 422
 """The status of a refusal of a JSON patch whose test fails."""
 
@@ -27,15 +30,16 @@ log = structlog.get_logger("baton.status")
 class StatusWriter:
     """Writes the /status of one resource. If several wait, it writes only the latest."""
 
-    def __init__(self, api: Api, path: str, uid: str, clock: ApiServerClock, *, dated: bool = False) -> None:
-        """`dated`: the status says when it last changed."""
+    def __init__(self, api: Api, path: str, uid: str, clock: ApiServerClock, start: Start, *, dated: bool = False) -> None:
+        """`start` makes a task of what is to be done; `dated`: the status says when it last changed."""
         self._clock = clock
         self._api = api
         self._path = path
         self._uid = uid
         self._wanted: Json | None = None
         self._written: Json | None = None
-        self._news = asyncio.Event()
+        self._start = start
+        self._task: asyncio.Task[None] | None = None
         self._dated = dated
         self._pause = APART
 
@@ -46,29 +50,27 @@ class StatusWriter:
         status = _without_date(status)
         if status != self._wanted:
             self._wanted = status
-            self._news.set()
-
-    def overwritten(self, known: Mapping[str, object]) -> bool:
-        """Whether somebody else has written since: `known`, as it was seen to read, is not what was last written."""
-        return self._wanted is not None and self._wanted == self._written and _without_date(known) != self._written
-
-    def want_again(self, status: Json, known: Mapping[str, object]) -> None:
-        """This is how it should read, where somebody else has written what is known."""
-        self._written = None
-        self.want(status, known)
-        self._news.set()
+            self._write_soon()
 
     def put_right(self, known: Mapping[str, object]) -> None:
-        """Write it again where what is known is not what was written. Now and then: who contradicts is answered slowly."""
-        if self.overwritten(known):
+        """Write it again where others have written since: `known`, as it was seen to read, is not what was last written. Now and
+        then: who contradicts is answered slowly."""
+        if self._wanted is not None and self._wanted == self._written and _without_date(known) != self._written:
             self._written = {}
-            self._news.set()
+            self._write_soon()
 
-    async def run(self) -> None:
-        while True:
-            await self._news.wait()
+    def close(self) -> None:
+        """Write nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _write_soon(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = self._start(self._write())
+
+    async def _write(self) -> None:
+        while self._wanted != self._written:
             await asyncio.sleep(self._pause)
-            self._news.clear()
             await self.flush()
 
     async def flush(self) -> None:
@@ -83,12 +85,12 @@ class StatusWriter:
             self._pause = APART
         except (ApiError, UnavailableError) as error:
             if _of_another(error):
-                return  # what has its name now is not this writer's
+                self._written = wanted  # what has its name now is not this writer's
+                return
             if not isinstance(error, NotFoundError):  # it is gone, or its kind is not served at this moment
                 log.warning("a status could not be written", path=self._path, error=str(error))
             self._written = {}
             self._pause = min(LONGEST_RETRY, max(FIRST_RETRY, 2 * self._pause))
-            self._news.set()
 
 
 def _without_date(status: Mapping[str, object]) -> Json:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from baton.controller.large_work import LargeWork
-from baton.controller.ledger_trust import contradicted, in_doubt
+from baton.controller.ledger import contradicted, in_doubt
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime

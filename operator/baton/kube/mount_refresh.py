@@ -5,6 +5,7 @@ restarted operator repeats none.
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class MountRefresh:
     namespace: str
     pod: MemberId
     uid: Uid
-    mark: str
+    mark: str | None
 
     @property
     def key(self) -> _Key:
@@ -45,9 +46,11 @@ class MountRefresh:
 
 
 @lru_cache(maxsize=20_000)
-def mark(entry: str) -> str:
-    """The annotation's value for a ledger entry: changes when the entry does."""
-    return sha256(entry.encode()).hexdigest()[:16]
+def mark(entry: str) -> str | None:
+    """The annotation's value for a ledger entry: changes when what the pod owns does. Nothing else of it is worth a request.
+    None: it owns nothing."""
+    owned = json.loads(entry).get("owned")
+    return sha256(json.dumps(owned).encode()).hexdigest()[:16] if owned else None
 
 
 def due_refreshes(ledger: Mapping[str, str], pods: Iterable[PodView]) -> list[MountRefresh]:

@@ -39,6 +39,8 @@ class QueueKind:
     """It keeps entries that are finished with: a group can be set back to them."""
     limits_unacknowledged: bool = False
     """spec.maxDeliveredUnacked holds for it."""
+    announces: bool = False
+    """The queue itself tells its consumers of grants and pauses: they need not wait for their kubelet to refresh the ledger."""
     tells_zones: bool = False
     """Its servers say where they are, for assignors that look at zones."""
     transactions: bool = False

@@ -14,9 +14,9 @@ from tests.waiting import eventually
 GROUPS, PODS, PARTITIONS, CHANGED = 40, 4, 8, 20
 
 LIMITS = {
-    "cold": {"requests": 55.0, "writes": 48.0, "ledgers": 9.0, "statuses": 9.0},
-    "gone": {"requests": 24.0, "writes": 24.0, "ledgers": 4.0, "statuses": 6.0},
-    "come": {"requests": 32.0, "writes": 32.0, "ledgers": 4.0, "statuses": 7.0},
+    "cold": {"requests": 22.5, "writes": 21.0, "ledgers": 6.0, "statuses": 5.0},
+    "gone": {"requests": 19.0, "writes": 19.0, "ledgers": 3.7, "statuses": 4.1},
+    "come": {"requests": 25.5, "writes": 25.5, "ledgers": 4.0, "statuses": 6.0},
 }
 """For a group, from the operator's start until all are Settled and nothing more is written; for a pod that goes; for one that
 comes. A third or more above what was counted."""

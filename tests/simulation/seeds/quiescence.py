@@ -81,6 +81,13 @@ def unrest(tenant: Tenant) -> str | None:
         return f"not ready: {states}"
     if live and uniform and state.queues and not tenant.checks.settled:
         return "the group is not settled"
+    return _untold(tenant, live)
+
+
+def _untold(tenant: Tenant, live: list[Consumer]) -> str | None:
+    """Who reads an External queue hears by its kubelet alone. None: all have heard."""
+    if all(tenant.servers[name].fenced for name in tenant.named):
+        return None
     lag = [pod.name for pod in live if (entry := tenant.ledger.get(pod.name)) is not None and tenant.mark(pod) != mark(entry)]
     return f"kubelets were not told of the last entries of {lag}" if lag else None
 

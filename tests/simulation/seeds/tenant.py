@@ -302,6 +302,8 @@ class Tenant:
             if text != self._texts.get(pod.uid):
                 self._texts[pod.uid] = text
                 self._refresh_soon(pod, self.environment.rng.uniform(MOUNT_LAG / 3, MOUNT_LAG - 2))
+                if any(queue.fenced for queue in self.servers.values()):  # it hears of it by the queue
+                    self._refresh_soon(pod, self.environment.latency(0.4))
 
     def _no_deposed_leader_writes(self, kind: str, manifest: Mapping[str, Any]) -> None:
         term = (manifest["metadata"].get("annotations") or {}).get(WRITER_ANNOTATION, "0")

@@ -8,9 +8,8 @@ import pytest
 from baton.api import PartitionedQueueSpec
 from baton.controller.capacity import Capacity
 from baton.controller.group_capacity import GroupCapacity, holds
-from baton.controller.group_observation import QueueSight
+from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
-from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState, dump
 from baton.engine.ledger_bounds import MOST_PARTITIONS, partitions_named
 from baton.engine.state import KnownMember, KnownQueue, PartitionRecord, Unreleased

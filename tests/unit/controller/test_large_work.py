@@ -6,8 +6,7 @@ import threading
 import pytest
 
 from baton.controller.large_work import THREADS, GroupWork, LargeWork
-from baton.controller.problems import Reason
-from baton.controller.refusals import Stuck
+from baton.controller.problems import Reason, Stuck
 from tests.waiting import eventually
 
 LARGE, HALF, SMALL = 100_000, 50_000, 1_000

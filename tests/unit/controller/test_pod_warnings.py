@@ -7,7 +7,7 @@ from baton.controller.metrics import Metrics
 from baton.controller.mislabelled_pods import AFTER, AGAIN, AT_ONCE, BURST, MOST_LABELS, OTHERS, REFILL, PodWarnings
 from baton.kube.clock import ApiServerClock
 from baton.kube.pods import PodView
-from tests.unit.controller.test_event_recorder import Said
+from tests.unit.controller.test_events import Said
 
 
 class Told(Said):

@@ -1,18 +1,261 @@
-"""What is done at a queue at the same time, and how often it is asked how much is outstanding."""
+"""What is due at a queue, and what it costs to know that."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
 
 from baton.controller.owner_records import OwnerRecords
-from baton.controller.queue_effects import LONGEST_POLL, SHORTEST_POLL, QueueEffects, pause_between
+from baton.controller.queue_effects import LONGEST_POLL, SHORTEST_POLL, QueueEffects, QueueWork, pause_between
 from baton.engine.effects import Effect, Grant, Pause
+from baton.engine.observation import Outcome, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import HOUR, eventually
+
+
+def partition(number: int) -> Partition:
+    return Partition(QueueName("orders"), number)
+
+
+def grants(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
+    return {partition(n): Grant(partition(n), MemberId("a"), Uid("u"), Epoch(epoch)) for n in numbers}
+
+
+def pauses(*numbers: int, epoch: int = 1) -> dict[Partition, Effect]:
+    return {partition(n): Pause(partition(n), Epoch(epoch), 100.0) for n in numbers}
+
+
+def taken(work: QueueWork) -> list[Effect]:
+    found = []
+    while (effect := work.take()) is not None:
+        found.append(effect)
+    return found
+
+
+def accepted(effect: Effect) -> Outcome:
+    assert isinstance(effect, Grant)
+    return Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch))
+
+
+def done(work: QueueWork, wanted: Mapping[Partition, Effect]) -> None:
+    for effect in wanted.values():
+        assert isinstance(effect, Grant)
+        work.granted(effect, accepted(effect))
+
+
+def test_each_effect_is_due_once_and_in_order() -> None:
+    work = QueueWork()
+    assert work.want(grants(2, 0, 1))
+    assert taken(work) == list(grants(2, 0, 1).values())
+    assert not work.want(grants(2, 0, 1))
+    assert taken(work) == []
+
+
+def test_what_changed_is_due_and_what_is_not_wanted_any_more_is_not() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1, 2))
+    work.want(grants(1) | grants(2, epoch=2))
+    assert taken(work) == [*grants(1).values(), *grants(2, epoch=2).values()]
+
+
+def test_a_grant_follows_only_upon_the_pause_that_is_wanted() -> None:
+    work = QueueWork()
+    (first,), (second,) = grants(0, epoch=2).values(), grants(0, epoch=3).values()
+    assert isinstance(first, Grant) and isinstance(second, Grant)
+    before, now = (Pause(partition(0), Epoch(1), 100.0, then) for then in (first, second))
+    work.want({partition(0): before})
+    work.want({partition(0): now})
+    assert (work.let_go(before), work.let_go(now)) == (False, True)
+    done(work, {partition(0): second})
+    assert list(work.outcomes) == [accepted(second)]
+    assert list(work.drained) == [(partition(0), Epoch(1))]
+    done(work, {partition(0): first})
+    assert list(work.outcomes) == [accepted(second)], "what the queue recorded last"
+
+
+def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_still_is() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1))
+    taken(work)
+    done(work, grants(0, 1))
+    assert len(list(work.outcomes)) == 2
+    work.want(grants(0, 1))
+    assert len(list(work.outcomes)) == 2
+    work.want(grants(1), told=[accepted(one) for one in grants(0, 1).values()])
+    assert list(work.outcomes) == []
+    assert taken(work) == list(grants(1).values())
+
+
+def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_cannot_say() -> None:
+    work = QueueWork()
+    work.want(pauses(0, 1, 2))
+    taken(work)
+    for number, left in enumerate((None, 3, 0)):
+        work.paused(Pause(partition(number), Epoch(1), 100.0), left)
+    assert list(work.drained) == [(partition(2), Epoch(1))]
+    assert work.unacknowledged == {partition(0): None, partition(1): 3, partition(2): 0}
+    assert list(work.draining) == [Pause(partition(1), Epoch(1), 100.0)], "there is no use in asking the first again"
+
+
+def test_an_accepted_grant_that_is_not_wanted_any_more_is_told_before_anything_else_is_done() -> None:
+    """Its receiver is the owner, whatever the ledger has by then: it has to let go first."""
+    work = QueueWork()
+    work.want(grants(0))
+    taken(work)
+    assert work.want(grants(0, epoch=3)), "the answer is under way"
+    done(work, grants(0))
+    assert list(work.outcomes) == [accepted(one) for one in grants(0).values()]
+    assert taken(work) == []
+    assert not work.want(pauses(0, epoch=1)), "the ledger does not have it yet"
+    assert work.want(pauses(0, epoch=1), told=list(work.outcomes))
+    assert (list(work.outcomes), taken(work)) == ([], list(pauses(0, epoch=1).values()))
+
+
+def test_what_came_of_anything_at_another_server_is_asked_of_the_one_that_it_is_now() -> None:
+    work = QueueWork()
+    work.want({**grants(0), **pauses(1, epoch=3)})
+    taken(work)
+    done(work, grants(0))
+    work.paused(Pause(partition(1), Epoch(3), 100.0), 0)
+    work.forget()
+    work.begin_again()
+    assert (list(work.outcomes), list(work.drained)) == ([], [])
+    assert taken(work) == [*grants(0).values(), *pauses(1, epoch=3).values()]
+
+
+def test_an_outcome_that_came_while_another_was_told_stays() -> None:
+    work = QueueWork()
+    work.want(grants(0))
+    done(work, grants(0))
+    told = list(work.outcomes)
+    done(work, grants(0, epoch=2))
+    work.want({}, told)
+    assert [outcome.record.epoch for outcome in work.outcomes] == [2]
+    work.want({}, list(work.outcomes))
+    assert not list(work.outcomes)
+
+
+def test_a_late_answer_to_a_pause_that_is_not_wanted_any_more_says_nothing() -> None:
+    work = QueueWork()
+    work.want(pauses(0, epoch=3))
+    assert not work.paused(Pause(partition(0), Epoch(2), 100.0), 0)
+    assert list(work.drained) == []
+
+
+def test_after_a_lost_connection_all_is_due_that_was_not_answered() -> None:
+    work = QueueWork()
+    work.want(grants(0, 1) | pauses(2, 3))
+    taken(work)
+    done(work, grants(0))
+    work.paused(Pause(partition(2), Epoch(1), 100.0), 0)
+    work.paused(Pause(partition(3), Epoch(1), 100.0), 5)
+    work.begin_again()
+    assert taken(work) == [*grants(1).values(), *pauses(3).values()]
+    assert not work.draining
+
+
+class Counting(dict[Partition, Effect]):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    def get(self, *arguments: object) -> Effect | None:  # type: ignore[override]
+        Counting.looks += 1
+        return super().get(*arguments)  # type: ignore[call-overload, no-any-return]
+
+
+def test_an_answer_costs_the_same_however_much_is_wanted() -> None:
+    costs = []
+    for size in (10, 10_000):
+        work, wanted = QueueWork(), Counting(grants(*range(size)))
+        work.want(wanted)
+        Counting.looks = 0
+        done(work, dict(list(grants(*range(10)).items())))
+        costs.append(Counting.looks)
+    assert costs[0] == costs[1]
+
+
+def test_a_queue_has_answered_when_nothing_is_left_but_what_is_outstanding() -> None:
+    work = QueueWork()
+    assert _answered(work), "nothing is wanted"
+    wanted = grants(0) | pauses(1, 2, 3)
+    work.want(wanted)
+    done(work, grants(0))
+    for number, left in ((1, 0), (2, 5)):
+        assert not _answered(work)
+        work.paused(_pause(wanted, number), left)
+    assert not _answered(work)
+    work.paused(_pause(wanted, 3), None)
+    assert _answered(work)
+    work.begin_again()
+    assert _answered(work), "it was, before the connection was lost"
+    assert work.let_go(_pause(wanted, 2))
+    assert not _answered(work), "a grant follows"
+
+
+def _pause(wanted: Mapping[Partition, Effect], number: int) -> Pause:
+    found = wanted[partition(number)]
+    assert isinstance(found, Pause)
+    return found
+
+
+def _answered(work: QueueWork) -> bool:
+    return work.answered
+
+
+def handed(number: int, uid: str, epoch: int) -> Outcome:
+    return Outcome(partition(number), OwnerRecord(Uid(uid), Epoch(epoch)))
+
+
+def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
+    return {
+        partition(0): Pause(partition(0), Epoch(1), 100.0, Grant(partition(0), MemberId(f"pod-{uid}"), Uid(uid), Epoch(epoch)))
+    }
+
+
+def test_what_its_owner_has_handed_over_to_its_next_owner_is_granted_and_drained() -> None:
+    work = QueueWork()
+    work.want(pause_for("b", 2))
+    (pause,) = taken(work)
+    assert isinstance(pause, Pause) and work.paused(pause, 1)
+    work.handed_over(handed(0, "b", 2))
+    assert (list(work.outcomes), list(work.drained)) == ([handed(0, "b", 2)], [(partition(0), 1)])
+    assert (list(work.draining), work.unacknowledged, work.answered) == ([], {partition(0): 0}, True)
+
+
+def test_what_was_handed_over_before_its_owner_heard_of_another_plan_waits_until_the_ledger_has_it() -> None:
+    work = QueueWork()
+    work.want(pause_for("c", 3))
+    work.handed_over(handed(0, "b", 2))
+    assert (list(work.outcomes), list(work.drained), taken(work)) == ([handed(0, "b", 2)], [], [])
+    assert work.want(pauses(0, epoch=2), told=list(work.outcomes)), "its receiver is the owner, and lets go"
+
+
+def test_what_was_handed_over_after_a_later_grant_says_nothing() -> None:
+    work = QueueWork()
+    work.want(grants(0, epoch=3))
+    done(work, grants(0, epoch=3))
+    work.handed_over(handed(0, "b", 2))
+    assert [one.record.epoch for one in work.outcomes] == [3]
+
+
+def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_was_heard() -> None:
+    work, b2, c3 = QueueWork(), Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(3))
+    work.want(pause_for("b", 2))
+    work.want(pause_for("c", 3))
+    assert work.next_owners == {0: {b2, c3}}, "its owner may have heard of the first alone"
+    work.want(pauses(0))
+    assert work.next_owners == {0: {b2, c3}}
+    work.handed_over(handed(0, "b", 2))
+    work.want(pause_for("d", 4), told=list(work.outcomes))
+    assert work.next_owners == {0: {Owner(Uid("d"), Epoch(4))}}
+    work.want({})
+    assert work.next_owners == {}
+
 
 MOVING, OTHER = Partition(QueueName("orders"), 0), Partition(QueueName("orders"), 1)
 

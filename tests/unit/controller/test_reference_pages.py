@@ -17,11 +17,10 @@ from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop_stalls import EventLoopStalls
-from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.operator_replica import Replica
-from baton.controller.problems import Reason
+from baton.controller.problems import EventReason, Reason
 from baton.controller.watch import Watching
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec
-from baton.controller.event_reasons import EventReason
-from baton.controller.scaling import Scaling
+from baton.controller.problems import EventReason
+from baton.controller.scaling import Scaling, TargetSize
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
 from baton.kube.clock import ApiServerClock
@@ -16,9 +16,10 @@ from baton.kube.errors import ApiError, ConflictError
 from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
-from baton.kube.scale import Scaler
+from baton.kube.scale import Scaler, Target
 from baton.model.ids import MemberId, Uid
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
+from tests.waiting import PATIENCE, eventually
 
 REFERENCE = {"kind": "Deployment", "name": "consumers"}
 TARGET = {"mode": "Workload", "targetRef": REFERENCE}
@@ -317,3 +318,35 @@ async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
     scaling.apply(spec(scale=TARGET, replicas=2), BOTH, pods.views, {})
     await done()
     assert pods.written == ["2 replicas"] and pods.replicas == 2
+
+
+OTHERS = Target("shop", "apps/v1", "Deployment", "consumers")
+
+
+class OddAtFirst(Scaler):
+    """An API server whose first answer nobody expects."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def size(self, target: Target) -> int:
+        self.asked += 1
+        if self.asked == 1:
+            raise KeyError("kind")
+        return 4
+
+
+async def test_one_that_failed_unexpectedly_is_followed_by_another() -> None:
+    scaler, changed, tasks = OddAtFirst(), asyncio.Event(), Tasks(ApiServerClock())
+    size = TargetSize(("shop", "orders"), scaler, tasks, changed.set)
+    size.follow(OTHERS, 2)
+
+    async def failed() -> bool:
+        return tasks.failures["target-size"] == 1
+
+    await eventually(failed, "that is told")
+    size.recheck()
+    size.follow(OTHERS, 2)
+    async with asyncio.timeout(PATIENCE):
+        await changed.wait()
+    assert (size.pods_asked_for, scaler.asked) == (4, 2)

@@ -25,9 +25,8 @@ class Shop:
         self.server.request("create", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})
         self.make()
         self.server.request("patch", f"{ORDERS}/status", body={"status": BEFORE})
-        self.writer = StatusWriter(
-            MemoryApi(self.server, lambda verb, path: self.fault), ORDERS, self.group["metadata"]["uid"], ApiServerClock()
-        )
+        api, uid = MemoryApi(self.server, lambda verb, path: self.fault), self.group["metadata"]["uid"]
+        self.writer = StatusWriter(api, ORDERS, uid, ApiServerClock(), asyncio.create_task)
 
     def make(self) -> None:
         self.server.request("create", groups_path("shop"), body={"metadata": {"name": "orders"}, "spec": {}})
@@ -77,12 +76,12 @@ async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(
     shop, now = Shop(), 1_800_000_000.0
     uid = shop.group["metadata"]["uid"]
     clock = ApiServerClock(lambda: now, lambda: 0.0)
-    writer = StatusWriter(MemoryApi(shop.server), ORDERS, uid, clock, dated=True)
+    writer = StatusWriter(MemoryApi(shop.server), ORDERS, uid, clock, asyncio.create_task, dated=True)
     writer.want({"state": "Ready"}, BEFORE)
     await writer.flush()
     before = shop.group
     assert before["status"] == {"state": "Ready", "lastChangeTime": "2027-01-15T08:00:00Z"}
-    follower = StatusWriter(MemoryApi(shop.server), ORDERS, uid, ApiServerClock(), dated=True)
+    follower = StatusWriter(MemoryApi(shop.server), ORDERS, uid, ApiServerClock(), asyncio.create_task, dated=True)
     for one in (writer, follower):
         one.want({"state": "Ready"}, before["status"])
         await one.flush()
@@ -92,7 +91,6 @@ async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(
 def test_a_burst_of_changes_is_one_write() -> None:
     async def story() -> None:
         shop = Shop()
-        writing = asyncio.create_task(shop.writer.run())
         before = int(shop.group["metadata"]["resourceVersion"])
         for number in range(10):
             shop.writer.want({"state": f"{number}"}, BEFORE)
@@ -100,6 +98,6 @@ def test_a_burst_of_changes_is_one_write() -> None:
         await asyncio.sleep(2 * APART)
         assert shop.group["status"] == {"state": "9"}
         assert int(shop.group["metadata"]["resourceVersion"]) == before + 1
-        writing.cancel()
+        shop.writer.close()
 
     virtual_time.run(story())

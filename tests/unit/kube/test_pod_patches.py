@@ -13,13 +13,18 @@ from baton.kube.scale import Scaler, marks, victims
 from baton.model.ids import MemberId, Uid
 from tests.unit.kube.memory_api import ShopApi
 
+
+def entry(numbers: str) -> str:
+    return f'{{"owned":{{"orders":"{numbers}"}}}}'
+
+
 A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
-B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark("entry of b"))
+B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark(entry("1@1")))
 OWNED = {MemberId("old"): 2, MemberId("young"): 2, MemberId("busy"): 5}
 JOINED = {"old": 1.0, "young": 9.0, "idle": 0.0, "busy": 20.0}
 FLEET = {MemberId(name): ObservedMember(Uid(name), joined=joined) for name, joined in JOINED.items()}
 PODS = [PodView("shop", name, Uid(name), "orders", ready_since=FLEET[name].joined) for name in FLEET]
-LEDGER = {"group": "g", "a": "entry of a", "b": "entry of b"}
+LEDGER = {"group": "g", "a": entry("0@1"), "b": entry("1@1")}
 
 
 def put(api: ShopApi, pod: PodView) -> str:
@@ -30,8 +35,17 @@ def put(api: ShopApi, pod: PodView) -> str:
 
 def test_only_pods_whose_key_changed_are_told() -> None:
     assert [bump.pod for bump in due_refreshes(LEDGER, [A, B])] == ["a"]
-    assert [bump.pod for bump in due_refreshes({**LEDGER, "b": "new"}, [A, B])] == ["a", "b"]
+    assert [bump.pod for bump in due_refreshes({**LEDGER, "b": entry("1-2@2")}, [A, B])] == ["a", "b"]
     assert due_refreshes({"group": "g"}, [A, replace(A, name=MemberId("group"))]) == []
+
+
+def test_a_pod_is_told_when_what_it_owns_changes_and_of_nothing_else() -> None:
+    stands_by = '{"active":false,"owned":{},"generation":1}'
+    assert due_refreshes({"a": stands_by}, [A]) == [], "it was never told of anything else"
+    told = replace(A, told=mark(entry("0@1")))
+    let_go = entry("0@1").replace("{", '{"generation":9,"revoking":{},', 1)
+    assert due_refreshes({"a": let_go}, [told]) == []
+    assert [bump.mark for bump in due_refreshes({"a": stands_by}, [told])] == [None]
 
 
 def test_executors_of_spark_are_not_told_for_their_driver_watches_the_ledger() -> None:
@@ -46,7 +60,7 @@ async def test_a_bump_is_carried_out_once_and_repeated_if_it_failed() -> None:
     await bumper.carry_out(due_refreshes(LEDGER, [A]))
     api.away = False
     await bumper.carry_out(due_refreshes(LEDGER, [A]))
-    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0@1"))}
     version = api.objects[path]["metadata"]["resourceVersion"]
     await bumper.carry_out(due_refreshes(LEDGER, [A]))  # the watch has not shown it yet
     assert api.objects[path]["metadata"]["resourceVersion"] == version
@@ -64,7 +78,7 @@ async def test_a_bump_that_somebody_undid_is_repeated() -> None:
     assert "annotations" not in api.objects[path]["metadata"], "the watch may only be late"
     now = SHOWN_WITHIN
     await bumper.carry_out(due_refreshes(LEDGER, [A]))
-    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0@1"))}
 
 
 async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> None:
@@ -75,9 +89,9 @@ async def test_a_pod_is_told_the_last_last_however_late_the_first_arrives() -> N
     bumper = MountRefresher(api, ApiServerClock())
     first = asyncio.create_task(bumper.carry_out(due_refreshes(LEDGER, [A])))
     await asyncio.sleep(0)
-    await bumper.carry_out(due_refreshes({"a": "a later entry of a"}, [A]))
+    await bumper.carry_out(due_refreshes({"a": entry("0-1@2")}, [A]))
     await first
-    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("a later entry of a")}
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0-1@2"))}
 
 
 async def test_one_request_of_a_pod_is_under_way_however_long_it_waits() -> None:
@@ -95,14 +109,14 @@ async def test_one_request_of_a_pod_is_under_way_however_long_it_waits() -> None
     under_way = []
     for number in range(10):
         now = number * SHOWN_WITHIN
-        under_way.append(asyncio.create_task(bumper.carry_out(due_refreshes({"a": f"entry {number // 5}"}, [A]))))
+        under_way.append(asyncio.create_task(bumper.carry_out(due_refreshes({"a": entry(f"{number // 5}@1")}, [A]))))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert api.asked == 1
     api.answers.set()
     await asyncio.gather(*under_way)
-    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry 1")}
-    await bumper.carry_out(due_refreshes({"a": "entry 1"}, [A]))
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("1@1"))}
+    await bumper.carry_out(due_refreshes({"a": entry("1@1")}, [A]))
     assert api.asked == 2
 
 
@@ -114,14 +128,14 @@ async def test_a_pod_that_took_anothers_name_is_told_though_its_entry_is_the_sam
     again = replace(A, uid=Uid("u-a2"))
     path = put(api, again)
     await bumper.carry_out(due_refreshes(LEDGER, [again]))
-    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark("entry of a")}
+    assert api.objects[path]["metadata"]["annotations"] == {"baton.dev/ledger": mark(entry("0@1"))}
 
 
 async def test_bumps_that_were_cancelled_are_sent_by_the_next_loop() -> None:
     api = ShopApi()
     api.latency = lambda: 0.001
     pods = [replace(A, name=MemberId(f"p{number}"), uid=Uid(f"u{number}")) for number in range(2 * AT_ONCE)]
-    ledger: dict[str, str] = {pod.name: "entry" for pod in pods}
+    ledger: dict[str, str] = {pod.name: entry("0@1") for pod in pods}
     paths = [put(api, pod) for pod in pods]
     bumper = MountRefresher(api, ApiServerClock())
     for rounds in range(2):  # before any has begun, and in the midst of it

@@ -9,6 +9,7 @@ KIND = QueueKind(
     needs=("bootstrapServers", "topic"),
     needs_all=True,
     fenced=True,
+    announces=True,
     answers_within=60.0,  # some forty answers of a slow broker; one that does not answer is given up after four
     session_required=True,
     partitions_are_changed="the topic's partitions in Kafka",

@@ -9,6 +9,7 @@ KIND = QueueKind(
     resource="baton.queues.redis.resource:RedisSource",
     needs=("url", "urlSecretRef"),
     fenced=True,
+    announces=True,
     session_required=True,
     most_partitions=1024,  # keys are routed over so many slots; a partition without a slot would stay empty
     limits_unacknowledged=True,

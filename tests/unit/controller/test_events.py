@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from baton.controller.event_recorder import TROUBLE_APART, EventRecorder
+from baton.controller.events import TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
 from baton.engine.step_events import (

@@ -5,11 +5,9 @@ from dataclasses import replace
 import pytest
 
 from baton.api import PartitionScaleStatus
-from baton.controller.event_reasons import EventReason
-from baton.controller.problems import Problem, Reason
-from baton.controller.queue_reports import queue_status
-from baton.controller.queue_state import QueueFacts
-from baton.controller.resizing import Resizings, resized
+from baton.controller.group_observation import QueueFacts
+from baton.controller.problems import EventReason, Problem, Reason
+from baton.controller.queue_reports import Resizings, queue_status, resized
 from baton.kube.objects import QueueView
 from baton.model.ids import QueueName
 from baton.queues.protocol import Resizing

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baton.controller.finalizer import Finalizer
+from baton.controller.group_loop import Finalizer
 from baton.kube.objects import FINALIZER, GroupView, group_view, groups_path
 from tests.unit.kube.memory_api import ShopApi
 

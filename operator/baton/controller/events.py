@@ -1,0 +1,515 @@
+"""What happened, told to people: the reasons and sentences of events, rounds in which they are posted, log lines, and histograms.
+
+What happens to partitions is told in rounds: what is alike shares a sentence, and where there would be more sentences than
+anybody reads, one sums them up. A hand-off that begins is told when its queue has said what is still to be waited for.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import structlog
+
+from baton.controller.cluster_cache import GroupKey
+from baton.controller.metrics import Metrics
+from baton.controller.offload import aside
+from baton.controller.problems import EventReason, Problem, Reason
+from baton.engine.step_events import (
+    ApprovalRefused,
+    Approved,
+    DeadlineMissed,
+    Fenced,
+    Granted,
+    Proposed,
+    Redirected,
+    ReleaseCause,
+    Released,
+    Revoked,
+    StandsBy,
+    State,
+    StateChanged,
+    StepEvent,
+    Withdrawn,
+)
+from baton.kube.events import Events, Kind, Regarding
+from baton.model.ids import Partition
+from baton.model.ranges import format_numbers
+from baton.model.times import to_text
+from baton.model.wording import counted
+
+OfPartition = Revoked | Redirected | Released | DeadlineMissed | Granted
+H = TypeVar("H", Revoked, Redirected, Released | DeadlineMissed, Granted)
+
+LONGEST_LIST = 240
+"""Characters of a list of partitions; the ledger has all of them."""
+
+
+class EventMessage(NamedTuple):
+    """An event to be: one word for machines, a sentence for people."""
+
+    reason: str
+    note: str
+    kind: Kind = Kind.NORMAL
+
+
+def revoked(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None], most: int) -> list[EventMessage]:
+    """Hand-offs that have begun. `unacknowledged`: what their queues said is still to be waited for."""
+
+    def sentence(some: list[Revoked]) -> str:
+        return f"{_goes(some)}{_because(some)}; {_waits(some, unacknowledged)}"
+
+    pairs = _alike(those, lambda one: (one.member, one.receiver, one.why, one.deadline))
+    if len(pairs) > most:
+        pairs = _alike(those, lambda one: one.receiver)
+    if len(pairs) > most:
+        pairs = [list(those)]
+    return [EventMessage(EventReason.REVOKING, sentence(some)) for some in pairs]
+
+
+def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
+    """Hand-offs under way that go elsewhere."""
+    alike = _alike(those, lambda one: (one.receiver, one.instead_of, one.why))
+    if len(alike) > most:
+        note = f"{_counted(those)} get other receivers{_because(those)}"
+        return [EventMessage(EventReason.REDIRECTED, note)]
+    return [
+        EventMessage(
+            EventReason.REDIRECTED,
+            f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'nobody for now'} instead of "
+            f"{some[0].instead_of or 'nobody'}{_because(some)}",
+        )
+        for some in alike
+    ]
+
+
+def released(those: Sequence[Released | DeadlineMissed], most: int) -> list[EventMessage]:
+    """Who let go, who is gone, and who missed the deadline."""
+    told: list[EventMessage] = []
+    for what, reason, kind, one_did, many_did in _RELEASES:
+        of = [one for one in those if (one.how if isinstance(one, Released) else one.taken) == what]
+        members = _alike(of, lambda one: one.member)
+        if len(members) > most:
+            told.append(EventMessage(reason, many_did.format(members=f"{len(members):,} members", what=_counted(of)), kind))
+        else:
+            told += [EventMessage(reason, one_did.format(member=some[0].member, what=named(some)), kind) for some in members]
+    return told
+
+
+def granted(those: Sequence[Granted], most: int) -> list[EventMessage]:
+    """The messages about members that own more partitions now."""
+    members = _alike(those, lambda one: one.member)
+    if len(members) > most:
+        return [EventMessage(EventReason.GRANTED, f"{len(members):,} members own {_counted(those)} more{_paused(those)}")]
+    alike = _alike(those, lambda one: (one.member, one.paused_for is None, "" if one.paused_for is not None else one.why))
+    if len(alike) > most:
+        alike = members
+    return [
+        EventMessage(EventReason.GRANTED, f"{some[0].member} owns {named(some)}{_paused(some) or _because(some)}")
+        for some in alike
+    ]
+
+
+def named(those: Iterable[OfPartition]) -> str:
+    """`partition 5 of orders`, `partitions 0-3,7 of orders and 2 of returns`"""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for partition in sorted({Partition(*one.partition) for one in those}):
+        numbers[partition.queue].append(partition.number)
+    words = " and ".join(f"{_short(format_numbers(of))} of {queue}" for queue, of in numbers.items())
+    return f"{'partition' if sum(map(len, numbers.values())) == 1 else 'partitions'} {words}"
+
+
+_RELEASES = (
+    (
+        ReleaseCause.CONSUMER,
+        EventReason.RELEASED,
+        Kind.NORMAL,
+        "{member} has let go of {what}",
+        "{members} have let go of {what}",
+    ),
+    (
+        ReleaseCause.GONE,
+        EventReason.GONE,
+        Kind.NORMAL,
+        "{member} is gone, and leaves {what}",
+        "{members} are gone, and leave {what}",
+    ),
+    (
+        True,
+        EventReason.DEADLINE_MISSED,
+        Kind.WARNING,
+        "{member} did not let go of {what} in time: the hand-off goes on without its word, and a queue that fences refuses it "
+        "from then on. What it left unfinished is delivered again to the next owner; if this happens often, raise "
+        "maxHandoffSeconds or make the consumer's batches smaller",
+        "{members} did not let go of {what} in time: the hand-offs go on without their word, and a queue that fences refuses "
+        "them from then on. What they left unfinished is delivered again; if this happens often, raise maxHandoffSeconds or make "
+        "the consumers' batches smaller",
+    ),
+    (
+        False,
+        EventReason.DEADLINE_MISSED,
+        Kind.WARNING,
+        "{member} did not let go of {what} in time, and keeps it until it does: the queue cannot fence it off. If the pod hangs, "
+        "stop it, or set spec.source.external.onDeadline to Force",
+        "{members} did not let go of {what} in time, and keep them until they do: the queue cannot fence them off. If the pods "
+        "hang, stop them, or set spec.source.external.onDeadline to Force",
+    ),
+)
+
+
+def _goes(those: Sequence[Revoked]) -> str:
+    givers, receivers = {one.member for one in those}, {one.receiver for one in those}
+    if len(receivers) > 1:
+        return f"{_counted(those)} go from {len(givers):,} members to {len(receivers):,}"
+    receiver = those[0].receiver
+    if len(givers) > 1:
+        where = "are taken back" if receiver is None else f"go to {receiver}"
+        return f"{_counted(those)} {where} from {len(givers):,} members ({named(those)})"
+    giver = those[0].member
+    if receiver is None:
+        return f"{named(those)} {_verb(those, 'is', 'are')} taken back from {giver}"
+    if receiver == giver:
+        return f"{named(those)} {_verb(those, 'pauses, and stays', 'pause, and stay')} with {giver}"
+    return f"{named(those)} {_verb(those, 'goes', 'go')} from {giver} to {receiver}"
+
+
+def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None]) -> str:
+    until = f"until {to_text(max(one.deadline for one in those))} at most"
+    known = [count for one in those if (count := unacknowledged.get(one.partition)) is not None]
+    if len(known) < len(those):
+        return f"{'the giver has' if len({one.member for one in those}) == 1 else 'the givers have'} {until}"
+    messages = sum(known)
+    if not messages:
+        return "nothing is unacknowledged"
+    waits = _verb(those, "waits", "they wait")
+    return f"{waits} for {counted(messages, 'unacknowledged message')}, {until}"
+
+
+def _paused(those: Sequence[Granted]) -> str:
+    pauses = [one.paused_for for one in those if one.paused_for is not None]
+    if not pauses:
+        return ""
+    return f", paused for {max(pauses):.1f} s" + (" at most" if len(pauses) > 1 else "")
+
+
+def _because(those: Sequence[Revoked | Redirected | Granted]) -> str:
+    why = sorted({one.why for one in those if one.why})
+    more = f" and {counted(len(why) - 1, 'more cause')}" if len(why) > 1 else ""
+    return f": {why[0]}{more}" if why else ""
+
+
+def _counted(those: Sequence[OfPartition]) -> str:
+    queues = sorted({one.partition.queue for one in those})
+    of = f" of {queues[0]}" if len(queues) == 1 else f" of {len(queues)} queues"
+    return f"{counted(len(those), 'partition')}{of}"
+
+
+def _verb(those: Sequence[object], one: str, many: str) -> str:
+    return one if len(those) == 1 else many
+
+
+def _short(numbers: str) -> str:
+    return numbers if len(numbers) <= LONGEST_LIST else numbers[: numbers.rindex(",", 0, LONGEST_LIST) + 1] + "…"
+
+
+def _alike(those: Iterable[H], key: Callable[[H], Hashable]) -> list[list[H]]:
+    by: dict[Hashable, list[H]] = defaultdict(list)
+    for one in those:
+        by[key(one)].append(one)
+    return list(by.values())
+
+
+MOST_SENTENCES = 3
+"""Of one kind in one round."""
+
+BURST = 40
+"""Sentences about partitions that may be told before they become fewer and rarer."""
+
+REFILL = 0.2
+"""Sentences a second in the long run; client-go filters a component's events of one object in the same way."""
+
+ROUND, SLOW_ROUND = 1.0, 10.0
+"""Seconds between two rounds: usually, and when the burst is used up."""
+
+PATIENCE = 1.0
+"""Seconds for which a hand-off waits to be told until its queue has answered."""
+
+Happened = TypeVar("Happened", bound=OfPartition)
+
+
+class EventRounds:
+    """What happened to the partitions of one group and is not recorded yet."""
+
+    def __init__(self) -> None:
+        self.due_at: float | None = None
+        """When there is something to tell, if nothing else happens; call `turn` then."""
+        self._untold: list[tuple[float, OfPartition | EventMessage]] = []
+        """In the order in which it happened, and when. What is said of the group itself keeps its place in it."""
+        self._unanswered: set[Partition] = set()
+        """Hand-offs of these whose queues have not answered."""
+        self._answers: dict[Partition, int | None] = {}
+        """What queues said of hand-offs that are not yet told."""
+        self._round_at = float("-inf")
+        self._tokens = float(BURST)
+
+    @property
+    def untold(self) -> int:
+        """How much waits to be told."""
+        return len(self._untold)
+
+    def turn(
+        self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
+    ) -> list[EventMessage]:
+        """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
+        handed off (None: they cannot say)."""
+        for one in happened:
+            self._untold.append((now, one))
+            if isinstance(one, Revoked):
+                self._unanswered.add(one.partition)
+        answered = [partition for partition in self._unanswered if partition in unacknowledged]
+        for partition in answered:
+            self._answers.setdefault(partition, unacknowledged[partition])
+        self._unanswered.difference_update(answered)
+        if not self._untold:
+            self.due_at = None
+            return []
+        ripe = self._ripe()
+        self.due_at = max(self._next_round(), min(ripe))
+        if now < self.due_at:
+            return []
+        self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
+        self._round_at = now
+        told = self._told(list(self._take(ripe, now)))
+        self.due_at = max(self._next_round(), min(self._ripe())) if self._untold else None
+        return told
+
+    def behind(self, message: EventMessage) -> None:
+        """Tell this of the group when all that happened before it has been told."""
+        self._untold.append((self._untold[-1][0], message))
+
+    def _take(self, ripe: Iterable[float], now: float) -> Iterator[OfPartition | EventMessage]:
+        """What can be told now. What is said of the group is not told before what happened earlier, nor is
+        what happened later told before that."""
+        waits, left = False, list[tuple[float, OfPartition | EventMessage]]()
+        for entry, at in zip(self._untold, ripe, strict=True):
+            of_group = isinstance(entry[1], EventMessage)
+            if at > now or (left and (of_group or waits)):
+                left.append(entry)
+                waits |= of_group
+            else:
+                yield entry[1]
+        self._untold = left
+
+    def rest(self) -> list[EventMessage]:
+        """The messages about everything that is left."""
+        those, self._untold, self.due_at = [one for _, one in self._untold], [], None
+        return self._told(those)
+
+    def _told(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
+        told: list[EventMessage] = []
+        some: list[OfPartition] = []
+        for one in those:
+            if isinstance(one, EventMessage):
+                told += [*self._of_partitions(some), one]
+                some = []
+            else:
+                some.append(one)
+        return told + self._of_partitions(some)
+
+    def _of_partitions(self, those: list[OfPartition]) -> list[EventMessage]:
+        most = MOST_SENTENCES if self._tokens >= MOST_SENTENCES else 1
+        told = revoked(_of(those, Revoked), self._answers, most)
+        told += redirected(_of(those, Redirected), most)
+        told += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
+        told += granted(_of(those, Granted), most)
+        self._tokens = max(0.0, self._tokens - len(told))
+        for partition in {one.partition for one in those}:
+            self._answers.pop(partition, None)
+            self._unanswered.discard(partition)
+        return told
+
+    def _next_round(self) -> float:
+        return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)
+
+    def _ripe(self) -> list[float]:
+        """From when each can be told. Where more has happened to a partition there is no answer to wait for any more."""
+        happened = Counter(one.partition for _, one in self._untold if not isinstance(one, EventMessage))
+        return [
+            at + PATIENCE
+            if isinstance(one, Revoked) and one.partition not in self._answers and happened[one.partition] == 1
+            else at
+            for at, one in self._untold
+        ]
+
+
+def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
+    return [one for one in those if isinstance(one, kind)]
+
+
+TROUBLE_APART = 10.0
+"""Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
+
+
+_LAST = (State.READY, State.HOLDDOWN)
+"""States that a step ends with; the others are what its hand-offs begin with."""
+
+
+class EventRecorder:
+    """Records the events of one group."""
+
+    def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
+        self._key = key
+        self._about = about
+        self._events = events
+        self._metrics = metrics
+        self._held_since: float | None = None
+        self._trouble: Problem | None = None
+        """As it was told last; None: there is none."""
+        self._trouble_told_at = 0.0
+        self._trouble_due_at: float | None = None
+        self._rounds = EventRounds()
+        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
+
+    async def tell(self, events: Sequence[StepEvent], now: float) -> None:
+        """Record everything that happened in one step."""
+        await aside(len(events), self._measure, events, now)
+        last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
+        for one in events:
+            if not isinstance(one, OfPartition) and (one is not last or last.state not in _LAST):
+                self._of_group(one)
+        await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
+        self._standbys([one for one in events if isinstance(one, StandsBy)])
+        if last is not None and last.state in _LAST:
+            self._of_group(last)
+
+    async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
+        """What the queues say is still to be acknowledged of partitions that are being handed off (None: they cannot say)."""
+        if self._rounds.untold:
+            await self._turn((), unacknowledged, now)
+
+    @property
+    def due_at(self) -> float | None:
+        """When there is something to tell, if nothing else happens; call `hear` and `trouble` then."""
+        return min((at for at in (self._rounds.due_at, self._trouble_due_at) if at is not None), default=None)
+
+    def flush(self) -> None:
+        """Record what still waits for its turn."""
+        self._post(self._rounds.rest())
+
+    def trouble(self, problem: Problem | None, now: float) -> None:
+        """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
+        missing, and now the server does not answer), and when it is over."""
+        if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
+            problem = None  # it has not gone wrong
+        told, self._trouble_due_at = self._trouble, None
+        if problem == told:
+            return
+        if problem is None:
+            assert told is not None
+            self._say(EventReason.RECOVERED, f"{told.reason} is over")
+        elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
+            self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
+            return
+        else:
+            self._say(problem.reason, problem.message, Kind.WARNING)
+        self._trouble, self._trouble_told_at = problem, now
+
+    def warn(self, reason: EventReason, note: str) -> None:
+        """Something that a person should look at."""
+        self._say(reason, note, Kind.WARNING)
+
+    def say(self, reason: EventReason, note: str) -> None:
+        self._say(reason, note)
+
+    # -- what happened to the group
+
+    def _of_group(self, one: StepEvent) -> None:
+        match one:
+            case StateChanged():
+                self._state(one)
+            case Proposed():
+                instead = f" (instead of {one.instead_of})" if one.instead_of else ""
+                self._say(
+                    EventReason.PROPOSED,
+                    f"proposal {one.id}{instead} would move {counted(one.moves, 'partition')}: {one.why}; look "
+                    f"at it and approve it with `baton approve {self._key[1]} -n {self._key[0]}`",
+                )
+            case Withdrawn():
+                self._say(EventReason.WITHDRAWN, f"proposal {one.id} is withdrawn: {one.why}")
+            case Approved():
+                self._say(
+                    EventReason.APPROVED,
+                    f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
+                )
+            case ApprovalRefused():
+                cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"
+                self._say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}, or not any more; {cure}", Kind.WARNING)
+            case Fenced():
+                self._say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
+
+    def _state(self, change: StateChanged) -> None:
+        because = f": {change.why}" if change.why else ""
+        match change.state:
+            case State.HOLDDOWN:
+                until = f" until {to_text(change.until)}" if change.until is not None else ""
+                self._say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
+            case State.REBALANCING:
+                self._say(EventReason.REBALANCING, f"partitions change hands{because}")
+            case State.PAUSED:
+                self._say(EventReason.PAUSED, f"no new hand-off is begun{because}")
+            case State.READY:
+                waits = f"{counted(change.unowned, 'partition')} without an owner" if change.unowned else "nothing is waited for"
+                self._say(EventReason.READY, f"nothing moves, and {waits}{because}")
+
+    def _standbys(self, those: list[StandsBy]) -> None:
+        if len(those) > MOST_SENTENCES:
+            self._say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there is nothing for them to own yet")
+            return
+        for one in those:
+            self._say(EventReason.STANDS_BY, f"{one.member} stands by: there is nothing for it to own yet")
+
+    # -- what happened to partitions
+
+    async def _turn(self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> None:
+        much = len(happened) + self._rounds.untold
+        self._post(await aside(much, self._rounds.turn, happened, unacknowledged, now))
+
+    def _measure(self, events: Iterable[StepEvent], now: float) -> None:
+        verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None
+        for one in events:
+            match one:
+                case StateChanged(state=State.HOLDDOWN):
+                    self._held_since = now if self._held_since is None else self._held_since
+                case StateChanged() if self._held_since is not None:
+                    self._metrics.holddown.labels(*self._key).observe(max(0.0, now - self._held_since))
+                    self._held_since = None
+                case Released() if verbose:
+                    self._log.debug(
+                        "released", queue=one.partition.queue, partition=one.partition.number, member=one.member, how=one.how
+                    )
+                case Granted():
+                    if one.paused_for is not None:
+                        pause = pause or self._metrics.pause.labels(*self._key)  # looked up once: there may be very many
+                        pause.observe(one.paused_for)
+                    if verbose:
+                        self._log.debug(
+                            "granted",
+                            queue=one.partition.queue,
+                            partition=one.partition.number,
+                            member=one.member,
+                            epoch=one.epoch,
+                            why=one.why,
+                        )
+
+    def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
+        """In the order in which things happened: what is said of partitions may still wait for its round."""
+        message = EventMessage(reason, note, kind)
+        if self._rounds.untold:
+            self._rounds.behind(message)
+        else:
+            self._post([message])
+
+    def _post(self, messages: Iterable[EventMessage]) -> None:
+        for reason, note, kind in messages:
+            (self._log.warning if kind is Kind.WARNING else self._log.info)(note, reason=reason)
+            self._events.post(self._about, kind, reason, note)
