@@ -13,8 +13,8 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.event_messages import EventMessage, OfPartition
 from baton.controller.event_reasons import EventReason
 from baton.controller.event_rounds import MOST_SENTENCES, EventRounds
+from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
-from baton.controller.offload import aside
 from baton.controller.problems import Problem, Reason
 from baton.engine.step_events import (
     ApprovalRefused,

@@ -6,7 +6,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from baton.controller.capacity import Capacity
-from baton.controller.event_loop_stalls import EventLoopStalls
+from baton.controller.event_loop import EventLoopStalls
 from baton.controller.metrics import counter, gauge
 from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Relists

@@ -163,6 +163,4 @@ class Replica:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
         if now - self.group_loops.beat > self._stuck_after:
             return f"the groups were not looked through for {now - self.group_loops.beat:.0f} s"
-        if self.services.large_work.hangs(now):
-            return f"plans have been under way on all threads for more than {self._stuck_after:.0f} s"
         return None

@@ -19,7 +19,7 @@ import structlog
 from baton.controller.adapters import open_queue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.collector import Collector
-from baton.controller.event_loop_stalls import EventLoopStalls
+from baton.controller.event_loop import EventLoopStalls
 from baton.controller.health import HealthServer
 from baton.controller.lag_page import LagPage
 from baton.controller.operator_metrics import ProcessMetrics

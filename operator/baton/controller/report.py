@@ -11,9 +11,9 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.diagnosis import missing
 from baton.controller.group_observation import QueueSight
 from baton.controller.hold_ups import as_of, problem_of
+from baton.controller.large_work import aside
 from baton.controller.ledger_writer import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
-from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
 from baton.controller.queue_state import QueueFacts

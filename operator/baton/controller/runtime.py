@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from baton.controller.large_work import GroupWork
-from baton.controller.offload import MUCH, aside
+from baton.assignors import BUILT_IN
+from baton.controller.large_work import MUCH, GroupWork, aside
 from baton.engine import Effect, GroupState, Step, load
 from baton.engine.fitting import SIZE_LIMIT, Fitted, TooLarge, fitting_step
 from baton.engine.observation import Observation, Outcome
@@ -75,10 +75,10 @@ class GroupRuntime:
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
-        # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
             much = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
-            fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
+            installed = _asks_installed(self.state, shown)
+            fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit, installed=installed)
             made, texts, self.held_back = fitted.step, fitted.texts, fitted.too_large
         except TooLarge as error:
             self.held_back = error
@@ -116,8 +116,14 @@ class GroupRuntime:
 
 
 def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:
-    """For another thread: nothing of it is shared."""
+    """Also for another thread: nothing of it is shared."""
     try:
         return fitting_step(state, shown, now, limit)
     except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
         raise RuntimeError("an assignor raised KeyboardInterrupt") from error
+
+
+def _asks_installed(state: GroupState, shown: Observation) -> bool:
+    """Whether the step may call an installed assignor: one that the spec names, or that the last plan used."""
+    recorded = () if state.facts is None else (state.facts.assignor,)
+    return not {*shown.spec.assignors, *recorded, shown.spec.options.get("within")} <= {*BUILT_IN, None}

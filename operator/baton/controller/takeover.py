@@ -11,9 +11,8 @@ from baton.controller.event_recorder import EventRecorder
 from baton.controller.finalizer import Finalizer
 from baton.controller.group_capacity import GroupCapacity
 from baton.controller.group_objects import GroupObjects
-from baton.controller.large_work import GroupWork
+from baton.controller.large_work import GroupWork, aside
 from baton.controller.ledger_writer import REFUSALS, LedgerWriter
-from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.refusals import Stuck, ledger_refused
 from baton.controller.services import Services

@@ -16,7 +16,7 @@ from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
-from baton.controller.event_loop_stalls import EventLoopStalls
+from baton.controller.event_loop import EventLoopStalls
 from baton.controller.event_reasons import EventReason
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.controller.operator_metrics import ProcessMetrics

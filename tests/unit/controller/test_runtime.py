@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from baton.controller.large_work import LargeWork
-from baton.controller.offload import MUCH
+from baton.controller.large_work import MUCH, LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
