@@ -7,7 +7,7 @@ from typing import Any
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.operator_replica import Replica
-from baton.controller.watch_events import WatchEvents
+from baton.controller.watch import WatchEvents
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.election import Terms

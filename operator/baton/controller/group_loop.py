@@ -130,7 +130,8 @@ class GroupLoop:
 
     def ledgers_listed(self) -> None:
         """The version of the ledger was compared with what was written."""
-        self._ledger_writer.listed(self._services.relists.ledger(self.key).version)
+        ledger = self._services.relists.ledger(self.key)
+        self._ledger_writer.listed(None if ledger is None else ledger.version)
         if self._ledger_writer.doubtful:
             self.wake()
 

@@ -11,7 +11,6 @@ from baton.controller.metrics import counter, gauge
 from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
-from baton.controller.watch import Watching
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 
@@ -101,14 +100,10 @@ class ReplicaMetrics(Collector):
 class ProcessMetrics(Collector):
     """The metrics of the process that a replica runs in."""
 
-    def __init__(self, watching: Watching, stalls: EventLoopStalls) -> None:
-        self._watching = watching
+    def __init__(self, stalls: EventLoopStalls) -> None:
         self._stalls = stalls
 
     def collect(self) -> Iterable[Metric]:
-        yield counter(
-            "baton_watch_restarts", "Times kopf ended and was started again", (), [((), float(self._watching.restarts))]
-        )
         yield gauge(
             "baton_loop_stall_seconds",
             "The longest time in the last five minutes for which the event loop looked at nothing new",

@@ -74,7 +74,8 @@ class Takeover:
     async def room(self) -> bool:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
-            partitions = self._relists.ledger((self._owner.namespace, self._owner.group)).partitions
+            ledger = self._relists.ledger((self._owner.namespace, self._owner.group))
+            partitions = 0 if ledger is None else ledger.partitions
             if self._group_capacity.begin(partitions, at_all_events=group.deleting):
                 return True
             assert self._group_capacity.problem is not None

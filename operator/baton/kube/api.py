@@ -71,10 +71,11 @@ class Api:
     ) -> tuple[Json, str]:
         """The next objects of a list, and the token for those after them ("": that is all). All pages are as of the same
         version. Raises ApiError (410) where the rest is not to be had any more, and PageTooLargeError where `limit` is to be
-        less; 1 is always taken. `metadata`: only theirs are told. It waits for no turn: whoever lists bounds lists."""
+        less; 1 is always taken. `metadata`: only theirs are told."""
         asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
         most = LARGEST_PAGE if limit > 1 else None
-        answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
+        async with self.turns.take(*_turn_of("GET", path)):
+            answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
         return answer, str(answer["metadata"].get("continue") or "")
 
     async def relayed(self, path: str, most: int) -> Json:
