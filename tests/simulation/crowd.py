@@ -13,7 +13,7 @@ from baton.controller.operator_replica import Replica
 from baton.controller.watch import WatchEvents
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.errors import ConflictError, NotFoundError
 from baton.kube.objects import QueueView
 from baton.kube.watched_kinds import WatchedKind

@@ -12,7 +12,7 @@ from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
 from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import groups_path
 from tests.simulation.api_server import Hang, Refuse
 from tests.simulation.one_replica import OneReplica, lives

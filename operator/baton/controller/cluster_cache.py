@@ -5,11 +5,10 @@ from typing import Any
 
 from baton.kube import leases, objects, pods
 from baton.kube.clock import ApiServerClock
-from baton.kube.leases import LeaseView
+from baton.kube.leases import LeaseView, SessionClock
 from baton.kube.ledger_configmap import ListedLedger, listed_ledger
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
-from baton.kube.sessions import SessionClock
 from baton.kube.store import Key, Manifest, Store
 from baton.kube.watched_kinds import WatchedKind
 from baton.model.ids import Uid

@@ -34,10 +34,10 @@ from baton.controller.services import Services
 from baton.controller.takeover import Takeover
 from baton.engine import GroupState, unowned_queues
 from baton.kube.events import Regarding
-from baton.kube.group_replicas import GroupReplicas
 from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
+from baton.kube.scale import GroupReplicas
 from baton.model.ids import QueueName
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})

@@ -23,8 +23,7 @@ from baton.controller.supervision import Tasks, end
 from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import Do, Elector, here
+from baton.kube.elector import Do, Elector, Terms, here
 from baton.kube.events import Events
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases

@@ -28,8 +28,7 @@ from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import ElectorThread
+from baton.kube.elector import ElectorThread, Terms
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.watched_kinds import WatchedKind

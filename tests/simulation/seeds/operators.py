@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from baton.controller.operator_replica import Replica
 from baton.controller.watch import WatchEvents
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import QueueView
 from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter

@@ -8,8 +8,7 @@ from baton.controller.ledger_writer import LedgerWriter
 from baton.engine.fitting import size
 from baton.engine.ledger_bounds import MOST_PARTITIONS
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import Elector
+from baton.kube.elector import Elector, Terms
 from baton.kube.errors import UnavailableError
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import (

@@ -22,7 +22,7 @@ from baton.controller.operator_metrics import ProcessMetrics
 from baton.controller.operator_replica import Replica
 from baton.controller.problems import Reason
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import Reader
