@@ -143,9 +143,7 @@ class GroupSteps:
 
     async def _adopt(self, landed: AlreadyWritten) -> None:
         """What the ledger was thought not to say, it says."""
-        made = await self._runtime.adopt(landed.data)
-        if made is not None:
-            await self._recorder.tell(made.events, self._clock.now())
+        await self._runtime.adopt(landed.data)
         self._ledger_writer.settled()
 
     def _tell_restored(self) -> None:
