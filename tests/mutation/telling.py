@@ -110,7 +110,7 @@ TELLING = (
              "look.at - self._progress[0].at > RATED_OVER", "False"),
     Mutation("backlog", "take waiting for entries for a slow pace", "controller/backlog.py", "unit/controller/test_backlog.py",
              " if a.lags and b.lags]", "]"),
-    Mutation("backlog", "let a replica that follows say what it knows", "controller/lag_page.py", "unit/controller/test_health.py",
+    Mutation("backlog", "let a replica that follows say what it knows", "controller/health.py", "unit/controller/test_health.py",
              "if not self._leads():", "if False:"),
     Mutation("metrics", "make a series for every label", "controller/mislabelled_pods.py", "unit/controller/test_pod_warnings.py",
              "name if shown[namespace] <= MOST_LABELS else OTHERS", "name"),

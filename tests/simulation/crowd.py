@@ -16,7 +16,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
 from baton.kube.errors import ConflictError, NotFoundError
 from baton.kube.objects import QueueView
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 from baton.queues.external.adapter import ExternalQueue

@@ -9,8 +9,7 @@ from baton.kube.leases import LeaseView, SessionClock
 from baton.kube.ledger_configmap import ListedLedger, listed_ledger
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
-from baton.kube.store import Key, Manifest, Store
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import Key, Manifest, Store, WatchedKind
 from baton.model.ids import Uid
 
 GroupKey = tuple[str, str]

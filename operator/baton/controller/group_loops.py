@@ -11,7 +11,7 @@ from baton.controller.round_pacing import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 
 LOOK_EVERY = 2.0
 REPORTS_EVERY = 60.0

@@ -13,8 +13,7 @@ from baton.controller.capacity import MOST_IN_ALL, Capacity
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_loops import GroupLoops
 from baton.controller.large_work import LargeWork
-from baton.controller.metrics import Metrics
-from baton.controller.operator_metrics import ReplicaMetrics
+from baton.controller.metrics import Metrics, ReplicaMetrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.round_pacing import RoundPacing

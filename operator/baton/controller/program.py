@@ -20,9 +20,8 @@ import structlog
 from baton.controller.adapters import open_queue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.event_loop import EventLoopStalls
-from baton.controller.health import HealthServer
-from baton.controller.lag_page import LagPage
-from baton.controller.operator_metrics import ProcessMetrics
+from baton.controller.health import HealthServer, LagPage
+from baton.controller.metrics import ProcessMetrics
 from baton.controller.operator_replica import STUCK_AFTER, Replica
 from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import WatchEvents, Watching
@@ -31,7 +30,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import ElectorThread, Terms
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import GROUP_VERSION
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from baton.queues.protocol import QueueAdapter
 
 HUNG = 3

@@ -22,8 +22,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnavailableError
 from baton.kube.following import pages
 from baton.kube.ledger_configmap import ListedLedger
-from baton.kube.store import Key, key_of
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import Key, WatchedKind, key_of
 from baton.model.names import ledger_name
 
 EVERY = 600.0

@@ -29,8 +29,7 @@ import structlog
 from baton.kube.api import PAGE, Api, Json, connect
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.following import GONE, SHORTEST_WATCH, events, pages
-from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, Manifest, WatchedKind
 from baton.model.names import GROUP_LABEL
 
 AT_ONCE = 50

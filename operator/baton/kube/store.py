@@ -1,4 +1,4 @@
-"""Objects of one kind as the watch shows them, put right by lists.
+"""Kinds of object that the operator watches, and the objects of one kind as the watch shows them, put right by lists.
 
 A watch that had to start again lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
 laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
@@ -9,10 +9,14 @@ it is told as unread.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Set
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from baton.kube.api import core_path
+from baton.kube.leases import LEASES, leases_path
+from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
 from baton.model.names import GROUP_LABEL
 
 Manifest = Mapping[str, Any]
@@ -133,3 +137,48 @@ class Store(Generic[V]):
                 self._gone.popitem(last=False)
         if before is not None or after is not None:
             self._changed(before, after)
+
+
+class WatchedKind(StrEnum):
+    """By plural, as rules of RBAC name them."""
+
+    PODS = "pods"
+    LEASES = "leases"
+    LEDGERS = "configmaps"
+    QUEUES = "partitionedqueues"
+    GROUPS = "consumergroups"
+
+    @property
+    def group_version(self) -> tuple[str, str]:
+        """API group ("" for the core's) and version."""
+        group, _, version = _GROUP_VERSIONS.get(self, "/v1").rpartition("/")
+        return group, version
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """What narrows a list or a watch at the server."""
+        return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
+
+    def looked_at(self, manifest: Manifest) -> Manifest:
+        """What anybody looks at: what waits is not to keep the rest. A pod's spec, and of everything who manages which field,
+        may have a MiB, and twenty times as much as Python has them."""
+        parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()
+        made = {part: manifest[part] for part in parts if part in manifest}
+        return {**made, "metadata": {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}}
+
+    def path(self, namespace: str | None) -> str:
+        """Of all in this namespace; None: of all namespaces."""
+        match self:
+            case WatchedKind.LEASES:
+                return leases_path(namespace)
+            case WatchedKind.QUEUES:
+                return queues_path(namespace)
+            case WatchedKind.GROUPS:
+                return groups_path(namespace)
+        return core_path(namespace, self.value)
+
+
+_GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}
+
+WATCHED = tuple(of for of in WatchedKind if of is not WatchedKind.LEDGERS)
+"""The operator is the only writer of ledgers: it notices an edit by a conflict, or by a list."""

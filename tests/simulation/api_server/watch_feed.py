@@ -13,7 +13,7 @@ from typing import Any
 from baton.controller.watch import RETRY
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.following import SHORTEST_WATCH, WATCHED_FOR, pages
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, WatchedKind
 from tests.simulation.api_server.memory_api import MemoryApi
 
 Put = Callable[[WatchedKind, str | None, Mapping[str, Any]], None]

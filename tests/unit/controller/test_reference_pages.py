@@ -17,8 +17,7 @@ from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.event_reasons import EventReason
-from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
-from baton.controller.operator_metrics import ProcessMetrics
+from baton.controller.metrics import Metrics, ProcessMetrics, QueueSnapshot, Snapshot
 from baton.controller.operator_replica import Replica
 from baton.controller.problems import Reason
 from baton.kube.clock import ApiServerClock

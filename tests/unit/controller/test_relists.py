@@ -20,7 +20,7 @@ from baton.controller.supervision import Tasks
 from baton.kube.api import PAGE, REQUEST_TIMEOUT, Api, Json
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError, refusal
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from baton.simulation import virtual_time
 
 POD = {

@@ -12,8 +12,7 @@ import pytest
 from baton.controller import watch as watch_module
 from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import PAGE
-from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, Manifest, WatchedKind
 from tests.unit.controller.http_api_server import DEEP, HttpApiServer, Json
 from tests.waiting import eventually
 
