@@ -226,52 +226,16 @@ class Metrics(Collector):
                 for number, lag in known.last.lag.items()
             ],
         )
-        yield counter(
-            "baton_stale_refused",
-            "Times the queue refused a consumer that does not own the partition (any more)",
-            labels,
-            [(key, float(one.stale_refused)) for key, one in queues if one.stale_refused is not None],
-        )
-        yield counter(
-            "baton_dead_letters",
-            "Entries that were set aside as dead letters, for whatever reason",
-            labels,
-            [(key, float(one.dead_letters)) for key, one in queues if one.dead_letters is not None],
-        )
-        yield counter(
-            "baton_vanished",
-            "Entries that were gone before they were finished with",
-            labels,
-            [(key, float(one.vanished)) for key, one in queues if one.vanished is not None],
-        )
+        for name, about, field_name in _QUEUE_TOTALS:
+            totals = [(key, getattr(queue, field_name)) for key, queue in queues]
+            yield counter(name, about, labels, [(key, float(total)) for key, total in totals if total is not None])
 
     def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels, now = ("namespace", "group"), self._clock.ticks()
         works = [(key, found) for key, one in groups.items() if (found := one.work(now)) is not None]
-        yield gauge(
-            "baton_group_lag",
-            "Entries of all of the group's queues that are not yet acknowledged or committed",
-            labels,
-            [(key, float(found.lag)) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_lag_seconds",
-            "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
-            labels,
-            [(key, found.seconds) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_lag_partitions",
-            "Partitions of all of the group's queues that have lag",
-            labels,
-            [(key, float(found.partitions)) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_waiting_seconds",
-            "The age of the oldest entry, while none is done",
-            labels,
-            [(key, found.waiting) for key, found in works if found.waiting is not None],
-        )
+        for name, about, value in _WORK:
+            values = [(key, value(found)) for key, found in works]
+            yield gauge(name, about, labels, [(key, float(one)) for key, one in values if one is not None])
 
 
 _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
@@ -294,6 +258,32 @@ _COUNTERS: _Simple = (
     ("baton_ledger_writes", "Writes of the ledger by this replica", lambda one: one.ledger.writes),
     ("baton_ledger_failures", "Writes of the ledger by this replica that failed", lambda one: one.ledger.failed),
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),
+)
+
+_QUEUE_TOTALS = (
+    ("baton_stale_refused", "Times the queue refused a consumer that does not own the partition (any more)", "stale_refused"),
+    ("baton_dead_letters", "Entries that were set aside as dead letters, for whatever reason", "dead_letters"),
+    ("baton_vanished", "Entries that were gone before they were finished with", "vanished"),
+)
+"""Counted at the queue: name, what it is, field of the snapshot."""
+
+_WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
+    (
+        "baton_group_lag",
+        "Entries of all of the group's queues that are not yet acknowledged or committed",
+        lambda found: found.lag,
+    ),
+    (
+        "baton_group_lag_seconds",
+        "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
+        lambda found: found.seconds,
+    ),
+    (
+        "baton_group_lag_partitions",
+        "Partitions of all of the group's queues that have lag",
+        lambda found: found.partitions,
+    ),
+    ("baton_group_waiting_seconds", "The age of the oldest entry, while none is done", lambda found: found.waiting),
 )
 
 Samples = list[tuple[tuple[str, ...], float]]
