@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from baton.kube.election import LONGEST_DURATION
+from baton.kube.elector import LONGEST_DURATION
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import ASSIGNORS_ANNOTATION, DRAIN_ANNOTATION, GROUP_LABEL, ledger_name

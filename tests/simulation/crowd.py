@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from baton.controller.operator_replica import Replica
-from baton.controller.watch_events import WatchEvents
+from baton.controller.watch import WatchEvents
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.errors import ConflictError, NotFoundError
 from baton.kube.objects import QueueView
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
 from baton.queues.external.adapter import ExternalQueue

@@ -10,7 +10,7 @@ from baton.controller.operator_replica import Replica
 from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.events import EVENTS
 from baton.kube.objects import GROUP_VERSION, QueueView, groups_path
 from baton.model.ids import QueueName

@@ -7,10 +7,10 @@ from typing import Any
 
 from baton.controller.adapters import OpenQueue
 from baton.controller.operator_replica import Replica
-from baton.controller.watch_events import WatchEvents
+from baton.controller.watch import WatchEvents
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.leases import leases_path
 from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.model.ids import MemberId, QueueName

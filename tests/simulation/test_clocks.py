@@ -8,7 +8,7 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import groups_path, queues_path
 from tests.simulation.replicas import Lone, played
 from tests.simulation.seeds import manifests

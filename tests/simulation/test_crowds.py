@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from tests.simulation.crowd import Crowd
 from tests.simulation.test_large_groups import LONGEST_TURN, least, timed
 

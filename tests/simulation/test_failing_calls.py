@@ -7,7 +7,7 @@ import pytest
 from baton.controller.relists import LEDGERS_EVERY
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path, queues_path
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, WatchedKind
 from tests.simulation.api_server import Fault, Hang, Refuse
 from tests.simulation.replicas import Lone, played
 

@@ -322,7 +322,7 @@ def kept(group: str) -> list[GroupState]:
 
 @story
 async def test_who_leads_no_more_keeps_nothing_of_its_groups_until_garbage_is_collected(world: Full) -> None:
-    """Then it may be long: see `baton.controller.collector`. And whoever leads again would have all of it twice."""
+    """That may be an hour later. And whoever leads again would have all of it twice."""
     world.fleet("first", 12)
     await world.serves("first", 12)
     gc.disable()

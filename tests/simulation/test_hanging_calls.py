@@ -7,7 +7,7 @@ import pytest
 from baton.kube.api import core_path, group_path
 from baton.kube.objects import groups_path, queues_path
 from baton.kube.pods import DELETION_COST
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 from baton.model.names import ledger_name
 from tests.simulation.api_server import Delay, Fault, Hang
 from tests.simulation.replicas import Lone, played

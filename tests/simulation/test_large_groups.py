@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from baton.controller.collector import Collector
 from baton.kube.api import group_path
 from baton.kube.objects import GROUP_VERSION, QueueView
 from baton.queues.external.adapter import ExternalQueue
@@ -39,7 +38,7 @@ class Turns(asyncio.SelectorEventLoop):
     """Keeps what the longest turn cost, in `piece()`s that were done right after it: whoever shares the cores, and their caches,
     makes both slower.
 
-    Without what Python's garbage collector took: how long that may is told by the tests of `Collector`.
+    Without what Python's garbage collector took: the operator collects all of it once an hour.
     """
 
     longest = 0.0
@@ -137,7 +136,6 @@ def timed(work: Callable[..., Work], *arguments: int) -> tuple[float, float]:
 def _timed(work: Callable[..., Work], *arguments: int) -> tuple[float, float]:
     loop = Turns()
     loop.begin()
-    Collector(lambda: True).begin()
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         began = time.process_time()
         runner.run(work(*arguments))

@@ -8,7 +8,7 @@ import pytest
 from baton.controller.group_loops import LOOK_EVERY
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path, group_path
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path
 from baton.kube.objects import FINALIZER, groups_path

@@ -12,7 +12,7 @@ from baton.controller.operator_replica import Replica
 from baton.controller.queue_effects import LONGEST_BACKOFF
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.ledger import MemberEntry

@@ -1,16 +1,18 @@
 """When a replica says that it hangs, so that it is started again, and when it does not."""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from baton.assignors import get, install
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS, STUCK_AFTER
 from baton.engine import GroupState
 from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import groups_path
 from tests.simulation.api_server import Hang, Refuse
 from tests.simulation.one_replica import OneReplica, lives
@@ -46,7 +48,15 @@ def test_a_replica_whose_rounds_do_not_end_says_so(task: str, message: str) -> N
     lives(story)
 
 
-def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_process_are_concerned() -> None:
+@pytest.fixture
+def own_assignor() -> Iterator[str]:
+    name = "example.com/mine"
+    install(lambda: {name: lambda: get("solace")})
+    yield name
+    install(dict)
+
+
+def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_process_are_concerned(own_assignor: str) -> None:
     async def story(lone: Lone) -> None:
         at_once, hanging = lone.loop.run_in_executor, []
 
@@ -57,7 +67,7 @@ def test_a_group_whose_plan_does_not_end_says_so_and_neither_others_nor_the_proc
             return at_once(executor, work, *arguments)
 
         lone.loop.run_in_executor = run  # type: ignore[method-assign, assignment]
-        await lone.group("shop", "a")
+        await lone.group("shop", "a", assignors=[own_assignor])
         for _ in range(60):
             await asyncio.sleep(5)
             assert lone.replica.stuck() is None

@@ -93,7 +93,7 @@ def parsed(text: bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        from baton.kube.deep_json import shallow  # here: an older image does not have it
+        from baton.kube.api import shallow  # here: an older image does not have it
 
         return json.loads(shallow(text))
 

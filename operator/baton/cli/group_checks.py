@@ -9,8 +9,7 @@ from baton.cli.cluster_facts import ClusterFacts
 from baton.cli.group_view import UNKNOWN, drained
 from baton.controller.problems import Reason
 from baton.engine.fitting import SIZE_LIMIT
-from baton.kube.pod_status import SEE_LOG
-from baton.kube.pods import PodView
+from baton.kube.pods import SEE_LOG, PodView
 from baton.model.times import read_seconds
 from baton.model.wording import counted, first_of
 

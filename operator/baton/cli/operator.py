@@ -135,7 +135,7 @@ def operator(
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up
     from baton.controller.program import Options, default_identity, run
-    from baton.kube.election import Terms
+    from baton.kube.elector import Terms
 
     set_up(log_level, log_format)
     use_own_assignors()

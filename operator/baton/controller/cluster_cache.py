@@ -1,16 +1,15 @@
 """What the operator knows of the cluster, kept by watches and lists, and who is told when it changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from baton.kube import leases, objects, pods
 from baton.kube.clock import ApiServerClock
-from baton.kube.leases import LeaseView
+from baton.kube.leases import LeaseView, SessionClock
+from baton.kube.ledger_configmap import ListedLedger, listed_ledger
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
-from baton.kube.sessions import SessionClock
-from baton.kube.store import Listing, Manifest, Store
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import Key, Manifest, Store, WatchedKind
 from baton.model.ids import Uid
 
 GroupKey = tuple[str, str]
@@ -33,11 +32,14 @@ class ClusterCache:
         self.leases: Store[LeaseView] = Store(leases.view, self._lease_changed)
         self.groups: Store[GroupView] = Store(objects.group_view, self._group_changed)
         self.queues: Store[QueueView] = Store(objects.queue_view, self._queue_changed)
+        self.ledgers: Store[ListedLedger] = Store(listed_ledger, lambda before, after: None)
+        """Not watched: as they were last listed."""
         self._stores: Mapping[WatchedKind, Store[Any]] = {
             WatchedKind.PODS: self.pods,
             WatchedKind.LEASES: self.leases,
             WatchedKind.GROUPS: self.groups,
             WatchedKind.QUEUES: self.queues,
+            WatchedKind.LEDGERS: self.ledgers,
         }
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.queue_changed: Callable[[QueueKey], None] = lambda key: None
@@ -59,12 +61,12 @@ class ClusterCache:
         return queue in self._groups_by_queue
 
     def event(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
-        """A watch's event; `kind` DELETED, or anything else for an object that is there."""
+        """See `Store.event`."""
         self._stores[of].event(kind, manifest)
 
-    def listing(self, of: WatchedKind, namespace: str | None, version: str) -> Listing[Any]:
-        """A list of all of a namespace's objects (None: of all namespaces) as of this version, to be laid over what is known."""
-        return self._stores[of].listing(namespace, version)
+    def keep(self, of: WatchedKind, namespace: str | None, there: Set[Key], as_of: int) -> None:
+        """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others."""
+        self._stores[of].keep(namespace, there, as_of)
 
     def take_eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
         """When the pod was seen to become able to take part: Ready, and an executor also registered with its driver.

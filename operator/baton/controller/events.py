@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from baton.controller.cluster_cache import GroupKey
+from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
-from baton.controller.offload import aside
 from baton.controller.problems import EventReason, Problem, Reason
 from baton.engine.step_events import (
     ApprovalRefused,

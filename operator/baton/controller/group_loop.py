@@ -19,8 +19,8 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
 from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
+from baton.controller.large_work import aside
 from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, in_doubt, told_of
-from baton.controller.offload import aside
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -46,11 +46,11 @@ from baton.engine.ledger_bounds import partitions_named
 from baton.kube.api import Api
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.events import Regarding
-from baton.kube.group_replicas import GroupReplicas
 from baton.kube.ledger_configmap import AlreadyWritten, Deposed, Ledger, LedgerOwner, ServedElsewhere
 from baton.kube.members import GroupMembers
 from baton.kube.mount_refresh import due_refreshes
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
+from baton.kube.scale import GroupReplicas
 from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line
@@ -154,7 +154,8 @@ class GroupLoop:
 
     def ledgers_listed(self) -> None:
         """The version of the ledger was compared with what was written."""
-        self._ledger_writer.listed(self._services.relists.ledger(self.key).version)
+        ledger = self._services.relists.ledger(self.key)
+        self._ledger_writer.listed(None if ledger is None else ledger.version)
         if self._ledger_writer.doubtful:
             self.wake()
 
@@ -206,7 +207,8 @@ class GroupLoop:
     async def _has_room(self) -> bool:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
-            if (problem := self._book(self._services.relists.ledger(self.key).partitions, group)) is None:
+            ledger = self._services.relists.ledger(self.key)
+            if (problem := self._book(0 if ledger is None else ledger.partitions, group)) is None:
                 return True
             self._stuck(problem)
             await asyncio.sleep(SEEN_WITHIN)
@@ -403,8 +405,7 @@ class GroupLoop:
             self._trouble_told = False
             return self._doubt_what_pods_let_go_of()
         except AlreadyWritten as landed:  # what the ledger was thought not to say, it says
-            if (made := await self._runtime.adopt(landed.data)) is not None:
-                await self._recorder.tell(made.events, self._clock.now())
+            await self._runtime.adopt(landed.data)
             self._ledger_writer.settled()
             return True
         except REFUSALS as error:

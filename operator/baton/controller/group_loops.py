@@ -11,7 +11,7 @@ from baton.controller.retrying import AT_ONCE
 from baton.controller.services import Services
 from baton.controller.supervision import end
 from baton.kube.objects import FINALIZER, GroupView
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 
 LOOK_EVERY = 2.0
 REPORTS_EVERY = 60.0
@@ -157,7 +157,8 @@ class GroupLoops:
         if not relists.groups_listed(self._leads_since) and now < self._leads_since + LEDGERS_WITHIN:
             return False
         groups = [(view.namespace, view.name) for view in self._services.cache.groups if not view.deleting]
-        self._services.capacity.reserve({key: relists.ledger(key).partitions for key in groups})
+        ledgers = {key: ledger for key in groups if (ledger := relists.ledger(key)) is not None}
+        self._services.capacity.reserve({key: ledger.partitions for key, ledger in ledgers.items()})
         self._reserved = True
         self._services.queue_reports.refresh_all()
         return True
@@ -245,7 +246,7 @@ class GroupLoops:
             for key, (loop, _) in self._loops.items():
                 if scope in (None, key[0]):
                     loop.ledgers_listed()
-            self.other_releases.listed(scope, lambda key: self._services.relists.ledger(key).release)
+            self.other_releases.listed(scope, self._services.relists.ledger)
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:

@@ -1,98 +1,115 @@
-"""Steps and plans are made on threads of their own. Work on very many partitions takes turns, too: while a plan is made, it needs
-twice as much memory as its group keeps.
+"""Work that would hold up the event loop runs on threads: plans of large groups, and plans by installed assignors.
 
-A thread cannot be ended. So a group waits for a plan only so long; then that is said on the group, and harms no other.
+Everything else runs at once. A plan for a thousand members and ten thousand partitions takes a tenth of a second, and a step at
+rest less than a thousandth.
+
+Nothing can end a thread. So a group waits for an installed assignor for a limited time; then its condition names the assignor,
+and other groups go on.
 """
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
-from baton.controller.namespace_threads import NamespaceThreads
-from baton.controller.offload import MUCH
 from baton.controller.problems import Problem, Reason, Stuck
-from baton.engine.ledger_bounds import MOST_PARTITIONS
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-THREADS = 8
-"""They compute, and Python computes on one at a time: more would only make the event loop wait longer for its turn."""
+MUCH = 5_000
+"""Partitions, or things that happened to them: more than that is large."""
+
+THREADS, OF_NAMESPACE = 8, 2
+"""For installed assignors. They compute, and Python computes on one thread at a time: more would only make the event loop wait
+longer for its turn."""
 
 LONGEST = 90.0
-"""Seconds for which a group waits for a plan."""
+"""Seconds for which a group waits for an installed assignor."""
+
+_LARGE = ThreadPoolExecutor(1, thread_name_prefix="large")
+"""One plan after the other, because a plan needs twice as much memory as its group keeps. Built-in assignors always return."""
+
+
+async def aside(much: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What `work` returns; it shares no state with other tasks. `much`: how many things it looks at."""
+    if much <= MUCH:
+        return work(*arguments, **named)
+    return await _on_thread(_LARGE, work, *arguments, **named)
+
+
+def _on_thread(threads: Executor, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+    """Run `work` in the context of this task. It runs to its end even if its caller is cancelled."""
+    run = partial(copy_context().run, work, *arguments, **named)
+    return asyncio.get_running_loop().run_in_executor(threads, run)
+
+
+class SharedThreads:
+    """Threads for work that may hang. A namespace may use only some of them: what hangs there leaves threads for others."""
+
+    def __init__(self, threads: int, of_namespace: int, name: str) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._of_namespace = of_namespace
+        self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    async def begin(self, namespace: str, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Returns when the namespace has a thread for `work`."""
+        room = self._rooms.setdefault(namespace, asyncio.Semaphore(self._of_namespace))
+        await room.acquire()
+        thread = _on_thread(self._executor, work, *arguments)
+        thread.add_done_callback(lambda _: room.release())
+        return thread
 
 
 class LargeWork:
-    """Of all groups. In the order of asking; what is little waits for threads alone."""
+    """Of all groups."""
 
-    def __init__(self, most: int = MOST_PARTITIONS, longest: float = LONGEST) -> None:
-        """`most`: partitions that are worked on at the same time; what has more goes alone. `longest`: seconds for which a group
-        waits; what takes longer has its turn no more, though it has its thread."""
-        self._most = most
+    def __init__(self, longest: float = LONGEST) -> None:
+        """`longest`: see LONGEST."""
         self.longest = longest
-        self._threads = NamespaceThreads(THREADS, "step", most)
+        self.installed = SharedThreads(THREADS, OF_NAMESPACE, "assignor")
 
     def of(self, namespace: str) -> "GroupWork":
         """As one group uses it."""
         return GroupWork(self, namespace)
 
-    def hangs(self, now: float) -> bool:
-        """All threads have been at the same work for longer than any group waits: nobody will have a turn any more. `now`: of the
-        event loop's clock. For another thread."""
-        return self._threads.all_busy_since(now - self.longest)
-
-    async def begin(
-        self, namespace: str, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
-    ) -> asyncio.Future[T]:
-        """Returns when `work`, which is about so many, is on its thread. It shares nothing with anybody who does not wait for it.
-        Its turn lasts as long as its thread: that goes on where nobody waits for it any more."""
-        much = 0 if partitions <= MUCH else min(partitions, self._most)
-        thread = await self._threads.begin(namespace, much, work, *arguments, **named)
-        if much:
-            late = asyncio.get_running_loop().call_later(self.longest, self._threads.lighten, thread)
-            thread.add_done_callback(lambda _: late.cancel())
-        return thread
-
 
 class GroupWork:
-    """The work of one group, which uses one thread at a time."""
+    """The work of one group. It uses one thread for installed assignors at a time."""
 
     def __init__(self, shared: LargeWork, namespace: str) -> None:
         self._shared = shared
         self._namespace = namespace
         self._left: asyncio.Future[Any] | None = None
-        """Work that was waited for too long, or for which nobody waits."""
+        """A call of an installed assignor that was too slow, or whose caller was cancelled."""
 
-    async def do(self, partitions: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What `work` returns, which is about so many. Raises Stuck where that takes too long."""
-        longest = self._shared.longest
+    async def do(self, partitions: int, work: Callable[..., T], *arguments: Any, installed: bool = False) -> T:
+        """What `work` returns, which is about so many. `installed`: it may call an installed assignor; raises Stuck if that takes
+        too long."""
+        if not installed:
+            return await aside(partitions, work, *arguments)
         try:
-            async with asyncio.timeout(longest) as limit:
+            async with asyncio.timeout(self._shared.longest) as limit:
                 if self._left is not None:
                     await asyncio.wait([self._left])
-                thread = await self._shared.begin(self._namespace, partitions, work, *arguments, **named)
-                self._left = thread
-                return await asyncio.shield(thread)
+                self._left = await self._shared.installed.begin(self._namespace, work, *arguments)
+                result: T = await asyncio.shield(self._left)
+                return result
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Stuck(self._overdue(longest)) from None
+            raise Stuck(self._overdue()) from None
         finally:
             if self._left is not None and self._left.done():
                 self._left = None
 
-    def _overdue(self, seconds: float) -> Problem:
-        if self._left is None:
-            return Problem(
-                Reason.PLAN_OVERDUE,
-                f"no thread was free for {seconds:.0f} s to make a step of this group on: plans of other groups in namespace "
-                f"{self._namespace} take long (see their conditions), or the operator has too little CPU (the chart's value "
-                "resources). Until then nothing is moved; it is tried again",
-            )
+    def _overdue(self) -> Problem:
         return Problem(
             Reason.PLAN_OVERDUE,
-            f"the plan of this group has not come to its end for {seconds:.0f} s: where spec.assignors names an assignor of your "
-            "own, mend it and restart the operator with it; else give the operator more CPU (the chart's value resources). "
-            "Until then nothing is moved, and who owns what stays as it is; other groups go on",
+            f"the plan of this group has not come to its end for {self._shared.longest:.0f} s: mend the assignor of your own "
+            f"that spec.assignors names, or another group of namespace {self._namespace} waits for, and restart the operator "
+            "with it. Until then nothing is moved, and who owns what stays as it is; other groups go on",
         )

@@ -2,10 +2,11 @@
 
 Gauges and totals are read from the last snapshot of each group when they are scraped, so a group that is gone leaves nothing
 behind, and totals that stand in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable
-value, swapped at once. What there is to do is read from the queues' last looks, which are made whoever is a member.
+value, swapped at once. What there is to do is read from the queues' last looks, which are made whoever is a member. Metrics of
+the replica and its process are read then, too.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
@@ -14,8 +15,14 @@ from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
 from baton.controller.backlog import Backlog, Look, Work, work
+from baton.controller.capacity import Capacity
+from baton.controller.event_loop import EventLoopStalls
 from baton.controller.ledger import LedgerWrites
+from baton.controller.other_releases import OtherReleases
+from baton.controller.relists import Relists
+from baton.controller.supervision import Tasks
 from baton.kube.clock import ApiServerClock
+from baton.kube.elector import Elector
 
 Key = tuple[str, str]
 
@@ -219,52 +226,16 @@ class Metrics(Collector):
                 for number, lag in known.last.lag.items()
             ],
         )
-        yield counter(
-            "baton_stale_refused",
-            "Times the queue refused a consumer that does not own the partition (any more)",
-            labels,
-            [(key, float(one.stale_refused)) for key, one in queues if one.stale_refused is not None],
-        )
-        yield counter(
-            "baton_dead_letters",
-            "Entries that were set aside as dead letters, for whatever reason",
-            labels,
-            [(key, float(one.dead_letters)) for key, one in queues if one.dead_letters is not None],
-        )
-        yield counter(
-            "baton_vanished",
-            "Entries that were gone before they were finished with",
-            labels,
-            [(key, float(one.vanished)) for key, one in queues if one.vanished is not None],
-        )
+        for name, about, field_name in _QUEUE_TOTALS:
+            totals = [(key, getattr(queue, field_name)) for key, queue in queues]
+            yield counter(name, about, labels, [(key, float(total)) for key, total in totals if total is not None])
 
     def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
         labels, now = ("namespace", "group"), self._clock.ticks()
         works = [(key, found) for key, one in groups.items() if (found := one.work(now)) is not None]
-        yield gauge(
-            "baton_group_lag",
-            "Entries of all of the group's queues that are not yet acknowledged or committed",
-            labels,
-            [(key, float(found.lag)) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_lag_seconds",
-            "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
-            labels,
-            [(key, found.seconds) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_lag_partitions",
-            "Partitions of all of the group's queues that have lag",
-            labels,
-            [(key, float(found.partitions)) for key, found in works],
-        )
-        yield gauge(
-            "baton_group_waiting_seconds",
-            "The age of the oldest entry, while none is done",
-            labels,
-            [(key, found.waiting) for key, found in works if found.waiting is not None],
-        )
+        for name, about, value in _WORK:
+            values = [(key, value(found)) for key, found in works]
+            yield gauge(name, about, labels, [(key, float(one)) for key, one in values if one is not None])
 
 
 _Simple = tuple[tuple[str, str, Callable[[Snapshot], float]], ...]
@@ -289,6 +260,32 @@ _COUNTERS: _Simple = (
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),
 )
 
+_QUEUE_TOTALS = (
+    ("baton_stale_refused", "Times the queue refused a consumer that does not own the partition (any more)", "stale_refused"),
+    ("baton_dead_letters", "Entries that were set aside as dead letters, for whatever reason", "dead_letters"),
+    ("baton_vanished", "Entries that were gone before they were finished with", "vanished"),
+)
+"""Counted at the queue: name, what it is, field of the snapshot."""
+
+_WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
+    (
+        "baton_group_lag",
+        "Entries of all of the group's queues that are not yet acknowledged or committed",
+        lambda found: found.lag,
+    ),
+    (
+        "baton_group_lag_seconds",
+        "How long they take, as fast as entries were done in the last minute; while none is done, the age of the oldest",
+        lambda found: found.seconds,
+    ),
+    (
+        "baton_group_lag_partitions",
+        "Partitions of all of the group's queues that have lag",
+        lambda found: found.partitions,
+    ),
+    ("baton_group_waiting_seconds", "The age of the oldest entry, while none is done", lambda found: found.waiting),
+)
+
 Samples = list[tuple[tuple[str, ...], float]]
 
 
@@ -306,3 +303,101 @@ def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) ->
     for values, value in samples:
         family.add_metric(values, value)
     return family
+
+
+class ReplicaMetrics(Collector):
+    """Of a replica. Read when it is scraped, on another thread."""
+
+    def __init__(
+        self,
+        clock: ApiServerClock,
+        elector: Elector,
+        relists: Relists,
+        tasks: Tasks,
+        other_releases: OtherReleases,
+        capacity: Capacity,
+    ) -> None:
+        self._clock = clock
+        self._elector = elector
+        self._relists = relists
+        self._tasks = tasks
+        self._other_releases = other_releases
+        self._capacity = capacity
+
+    def collect(self) -> Iterable[Metric]:
+        leads = float(self._elector.leading)
+        yield gauge("baton_leader", "1 where this replica leads", ("release",), [((self._elector.release,), leads)])
+        yield gauge(
+            "baton_groups_served_elsewhere",
+            "Groups that this release leaves to another one, which serves them",
+            ("release", "by"),
+            [((self._elector.release, release), float(count)) for release, count in self._other_releases.counts().items()],
+        )
+        yield from self._of_lists()
+        yield from self._of_capacity()
+        yield counter(
+            "baton_task_failures",
+            "Times a background task failed, or ended where it should have gone on",
+            ("task",),
+            [((name,), float(count)) for name, count in self._tasks.failures.copy().items()],
+        )
+
+    def _of_capacity(self) -> Iterator[Metric]:
+        books, release = self._capacity, self._elector.release
+        yield gauge(
+            "baton_most_partitions", "Partitions that all groups may have together", ("release",), [((release,), books.most)]
+        )
+        yield gauge(
+            "baton_booked_partitions",
+            "Partitions that are booked for groups of a namespace: it may have half of all where several are served",
+            ("release", "namespace"),
+            [((release, namespace), float(count)) for namespace, count in books.by_namespace.items()],
+        )
+        yield gauge(
+            "baton_groups_without_room",
+            "Groups of a namespace that wait for room (OperatorFull)",
+            ("release", "namespace"),
+            [((release, namespace), float(count)) for namespace, count in books.waiting.items()],
+        )
+
+    def _of_lists(self) -> Iterator[Metric]:
+        now = self._clock.ticks()
+        listers = list(self._relists.listers)
+        yield gauge(
+            "baton_list_age_seconds",
+            "Since the last list that came to its end was begun",
+            ("namespace", "resource"),
+            [((one.scope or "", one.of.value), now - one.begun) for one in listers if one.begun > float("-inf")],
+        )
+        yield gauge(
+            "baton_list_failing_seconds",
+            "Since when lists fail; 0 where the last one worked",
+            ("namespace", "resource"),
+            [((one.scope or "", one.of.value), 0.0 if (since := one.failing_since) is None else now - since) for one in listers],
+        )
+        yield counter(
+            "baton_list_failures",
+            "Lists that failed, by the status of the answer (unavailable: none in time, 429 or 5xx)",
+            ("namespace", "resource", "status"),
+            [
+                ((one.scope or "", one.of.value, status), float(count))
+                for one in listers
+                for status, count in one.failures.copy().items()
+            ],
+        )
+
+
+class ProcessMetrics(Collector):
+    """The metrics of the process that a replica runs in."""
+
+    def __init__(self, stalls: EventLoopStalls) -> None:
+        self._stalls = stalls
+
+    def collect(self) -> Iterable[Metric]:
+        yield gauge(
+            "baton_loop_stall_seconds",
+            "The longest time in the last five minutes for which the event loop looked at nothing new",
+            (),
+            [((), self._stalls.recent())],
+        )
+        yield gauge("baton_loop_stall_longest_seconds", "The same since the start", (), [((), self._stalls.longest)])

@@ -1,10 +1,10 @@
 """Warnings about pods with a wrong label or annotation. Without them a slip would only show as partitions that no pod works on.
 
-A look costs as much as changed since the last one. Thousands of pods of a deleted group are looked at once, and then rest. The
+A look costs as much as changed since the last one; all pods are looked at again before the API server forgets its events. The
 first pods of a namespace get an event each, and a gauge counts all of them.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.metrics import Metrics
@@ -24,8 +24,8 @@ AGAIN = 1800.0
 AT_ONCE = 2000
 """Pods in one look. The rest comes with the next."""
 
-BURST, REFILL = 20.0, 1 / 60
-"""Events in a namespace that may follow each other, and a second in the long run."""
+MOST_EVENTS = 50
+"""In a namespace, in AGAIN seconds."""
 
 MOST_LABELS = 20
 """Labels of a namespace that the gauge tells apart; pods of all others are counted together."""
@@ -48,27 +48,26 @@ class PodWarnings:
         self._on = False
         self._due: OrderedDict[PodKey, float] = OrderedDict()
         """Pods that changed, and when they are to be looked at; in that order."""
-        self._again: OrderedDict[PodKey, float] = OrderedDict()
-        """Pods with which something is wrong, likewise."""
+        self._all_again = 0.0
+        """When all pods are to be looked at again."""
         self._lost: dict[GroupKey, set[str]] = {}
         """Ready pods by the group that does not exist."""
         self._changed = False
         """Of what the gauge shows."""
-        self._tokens: dict[str, tuple[float, float]] = {}
-        """By namespace: events that it may have, as of when."""
+        self._told: Counter[str] = Counter()
+        """Events since all pods were looked at, by namespace."""
 
     def begin(self) -> None:
         """From now on this replica leads."""
         self.end()
         self._on = True
-        at = self._clock.ticks() + AFTER
-        self._due.update(((pod.namespace, pod.name), at) for held in self._cache.pods.buckets().values() for pod in held.values())
+        self._look_at_all()
 
     def end(self) -> None:
         """Stop: another replica leads."""
         self._on = False
-        for kept in (self._due, self._again, self._lost, self._tokens):
-            kept.clear()
+        self._due.clear()
+        self._lost.clear()
         self._changed = True
         self._publish()
 
@@ -80,7 +79,6 @@ class PodWarnings:
             self._not_lost(before)
         if after is None and before is not None:
             self._due.pop((before.namespace, before.name), None)
-            self._again.pop((before.namespace, before.name), None)
         elif after is not None:
             self._due.setdefault((after.namespace, after.name), self._clock.ticks() + AFTER)
 
@@ -97,36 +95,37 @@ class PodWarnings:
     def look(self) -> None:
         """At what is due by now."""
         now = self._clock.ticks()
-        for waiting in (self._due, self._again):
-            for _ in range(AT_ONCE):
-                place = next(iter(waiting), None)
-                if place is None or waiting[place] > now:
-                    break
-                del waiting[place]
-                self._look_at(place)
-        self._tokens = {namespace: held for namespace, held in self._tokens.items() if self._left(namespace) < BURST}
+        if now >= self._all_again:
+            self._look_at_all()
+        for _ in range(AT_ONCE):
+            place = next(iter(self._due), None)
+            if place is None or self._due[place] > now:
+                break
+            del self._due[place]
+            self._look_at(place)
         self._publish()
+
+    def _look_at_all(self) -> None:
+        now = self._clock.ticks()
+        self._all_again = now + AGAIN
+        self._told.clear()
+        for pod in self._cache.pods:
+            self._due.setdefault((pod.namespace, pod.name), now + AFTER)
 
     def _look_at(self, place: PodKey) -> None:
         pod = self._cache.pods.get(*place)
         if pod is None:
             return
-        wrong = bool(pod.problems) or not pod.nameable
-        if not pod.nameable and self._may_be_told(pod):
+        if not pod.nameable:
             note = f"a pod named {pod.name} cannot take part, for the ledger has a key of that name: give it another name"
             self._warn(pod, EventReason.NAME_TAKEN, note)
         for problem in pod.problems:
-            if self._may_be_told(pod):
-                self._warn(pod, EventReason.BAD_ANNOTATION, problem)
+            self._warn(pod, EventReason.BAD_ANNOTATION, problem)
         key = (pod.namespace, pod.group)
         if pod.ready and self._cache.group(key) is None:
-            wrong = True
             self._lost.setdefault(key, set()).add(pod.name)
             self._changed = True
-            if self._may_be_told(pod):
-                self._warn(pod, EventReason.NO_SUCH_GROUP, self._no_such_group(pod))
-        if wrong:
-            self._again[place] = self._clock.ticks() + AGAIN
+            self._warn(pod, EventReason.NO_SUCH_GROUP, self._no_such_group(pod))
 
     def _not_lost(self, pod: PodView) -> None:
         key = (pod.namespace, pod.group)
@@ -149,20 +148,11 @@ class PodWarnings:
         self._metrics.without_group(counts)
 
     def _warn(self, pod: PodView, reason: EventReason, note: str) -> None:
+        if self._told[pod.namespace] == MOST_EVENTS:
+            return
+        self._told[pod.namespace] += 1
         about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.post(about, Kind.WARNING, reason, note, action="Join")
-
-    def _may_be_told(self, pod: PodView) -> bool:
-        """Takes a token of its namespace, if there is one."""
-        left = self._left(pod.namespace)
-        if left >= 1:
-            self._tokens[pod.namespace] = (left - 1, self._clock.ticks())
-        return left >= 1
-
-    def _left(self, namespace: str) -> float:
-        now = self._clock.ticks()
-        held, since = self._tokens.get(namespace, (BURST, now))
-        return min(BURST, held + (now - since) * REFILL)
 
     def _no_such_group(self, pod: PodView) -> str:
         names = sorted(name for namespace, name in self._cache.groups.buckets() if namespace == pod.namespace)

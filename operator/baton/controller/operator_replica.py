@@ -13,8 +13,7 @@ from baton.controller.capacity import MOST_IN_ALL, Capacity
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_loops import GroupLoops
 from baton.controller.large_work import LargeWork
-from baton.controller.metrics import Metrics
-from baton.controller.operator_metrics import ReplicaMetrics
+from baton.controller.metrics import Metrics, ReplicaMetrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
@@ -23,8 +22,7 @@ from baton.controller.supervision import Tasks, end
 from baton.engine.fitting import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import Do, Elector, here
+from baton.kube.elector import Do, Elector, Terms, here
 from baton.kube.events import Events
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
@@ -163,6 +161,4 @@ class Replica:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
         if now - self.group_loops.beat > self._stuck_after:
             return f"the groups were not looked through for {now - self.group_loops.beat:.0f} s"
-        if self.services.large_work.hangs(now):
-            return f"plans have been under way on all threads for more than {self._stuck_after:.0f} s"
         return None

@@ -11,6 +11,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.problems import EventReason
 from baton.kube.errors import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
+from baton.kube.ledger_configmap import ListedLedger
 from baton.kube.objects import GROUP_VERSION, GroupView
 from baton.kube.releases import OperatorReleases
 
@@ -81,11 +82,12 @@ class OtherReleases:
                     )
                     self._release(release, namespace)
 
-    def listed(self, namespace: str | None, release_of: Callable[[GroupKey], str | None]) -> None:
-        """The ledgers of this namespace (None: of all) were listed: which release wrote each. None: none did, or it is gone."""
-        for key in [key for key in self._groups if namespace in (None, key[0]) and release_of(key) != self._groups[key]]:
-            del self._groups[key]
-            self._free(key)
+    def listed(self, namespace: str | None, ledger: Callable[[GroupKey], ListedLedger | None]) -> None:
+        """The ledgers of this namespace (None: of all) were listed. `ledger`: that of a group; None: it has none."""
+        for key in [key for key in self._groups if namespace in (None, key[0])]:
+            if (found := ledger(key)) is None or found.release != self._groups[key]:
+                del self._groups[key]
+                self._free(key)
 
     def _release(self, release: str, namespace: str) -> None:
         for key in [key for key, by in self._groups.items() if (by, key[0]) == (release, namespace)]:

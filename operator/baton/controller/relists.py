@@ -10,23 +10,19 @@ there is no such kind, because the server is too busy or never answers.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem, Reason
 from baton.controller.supervision import Tasks
-from baton.kube.api import Api, Json
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnavailableError
 from baton.kube.following import pages
-from baton.kube.ledger_configmap import partitions_of
-from baton.kube.namespace_turns import NamespaceTurns
-from baton.kube.releases import release_of
-from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.ledger_configmap import ListedLedger
+from baton.kube.store import Key, WatchedKind, key_of
 from baton.model.names import ledger_name
 
 EVERY = 600.0
@@ -37,9 +33,6 @@ LEDGERS_EVERY = 60.0
 
 APART = 10.0
 """Seconds between lists of a kind whose watch breaks again and again."""
-
-PAGES_AT_ONCE, LATE = 16, 1.0
-"""Pages of lists that are under way, and the seconds after which one keeps no other namespace waiting."""
 
 PATIENCE = 10.0
 """Seconds for which a group at its start waits for lists that are newer than those that were made before."""
@@ -64,14 +57,6 @@ Scope = str | None
 log = structlog.get_logger("baton.lists")
 
 
-class Page(Protocol):
-    """Takes in one page of a list."""
-
-    def page(self, manifests: list[Manifest]) -> None: ...
-
-    def end(self) -> None: ...
-
-
 class Lister:
     """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called with it when a list ended well,
     and when lists have failed for BLIND_AFTER."""
@@ -81,13 +66,11 @@ class Lister:
         api: Api,
         clock: ApiServerClock,
         tasks: Tasks,
-        turns: NamespaceTurns,
+        cache: ClusterCache,
         of: WatchedKind,
         scope: Scope,
-        lay: Callable[[str], Page],
         changed: Callable[["Lister"], None],
     ) -> None:
-        """`lay`: begins to take in a list as of this version."""
         self.of = of
         self.scope = scope
         self.begun = NEVER
@@ -106,8 +89,7 @@ class Lister:
         self._api = api
         self._clock = clock
         self._tasks = tasks
-        self._turns = turns
-        self._lay = lay
+        self._cache = cache
         self._changed = changed
         self._wanted = NEVER
         self._task: asyncio.Task[None] | None = None
@@ -142,22 +124,17 @@ class Lister:
                 self._worked(began)
 
     async def _list(self) -> None:
-        laid: Page | None = None
-        left = pages(self._api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS)
-        while (found := await self._next(left)) is not None:
-            if laid is None:
-                laid = self._lay(found["metadata"]["resourceVersion"])
-            items = [self.of.looked_at(one) for one in found.pop("items", None) or []]  # null where there is none
-            for start in range(0, len(items), AT_ONCE):
-                laid.page(items[start : start + AT_ONCE])
-                await asyncio.sleep(0)
-        if laid is not None:
-            laid.end()
-
-    async def _next(self, left: AsyncIterator[Json]) -> Json | None:
-        """The next page; None: that was all."""
-        async with self._turns.take(self.scope or ""):
-            return await anext(left, None)
+        there: set[Key] = set()
+        version = 0
+        async for page in pages(self._api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS):
+            items = [self.of.looked_at(one) for one in page.pop("items", None) or []]  # null where there is none
+            for number, one in enumerate(items, 1):
+                there.add(key_of(one))
+                self._cache.event(self.of, None, one)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            version = int(page["metadata"]["resourceVersion"])
+        self._cache.keep(self.of, self.scope, there, version)
 
     def _worked(self, began: float) -> None:
         if self.failing_since is not None:
@@ -186,15 +163,13 @@ class Relists:
         """Namespaces empty: all of them."""
         self._clock = clock
         self._cache = cache
-        turns = NamespaceTurns(PAGES_AT_ONCE, LATE)
         self._scopes: dict[Scope, dict[WatchedKind, Lister]] = {
-            scope: {of: Lister(api, clock, tasks, turns, of, scope, self._lay(of, scope), self._changed) for of in WatchedKind}
+            scope: {of: Lister(api, clock, tasks, cache, of, scope, self._changed) for of in WatchedKind}
             for scope in (*namespaces,) or (None,)
         }
         self._next = NEVER
         """When the next one of all may be listed for no other reason than its age."""
         self._watched: set[tuple[WatchedKind, Scope]] = set()
-        self._ledgers: dict[Scope, Mapping[tuple[str, str], ListedLedger]] = {}
         self._in_doubt: dict[Scope, set[GroupKey]] = {scope: set() for scope in self._scopes}
         """Groups that wait for a list of sessions."""
         self._news: dict[Scope, asyncio.Event] = {scope: asyncio.Event() for scope in self._scopes}
@@ -270,9 +245,9 @@ class Relists:
         """What of this namespace has not been seen for long."""
         return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)].values() if lister.blind]
 
-    def ledger(self, key: GroupKey) -> "ListedLedger":
-        """A group's ledger as last listed."""
-        return self._ledgers.get(self._scope(key[0]), {}).get((key[0], ledger_name(key[1])), ListedLedger())
+    def ledger(self, key: GroupKey) -> ListedLedger | None:
+        """A group's ledger as last listed; None: there was none with Baton's label."""
+        return self._cache.ledgers.get(key[0], ledger_name(key[1]))
 
     def groups_seen(self, namespace: str) -> bool:
         """All groups of this namespace have been listed, some time."""
@@ -292,7 +267,6 @@ class Relists:
         """Stop: another replica leads."""
         for lister in self.listers:
             await lister.stop()
-        self._ledgers.clear()
         for waiting in self._in_doubt.values():
             waiting.clear()
 
@@ -320,39 +294,6 @@ class Relists:
             self.blind_changed(scope)
         if not lister.blind:
             self.listed(lister.of, scope)
-
-    def _lay(self, of: WatchedKind, scope: Scope) -> Callable[[str], Page]:
-        if of is not WatchedKind.LEDGERS:
-            return lambda version: self._cache.listing(of, scope, version)
-        return lambda version: _Ledgers(lambda found: self._ledgers.update({scope: found}))
-
-
-class ListedLedger(NamedTuple):
-    """What a ledger's metadata say."""
-
-    version: str | None = None
-    """resourceVersion; None: there was none with Baton's label."""
-    partitions: int = 0
-    """That were booked for its group."""
-    release: str | None = None
-    """That wrote it."""
-
-
-class _Ledgers:
-    """A list of ledgers, by namespace and name."""
-
-    def __init__(self, done: Callable[[Mapping[tuple[str, str], ListedLedger]], None]) -> None:
-        self._found: dict[tuple[str, str], ListedLedger] = {}
-        self._done = done
-
-    def page(self, manifests: Iterable[Manifest]) -> None:
-        for manifest in manifests:
-            metadata = manifest["metadata"]
-            listed = ListedLedger(metadata["resourceVersion"], partitions_of(manifest), release_of(manifest))
-            self._found[metadata["namespace"], metadata["name"]] = listed
-
-    def end(self) -> None:
-        self._done(self._found)
 
 
 def _problem(lister: Lister, namespace: str) -> Problem:

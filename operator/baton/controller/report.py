@@ -10,9 +10,9 @@ import structlog
 from baton.api import Condition, PartitionScaleStatus, ShownState
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.group_observation import QueueFacts, QueueSight
+from baton.controller.large_work import aside
 from baton.controller.ledger import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
-from baton.controller.offload import aside
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
 from baton.controller.services import Services

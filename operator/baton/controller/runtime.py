@@ -5,17 +5,15 @@ the same code, and differ in what stands behind the arguments.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from baton.controller.large_work import GroupWork
-from baton.controller.offload import MUCH, aside
+from baton.assignors import BUILT_IN
+from baton.controller.large_work import GroupWork, aside
 from baton.engine import Effect, GroupState, Step, load
 from baton.engine.fitting import SIZE_LIMIT, Fitted, TooLarge, fitting_step
 from baton.engine.observation import Observation, Outcome
-from baton.kube.ledger_configmap import MOST_UNKNOWN
 from baton.model.ids import Epoch, Partition
 
 
@@ -30,8 +28,7 @@ class WritesLedger(Protocol):
     """Where the state is written."""
 
     async def write(self, data: Mapping[str, str]) -> object:
-        """Returns when the ledger says so. What it raises ends the step: nothing of it is done. It is kept only in case that it
-        turns out to be written (see `GroupRuntime.adopt`)."""
+        """Returns when the ledger says so. What it raises ends the step: nothing of it is done."""
 
 
 class Queues(Protocol):
@@ -63,61 +60,49 @@ class GroupRuntime:
         self._ledger = ledger
         self._queues = queues
         self._work = work
-        self._unsettled: deque[tuple[Mapping[str, str], Step, frozenset[Outcome]]] = deque(maxlen=MOST_UNKNOWN)
-        """Steps of which nobody knows whether they were written: the ledger's texts, the step, and the outcomes it was shown."""
 
     async def advance(self, facts: Observation, limit: int = SIZE_LIMIT) -> Step:
         """One step. `facts` is what was observed but for the queues' answers, which are added here. `limit`: bytes of a ledger
         that a plan may lead to; what is in flight may take a little more.
 
         Raises what the ledger raises, TooLarge, and Stuck where the step takes too long; then the state is as before, and nothing
-        is carried out. Where the ledger is found to say what an earlier step had it say, that one is to be adopted.
+        is carried out.
         """
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
-        # A large group, or an assignor of the user's own, may take seconds: Leases, health and other groups go on meanwhile.
         try:
             much = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
-            fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit)
+            installed = _asks_installed(self.state, shown)
+            fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit, installed=installed)
             made, texts, self.held_back = fitted.step, fitted.texts, fitted.too_large
         except TooLarge as error:
             self.held_back = error
             raise
         if texts is not None:
-            if much > MUCH:
-                self._unsettled.clear()  # each would take as much memory as the group; one that was written is read back
-            self._unsettled.append((texts, made, told))
             await self._ledger.write(texts)
-            self._unsettled.clear()
-        self._take(made, told)
+        self.state, self.wake_at = made.state, made.wake_at
+        self._queues.want(made.effects, told)
         await asyncio.sleep(0)  # in a large group there was much to want, and there will be much to tell
         return made
 
-    async def adopt(self, data: Mapping[str, str]) -> Step | None:
-        """The ledger says so, although the answer to the write was lost: go on from the step that it was of. None: that step is
-        not known any more, and the state is read back."""
-        found = next((one for one in self._unsettled if one[0] == data), None)
-        self._unsettled.clear()
-        if found is None:
-            self.state, self.wake_at = await aside(len(self.state.records), load, data), None
-            return None
-        _, made, told = found
-        self._take(made, told)
-        return made
+    async def adopt(self, data: Mapping[str, str]) -> None:
+        """The ledger says so, although the answer to the write was lost: go on from it, as after a restart."""
+        self.state, self.wake_at = await aside(len(self.state.records), load, data), None
 
     def forget(self) -> None:
         """Keep nothing of the group: what refers to this one may be around for a while."""
         self.state = GroupState.new(self.state.group)
-        self._unsettled.clear()
-
-    def _take(self, made: Step, told: frozenset[Outcome]) -> None:
-        self.state, self.wake_at = made.state, made.wake_at
-        self._queues.want(made.effects, told)
 
 
 def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fitted:
-    """For another thread: nothing of it is shared."""
+    """Also for another thread: nothing of it is shared."""
     try:
         return fitting_step(state, shown, now, limit)
     except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
         raise RuntimeError("an assignor raised KeyboardInterrupt") from error
+
+
+def _asks_installed(state: GroupState, shown: Observation) -> bool:
+    """Whether the step may call an installed assignor: one that the spec names, or that the last plan used."""
+    recorded = () if state.facts is None else (state.facts.assignor,)
+    return not {*shown.spec.assignors, *recorded, shown.spec.options.get("within")} <= {*BUILT_IN, None}

@@ -11,10 +11,9 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.problems import EventReason, Problem, Reason
 from baton.controller.supervision import Tasks
 from baton.kube.errors import FORBIDDEN, ApiError, UnavailableError
-from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import PodView
-from baton.kube.scale import VICTIM_COST, Mark, ScaleError, Scaler, Target, marks, victims
+from baton.kube.scale import VICTIM_COST, GroupReplicas, Mark, ScaleError, Scaler, Target, marks, victims
 from baton.model.ids import MemberId, Uid
 from baton.model.wording import first_of
 

@@ -4,153 +4,178 @@ All handlers are on.event handlers, which write nothing: no annotations and no f
 follower watches too, so that it can lead at once. An index of kopf's would keep objects that vanished while a watch was broken,
 because kopf lists again without saying what is gone. So the cluster cache has stores of its own, which lists correct.
 
-kopf has a thread and an event loop of its own: when it ends, which nothing that the API server says makes it do
-(`baton.controller.kopf_session`), what it leaves behind ends with them, and it is started again.
+kopf ends all its watches where one of them meets a 404, a 410 in the midst of a list, or something that it cannot read; and it
+has no bound for the bytes of a page. So its HTTP session is the operator's own client, which gives it no such answer. Lists are
+tried until they work, in pages of bounded size, and a watch that cannot go on tells kopf that its version is gone, at which kopf
+lists again.
 """
 
 import asyncio
+import json
 import logging
 import threading
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl
 
 import kopf
 import structlog
 
-from baton.controller.kopf_session import login
-from baton.kube.api import PAGE, connect
-from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.api import PAGE, Api, Json, connect
+from baton.kube.errors import ApiError, UnavailableError
+from baton.kube.following import GONE, SHORTEST_WATCH, events, pages
+from baton.kube.store import WATCHED, Manifest, WatchedKind
 from baton.model.names import GROUP_LABEL
 
-Hear = Callable[[WatchedKind, str | None, Manifest], None]
-"""What is watched, an event's type (None: it was listed), and the object."""
+AT_ONCE = 50
+"""Events that are delivered before others have their turn."""
 
-Lists = Callable[[WatchedKind, str | None], None]
-"""See `baton.controller.kopf_session.Begins`."""
+RETRY = 2.0
+"""Seconds before a list that failed is tried again, for ever: after an outage of the API server watches are back in seconds."""
 
-FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 15.0
-"""Seconds before kopf is started again."""
+STOPS_WITHIN = 3.0
+"""Seconds for which `Watching.stop` waits."""
 
-CALM = 60.0
-"""Seconds after which an end counts as the first one again."""
+ENDS = (ApiError, UnavailableError, LookupError, TypeError, AttributeError)
+"""What ends a list or a watch: a refusal, or an answer that is not the API server's."""
 
-STOPS_WITHIN, CANCEL_AGAIN = 1.0, 0.1
-"""Seconds for what kopf has left on its event loop, and after which that is cancelled again."""
+Begins = Callable[[WatchedKind, str | None], None]
+"""kopf has the first page of a list of a kind in a namespace (None: in all), or cannot list or watch it there."""
 
 log = structlog.get_logger("baton.watch")
 
 
-class Watching:
-    """Runs `watch`, which is to go on for ever and calls its argument when it has begun, on a thread of its own."""
+class WatchEvents:
+    """Events of the watches on their way from their thread to the event loop. `put` and `begins` may be called from any thread.
 
-    def __init__(self, watch: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
-        self._watch = watch
+    Of each object only the newest event waits, so that what waits is bounded by the objects that there are. They are delivered a
+    few at a time, so that ten thousand pods that are seen at once hold up nobody.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Callable[[WatchedKind, str | None, Manifest], None],
+        watch_begins: Begins = lambda of, scope: None,
+    ) -> None:
+        """`deliver` and `watch_begins` are called on the event loop; see `ClusterCache.event` and `Relists.watch_begins`."""
+        self._loop = loop
+        self._watch_begins = watch_begins
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        self._waiting: dict[tuple[WatchedKind, str, str], tuple[str | None, Manifest]] = {}
+        self._called = False
+        """The event loop knows that something waits."""
+
+    def put(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
+        """An event's type (None: the object was listed), and the object."""
+        metadata = manifest["metadata"]
+        key = (of, metadata["namespace"], metadata["name"])
+        with self._lock:
+            before = self._waiting.get(key)
+            if before is not None and _version(before[1]) > _version(manifest):
+                return
+            self._waiting[key] = (kind, manifest)
+            if self._called:
+                return
+            self._called = True
+        with suppress(RuntimeError):  # the event loop has ended, and the process is about to
+            self._loop.call_soon_threadsafe(self._some)
+
+    def begins(self, of: WatchedKind, scope: str | None) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._watch_begins, of, scope)
+
+    def _some(self) -> None:
+        with self._lock:
+            batch = [(key, self._waiting.pop(key)) for key in list(islice(self._waiting, AT_ONCE))]
+            self._called = bool(self._waiting)
+        if self._called:
+            self._loop.call_soon(self._some)
+        for (of, namespace, name), (kind, manifest) in batch:
+            try:
+                self._deliver(of, kind, manifest)
+            except Exception:  # whatever is the matter with it, other objects are not to suffer
+                log.exception(
+                    "an object could not be read; it counts as it was before", resource=of.value, namespace=namespace, name=name
+                )
+
+
+def _version(manifest: Manifest) -> int:
+    return int(manifest["metadata"]["resourceVersion"])
+
+
+class Watching:
+    """kopf on a thread with an event loop: what it does with an event costs more than what the operator does."""
+
+    def __init__(
+        self, kubeconfig: Path | None, namespaces: Sequence[str], feed: WatchEvents, ended: Callable[[], object] = lambda: None
+    ) -> None:
+        """Namespaces empty: all of them. `ended` is called there if kopf ends, which nothing that the API server says makes it
+        do: the process is to be started again."""
+        self._kubeconfig = kubeconfig
+        self._namespaces = namespaces
+        self._feed = feed
+        self._ended = ended
         self.begun = False
         """It watches, or has tried to."""
-        self.restarts = 0
+        self.failed = False
+        """kopf ended."""
         self._stopping = threading.Event()
-        self._cancel: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Called from another thread."""
         self._stopping.set()
-        self._cancel()
         if self._thread.is_alive():
-            self._thread.join(3 * STOPS_WITHIN)
+            self._thread.join(STOPS_WITHIN)
 
     def _run(self) -> None:
-        backoff = FIRST_BACKOFF
-        while True:
-            began = time.monotonic()
-            loop = asyncio.new_event_loop()
-            loop.set_exception_handler(lambda _, context: log.debug("left behind by kopf", what=context.get("message")))
-            try:
-                loop.run_until_complete(self._once())
-                why = "it ended"
-            except (Exception, asyncio.CancelledError) as error:
-                why = f"{type(error).__name__}: {error}"[:500]
-            self._cancel = lambda: None
-            _close(loop)
-            self.begun = True
-            if self._stopping.is_set():
-                return
-            self.restarts += 1
-            log.warning("kopf ended; it starts again", why=why)
-            if time.monotonic() - began >= CALM:
-                backoff = FIRST_BACKOFF
-            if self._stopping.wait(backoff):
-                return
-            backoff = min(LONGEST_BACKOFF, backoff * 2)
+        logging.getLogger("kopf").setLevel(logging.WARNING)
+        logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # what it says when it ends is raised as well
+        asyncio.run(self._watch())
 
-    async def _once(self) -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-
-        def cancel() -> None:
-            with suppress(RuntimeError):  # it has ended by itself
-                loop.call_soon_threadsafe(task.cancel)
-
-        self._cancel = cancel
-        if not self._stopping.is_set():
-            await self._watch(self._began)
-
-    def _began(self) -> None:
-        self.begun = True
-
-
-def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """kopf leaves tasks behind. When they are cancelled, some wait for others that have been cancelled as well, and begin new
-    ones; so they are cancelled again. What ends by no cancellation ends with its event loop."""
-    until = time.monotonic() + STOPS_WITHIN
-    while (left := asyncio.all_tasks(loop)) and time.monotonic() < until:
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.wait(left, timeout=CANCEL_AGAIN))
-    with suppress(TimeoutError):
-        loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), STOPS_WITHIN))
-    loop.close()
-
-
-async def watch(kubeconfig: Path | None, namespaces: Sequence[str], hear: Hear, lists: Lists, began: Callable[[], None]) -> None:
-    """Watch these namespaces (none: all of them) until kopf ends; then raise its failure."""
-    logging.getLogger("kopf").setLevel(logging.WARNING)
-    logging.getLogger("kopf._core.reactor").setLevel(logging.CRITICAL)  # what it says when it ends is raised as well
-    async with connect(kubeconfig) as (api, _):
+    async def _watch(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: log.debug("left behind by kopf", what=told["message"]))
         registry = kopf.OperatorRegistry()
         for of in WATCHED:
             group, version = of.group_version
-            kopf.on.event(group, version, of.value, registry=registry, id=of.value)(partial(_handle, hear, of))
+            kopf.on.event(group, version, of.value, registry=registry, id=of.value)(partial(self._hear, of))
+        kopf.on.login(registry=registry)(self._log_in)
+        try:
+            async with connect(self._kubeconfig) as (self._api, _):
+                await kopf.operator(
+                    registry=registry,
+                    settings=_settings(),
+                    standalone=True,
+                    # kopf would ask for the name of its user, and one of a container often has none.
+                    identity="baton",  # type: ignore[arg-type] # it is a str by a private name
+                    clusterwide=not self._namespaces,
+                    namespaces=self._namespaces,
+                    stop_flag=self._stopping,
+                )
+        except Exception as error:
+            log.exception("kopf failed", error=str(error)[:500])
+        if not self._stopping.is_set():
+            self._stopping.set()  # a thread of kopf's waits for it
+            self.failed = True
+            log.error("kopf ended; the process ends, to be started again")
+            self._ended()
 
-        async def log_in(**_: Any) -> kopf.AiohttpSession:
-            return login(api, WATCHED, lists)
+    async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
+        self.begun = True
+        session: Any = Session(self._api, WATCHED, self._feed.begins)
+        return kopf.AiohttpSession(server="", aiohttp_session=session)
 
-        kopf.on.login(registry=registry)(log_in)
-        tasks = await kopf.spawn_tasks(
-            registry=registry,
-            settings=_settings(),
-            standalone=True,
-            # kopf would ask for the name of its user, and one of a container often has none.
-            identity="baton",  # type: ignore[arg-type] # it is a str by a private name
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-        )
-        began()
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-
-
-async def _handle(hear: Hear, of: WatchedKind, event: Any, **_: Any) -> None:
-    hear(of, event["type"], event["object"])
+    async def _hear(self, of: WatchedKind, event: Any, **_: Any) -> None:
+        self._feed.put(of, event["type"], event["object"])
 
 
 def _settings() -> kopf.OperatorSettings:
@@ -183,3 +208,126 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
     def store(self, **_: object) -> None:
         return None
+
+
+class Session:
+    """What kopf has for an HTTP session. Answers what kopf asks: which kinds there are, lists and watches."""
+
+    def __init__(self, api: Api, kinds: Collection[WatchedKind], begins: Begins) -> None:
+        self._api = api
+        self._kinds = kinds
+        self._discovery = _discovery(kinds)
+        self._begins = begins
+        self._pages: dict[str, AsyncIterator[Json]] = {}
+        """Of lists that are under way, by path."""
+        self.headers = {"User-Agent": "baton"}
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def request(self, *, url: str, **named: object) -> "_Answer":
+        path, _, asked = url.partition("?")
+        query = dict(parse_qsl(asked))
+        if path in self._discovery:
+            return _Answer(self._discovery[path])
+        of = next(one for one in self._kinds if path.endswith(f"/{one.value}"))
+        if query.pop("watch", None):
+            return _Answer({}, self._lines(of, path, query))
+        return _Answer(await self._page(of, path, query))
+
+    async def _page(self, of: WatchedKind, path: str, query: dict[str, str]) -> Json:
+        """The next page of a list; the first one again where the list cannot go on."""
+        del query["limit"]
+        begins = query.pop("continue", None) is None
+        while True:
+            if begins:
+                self._pages[path] = pages(self._api, path, query)
+            try:
+                page = await anext(self._pages[path])
+                if begins:  # told now: the safety list must not be older than this one
+                    self._begins(of, _namespace(path))
+                page["items"] = [of.looked_at(one) for one in page.get("items") or ()]
+                return page
+            except ENDS as error:
+                log.debug("a list cannot go on; it begins again", path=path, error=str(error)[:500])
+                self._begins(of, _namespace(path))
+            begins = True
+            await asyncio.sleep(RETRY)
+
+    async def _lines(self, of: WatchedKind, path: str, query: dict[str, str]) -> AsyncIterator[bytes]:
+        """Of one watch, until it has had its time or cannot go on."""
+        asked = asyncio.get_running_loop().time()
+        try:
+            async for event in events(self._api, path, query):
+                kind, there = event["type"], event["object"]
+                if kind == "ERROR":
+                    yield _GONE
+                    break
+                if kind != "BOOKMARK":
+                    there = of.looked_at(there)
+                yield json.dumps({"type": kind, "object": there}).encode() + b"\n"
+        except UnavailableError as error:
+            log.debug("a watch ended", path=path, error=str(error))
+            self._begins(of, _namespace(path))
+        except ENDS as error:
+            log.debug("cannot watch; kopf lists again", path=path, error=str(error)[:500])
+            yield _GONE
+        await asyncio.sleep(asked + SHORTEST_WATCH - asyncio.get_running_loop().time())
+
+
+class _Answer:
+    """As much of an aiohttp response, and of its content, as kopf looks at."""
+
+    status = 200
+
+    def __init__(self, body: Json, lines: AsyncIterator[bytes] | None = None) -> None:
+        self._body = body
+        self._lines = lines
+        self.content = self
+
+    async def json(self) -> Json:
+        return self._body
+
+    def iter_chunked(self, size: int) -> AsyncIterator[bytes] | None:
+        return self._lines
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+_GONE = json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": GONE}}).encode() + b"\n"
+
+
+def _namespace(path: str) -> str | None:
+    _, within, rest = path.partition("/namespaces/")
+    return rest.partition("/")[0] if within else None
+
+
+def _discovery(kinds: Collection[WatchedKind]) -> Mapping[str, Json]:
+    """What kopf asks first: which kinds there are, by path. All are: a list of one that is missing is tried until it comes."""
+    versions = {of.group_version for of in kinds}
+    groups = [(group, {"version": version}) for group, version in versions if group]
+    named = {of: {"kind": of.value, "name": of.value, "singularName": of.value, "namespaced": True} for of in kinds}
+    namespaces = {"kind": "Namespace", "name": "namespaces", "singularName": "namespace", "namespaced": False}
+    return {
+        "/api": {"versions": ["v1"]},
+        "/apis": {"groups": [{"name": name, "preferredVersion": one, "versions": [one]} for name, one in groups]},
+        **{
+            f"/apis/{group}/{version}" if group else f"/api/{version}": {
+                "resources": [
+                    *({**one, "verbs": ["list", "watch"]} for of, one in named.items() if of.group_version == (group, version)),
+                    *([] if group else [namespaces]),
+                ]
+            }
+            for group, version in versions
+        },
+    }

@@ -16,10 +16,9 @@ from baton.dev.server import DevServer, Process
 from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.clock import ApiServerClock
-from baton.kube.leases import LeaseView, view
+from baton.kube.leases import LeaseView, SessionClock, view
 from baton.kube.members import DRIVER, membership
 from baton.kube.pods import PodView
-from baton.kube.sessions import SessionClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.names import driver_lease_name
 from baton.model.ranges import format_numbers

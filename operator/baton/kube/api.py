@@ -5,6 +5,8 @@ only its configuration, authentication and connection pool are used.
 """
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
@@ -15,7 +17,6 @@ from urllib.parse import quote
 import aiohttp
 
 from baton.kube.clock import ServerTime
-from baton.kube.deep_json import parsed
 from baton.kube.errors import NotFoundError, PageTooLargeError, UnavailableError, refusal
 from baton.kube.namespace_turns import NamespaceTurns, Order
 from baton.model.times import from_http_text
@@ -47,6 +48,13 @@ LARGEST_PAGE = 8 * 2**20
 """Bytes of a page. An object may have 1.5 MiB, so that whoever fills a few hundred to the brim would stop everybody."""
 
 
+DEEPEST = 50
+"""Levels of JSON that are kept where an answer has too many for Python's parser."""
+
+_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([\[\]{}])', re.DOTALL)
+"""The next one that is in no string."""
+
+
 class Api:
     """JSON in, JSON out. Every method may raise ApiError, NotFoundError, ConflictError or UnavailableError."""
 
@@ -71,10 +79,11 @@ class Api:
     ) -> tuple[Json, str]:
         """The next objects of a list, and the token for those after them ("": that is all). All pages are as of the same
         version. Raises ApiError (410) where the rest is not to be had any more, and PageTooLargeError where `limit` is to be
-        less; 1 is always taken. `metadata`: only theirs are told. It waits for no turn: whoever lists bounds lists."""
+        less; 1 is always taken. `metadata`: only theirs are told."""
         asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
         most = LARGEST_PAGE if limit > 1 else None
-        answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
+        async with self.turns.take(*_turn_of("GET", path)):
+            answer = await self._exchange("GET", path, asked, accept=METADATA if metadata else JSON, most=most)
         return answer, str(answer["metadata"].get("continue") or "")
 
     async def relayed(self, path: str, most: int) -> Json:
@@ -196,6 +205,35 @@ async def _read(method: str, path: str, data: bytes) -> Json:
     if not isinstance(made, dict):
         raise UnavailableError(f"{method} {path}: the answer is no JSON object, so it is not the API server's")
     return made
+
+
+async def parsed(text: bytes) -> Any:
+    """Raises ValueError where it is no JSON. What lies deeper than anything that is looked at becomes null, if need be: users may
+    give an object metadata.managedFields of ten thousand levels, which the API server takes, and Python's parser gives up at a
+    thousand. One such object would hide all others that are listed or watched with it."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(await asyncio.to_thread(shallow, text))  # some MiB of brackets take seconds
+
+
+def shallow(text: bytes) -> bytes:
+    """The same, with null for each object and list that lies too deep. What is no JSON does not become any."""
+    kept: list[bytes] = []
+    begin = depth = 0
+    for bracket in _BRACKET.finditer(text):
+        place = bracket.start(1)
+        if text[place] in b"[{":
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept += [text[begin:place], b"null"]
+        else:
+            if depth == DEEPEST + 1:
+                begin = place + 1
+            depth -= 1
+    if depth <= DEEPEST:
+        kept.append(text[begin:])
+    return b"".join(kept)
 
 
 async def _read_at_most(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -14,9 +14,8 @@ from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
-QUEUED_AT_MOST = 1000
-"""Events that wait; whichever namespace has most of them loses its oldest to the next: how things stand now matters more than how
-they began."""
+MOST_WAITING = 200
+"""Events of a namespace that wait. The oldest is dropped for the next: how things stand now matters more than how they began."""
 
 LONGEST_NOTE = 1024
 """Bytes."""
@@ -54,8 +53,7 @@ class Regarding:
 
 
 class Events:
-    """Posts in the background and drops what it cannot post: an event is a courtesy, no record. Namespaces do not wait for each
-    other."""
+    """Posts in the background and drops what it cannot post: events are best effort. Namespaces do not wait for each other."""
 
     def __init__(self, api: Api, instance: str, clock: ApiServerClock) -> None:
         self._clock = clock
@@ -63,25 +61,17 @@ class Events:
         self._instance = instance
         self._waiting: dict[str, deque[Json]] = {}
         """By namespace."""
-        self._count = 0
-        self._dropped = 0
-        """Since the queue of events became full."""
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
         """`reason` is one word in CamelCase, `note` a sentence."""
-        self._waiting.setdefault(about.namespace, deque()).append(self._event(about, kind, reason, note, action))
-        self._count += 1
+        waiting = self._waiting.setdefault(about.namespace, deque(maxlen=MOST_WAITING))
+        if len(waiting) == MOST_WAITING:
+            log.debug("dropped an event", reason=waiting[0]["reason"], note=waiting[0]["note"])
+        waiting.append(self._event(about, kind, reason, note, action))
         self._idle.clear()
-        if self._count > QUEUED_AT_MOST:
-            dropped = max(self._waiting.values(), key=len).popleft()
-            self._count -= 1
-            log.debug("dropped an event", reason=dropped["reason"], note=dropped["note"])
-            if not self._dropped:
-                log.warning("too many events waiting; the oldest are dropped until they are fewer", waiting=self._count)
-            self._dropped += 1
         self._news.set()
 
     async def run(self) -> None:
@@ -89,7 +79,7 @@ class Events:
         posting: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for namespace in [name for name in self._waiting if name not in posting]:
+                for namespace in self._waiting.keys() - posting:
                     posting.add(namespace)
                     tasks.create_task(self._post(namespace, posting))
                 self._news.clear()
@@ -100,10 +90,6 @@ class Events:
         waiting = self._waiting[namespace]
         while waiting:
             event = waiting.popleft()
-            self._count -= 1
-            if self._dropped and self._count < QUEUED_AT_MOST // 2:
-                log.warning("events are posted in time again", dropped=self._dropped)
-                self._dropped = 0
             try:
                 await self._api.create(group_path(EVENTS, namespace, "events"), event)
             except (ApiError, UnavailableError) as error:
@@ -119,7 +105,7 @@ class Events:
             async with asyncio.timeout(within):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("not all events were posted", left=self._count)
+            log.warning("not all events were posted", left=sum(map(len, self._waiting.values())))
 
     def _event(self, about: Regarding, kind: Kind, reason: str, note: str, action: str) -> Json:
         return {

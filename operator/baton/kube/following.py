@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from baton.kube.api import PAGE, Api, Json
-from baton.kube.deep_json import parsed, readable
+from baton.kube.api import PAGE, Api, Json, parsed
 from baton.kube.errors import PageTooLargeError, UnavailableError, refusal
 from baton.model.lines import Lines
 
@@ -90,7 +89,7 @@ async def events(api: Api, path: str, query: Mapping[str, str]) -> AsyncIterator
             lines = Lines()
             async for piece in pieces:
                 for line in lines.ended_by(piece):
-                    yield await parsed(readable(line))
+                    yield await parsed(line)
                 if len(lines.rest) > LARGEST_EVENT:
                     raise UnavailableError(f"GET {path}: an event of the watch has more than {LARGEST_EVENT:,} bytes")
     except aiohttp.ClientPayloadError:

@@ -127,6 +127,34 @@ def stored(config_map: Json, group: str) -> Stored:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ListedLedger:
+    """What a ledger's metadata say."""
+
+    namespace: str
+    name: str
+    group: str
+    version: str
+    """resourceVersion"""
+    partitions: int
+    """That were booked for its group."""
+    release: str | None
+    """That wrote it."""
+
+
+def listed_ledger(config_map: Manifest) -> ListedLedger:
+    """By its metadata, which is all that a list has of it."""
+    metadata = config_map["metadata"]
+    return ListedLedger(
+        metadata["namespace"],
+        metadata["name"],
+        str((metadata.get("labels") or {}).get(GROUP_LABEL)),
+        metadata["resourceVersion"],
+        partitions_of(config_map),
+        release_of(config_map),
+    )
+
+
 def ledger_of(config_map: Json | None, group: str) -> Json | None:
     """The ConfigMap under the name of this group's ledger, if it is the ledger: whoever may write ConfigMaps may have put
     another there, which the operator leaves alone."""

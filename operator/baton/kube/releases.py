@@ -11,8 +11,7 @@ from typing import Any
 
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import LONGEST_DURATION
-from baton.kube.elector import NAMESPACES_ANNOTATION
+from baton.kube.elector import LONGEST_DURATION, NAMESPACES_ANNOTATION
 from baton.kube.errors import ApiError, NotFoundError
 from baton.kube.leases import leases_path
 from baton.model.lease import DEFAULT_DURATION, spec_of

@@ -1,4 +1,4 @@
-"""Objects of one kind as the watch shows them, put right by lists.
+"""Kinds of object that the operator watches, and the objects of one kind as the watch shows them, put right by lists.
 
 A watch that had to start again lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
 laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
@@ -7,22 +7,26 @@ One object never stops the others: whatever its view raises, the rest of the lis
 it is told as unread.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import inf
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Set
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakSet
 
 import structlog
 
+from baton.kube.api import core_path
+from baton.kube.leases import LEASES, leases_path
+from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
 from baton.model.names import GROUP_LABEL
 
 Manifest = Mapping[str, Any]
+Bucket = tuple[str, str]
+"""Namespace and group."""
+Key = tuple[str, str]
+"""Namespace and name."""
 
-MOST_GONE = 1000
-"""Objects of which it is remembered that they are gone, so that an old story does not bring them back. A list that is laid over
-the store forgets them, but a replica that does not lead may list nothing for months. While a list is under way, more are
-remembered: all that went since it was made, for its later pages show them still."""
+MOST_GONE = 10_000
+"""Objects of which it is remembered that they are gone, so that an older list does not bring them back."""
 
 log = structlog.get_logger("baton.watch")
 
@@ -40,7 +44,12 @@ class Placed(Protocol):
 
 
 V = TypeVar("V", bound=Placed)
-Bucket = tuple[str, str]
+
+
+def key_of(manifest: Manifest) -> Key:
+    """Where an object is."""
+    metadata = manifest["metadata"]
+    return metadata["namespace"], metadata["name"]
 
 
 class Store(Generic[V]):
@@ -49,15 +58,13 @@ class Store(Generic[V]):
     def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
         self._view = view
         self._changed = changed
-        self._objects: dict[str, dict[str, tuple[int, V | None]]] = {}
-        """By namespace and name: the version last seen, and the view; None once it is gone."""
-        self._gone: deque[tuple[str, str, int]] = deque()
-        """Namespace, name and version of those that went last, as far as they have not come back."""
-        self._under_way: WeakSet[Listing[V]] = WeakSet()
-        """Lists that have not ended; one that was given up is not held."""
+        self._objects: dict[Key, tuple[int, V]] = {}
+        """The version last seen, and the view."""
+        self._gone: OrderedDict[Key, int] = OrderedDict()
+        """The version at which each went, as far as it has not come back; the latest last."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
-        self._unread: dict[tuple[str, str], tuple[int, str, str]] = {}
-        """By namespace and name: the version that could not be read, the bucket that it names, and why."""
+        self._unread: dict[Key, tuple[int, str, str]] = {}
+        """The version that could not be read, the bucket that it names, and why."""
 
     def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
         """Views by name."""
@@ -75,65 +82,36 @@ class Store(Generic[V]):
         return {name: why for (within, name), (_, named, why) in self._unread.items() if (within, named) == (namespace, group)}
 
     def get(self, namespace: str, name: str) -> V | None:
-        return self._seen(namespace, name)[1]
+        found = self._objects.get((namespace, name))
+        return None if found is None else found[1]
 
     def event(self, kind: str | None, manifest: Manifest) -> None:
-        """A watch's event; `kind` DELETED, or anything else for an object that is there."""
-        self._put(manifest, gone=kind == "DELETED")
-
-    def listed(self, namespace: str | None, manifests: Iterable[Manifest], version: str) -> None:
-        """A list of all of a namespace's objects (None: of all namespaces) as of this version."""
-        laid = self.listing(namespace, version)
-        laid.page(manifests)
-        laid.end()
-
-    def listing(self, namespace: str | None, version: str) -> "Listing[V]":
-        """The same, in pages."""
-        listing = Listing(self, namespace, int(version))
-        self._under_way.add(listing)
-        return listing
-
-    def _without(self, namespace: str | None, there: set[tuple[str, str]], as_of: int) -> None:
-        """A list shows these, and no others."""
-        for within in list(self._objects) if namespace is None else [namespace]:
-            held = self._objects.get(within, {})
-            for name, (seen, view) in list(held.items()):
-                if seen > as_of or (within, name) in there:
-                    continue
-                self._unread.pop((within, name), None)
-                if view is None:
-                    del held[name]
-                else:
-                    self._replace((within, name), as_of, None)
-            if not held:
-                self._objects.pop(within, None)
-
-    def _seen(self, namespace: str, name: str) -> tuple[int, V | None]:
-        return self._objects.get(namespace, {}).get(name, (0, None))
-
-    def _put(self, manifest: Manifest, gone: bool) -> None:
-        metadata = manifest["metadata"]
-        key = (metadata["namespace"], metadata["name"])
-        version = int(metadata["resourceVersion"])
-        seen, view = self._seen(*key)
+        """An event's type, and the object: DELETED, or anything else for an object that is there, also as an item of a list."""
+        key, version = key_of(manifest), int(manifest["metadata"]["resourceVersion"])
+        found = self._objects.get(key)
+        seen, view = found or (self._gone.get(key, 0), None)
         if version < seen:
             return  # an old story
-        if version == seen and view is not None and not gone:
+        if version == seen and view is not None and kind != "DELETED":
             return  # the same story
-        if gone:
-            self._unread.pop(key, None)
-            self._replace(key, version, None)
-            return
         try:
-            after = self._view(manifest)
+            after = None if kind == "DELETED" else self._view(manifest)
+            self._unread.pop(key, None)
         except Exception as error:  # whatever it is: it is this object's alone
             self._refuse(key, version, manifest, error)
             after = view
-        else:
-            self._unread.pop(key, None)
         self._replace(key, version, after)
 
-    def _refuse(self, key: tuple[str, str], version: int, manifest: Manifest, error: Exception) -> None:
+    def keep(self, namespace: str | None, there: Set[Key], as_of: int) -> None:
+        """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others. Each
+        was put by `event`."""
+        for key, (seen, _) in list(self._objects.items()):
+            if seen <= as_of and key not in there and namespace in (None, key[0]):
+                self._replace(key, as_of, None)
+        for key in [key for key in self._unread if key not in there and namespace in (None, key[0])]:
+            del self._unread[key]
+
+    def _refuse(self, key: Key, version: int, manifest: Manifest, error: Exception) -> None:
         if self._unread.get(key, (-1, "", ""))[0] == version:
             return
         why = type(error).__name__
@@ -142,51 +120,65 @@ class Store(Generic[V]):
         group = labels.get(GROUP_LABEL) if isinstance(labels, Mapping) else None
         self._unread[key] = (version, str(group), why)
 
-    def _replace(self, key: tuple[str, str], version: int, after: V | None) -> None:
-        _, before = self._seen(*key)
-        self._objects.setdefault(key[0], {})[key[1]] = (version, after)
-        if after is None:
-            self._went(*key, version)
+    def _replace(self, key: Key, version: int, after: V | None) -> None:
+        _, before = self._objects.pop(key, (0, None))
+        self._gone.pop(key, None)
         if before is not None:
             held = self._buckets[before.namespace, before.group]
             held.pop(before.name, None)
             if not held:
                 del self._buckets[before.namespace, before.group]
         if after is not None:
+            self._objects[key] = (version, after)
             self._buckets.setdefault((after.namespace, after.group), {})[after.name] = after
+        else:
+            self._gone[key] = version
+            if len(self._gone) > MOST_GONE:
+                self._gone.popitem(last=False)
         if before is not None or after is not None:
             self._changed(before, after)
 
-    def _went(self, namespace: str, name: str, version: int) -> None:
-        self._gone.append((namespace, name, version))
-        self._forget_oldest()
 
-    def _forget_oldest(self) -> None:
-        oldest = min((listing.as_of for listing in self._under_way), default=inf)
-        while len(self._gone) > MOST_GONE and self._gone[0][2] <= oldest:
-            namespace, name, version = self._gone.popleft()
-            if self._seen(namespace, name) == (version, None):
-                del self._objects[namespace][name]
-                if not self._objects[namespace]:
-                    del self._objects[namespace]
+class WatchedKind(StrEnum):
+    """By plural, as rules of RBAC name them."""
+
+    PODS = "pods"
+    LEASES = "leases"
+    LEDGERS = "configmaps"
+    QUEUES = "partitionedqueues"
+    GROUPS = "consumergroups"
+
+    @property
+    def group_version(self) -> tuple[str, str]:
+        """API group ("" for the core's) and version."""
+        group, _, version = _GROUP_VERSIONS.get(self, "/v1").rpartition("/")
+        return group, version
+
+    @property
+    def selector(self) -> Mapping[str, str]:
+        """What narrows a list or a watch at the server."""
+        return {} if self in (WatchedKind.QUEUES, WatchedKind.GROUPS) else {"labelSelector": GROUP_LABEL}
+
+    def looked_at(self, manifest: Manifest) -> Manifest:
+        """What anybody looks at: what waits is not to keep the rest. A pod's spec, and of everything who manages which field,
+        may have a MiB, and twenty times as much as Python has them."""
+        parts = ("metadata", "status") if self is WatchedKind.PODS else manifest.keys()
+        made = {part: manifest[part] for part in parts if part in manifest}
+        return {**made, "metadata": {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}}
+
+    def path(self, namespace: str | None) -> str:
+        """Of all in this namespace; None: of all namespaces."""
+        match self:
+            case WatchedKind.LEASES:
+                return leases_path(namespace)
+            case WatchedKind.QUEUES:
+                return queues_path(namespace)
+            case WatchedKind.GROUPS:
+                return groups_path(namespace)
+        return core_path(namespace, self.value)
 
 
-class Listing(Generic[V]):
-    """A list that is laid over what is in a store, page by page; what it does not show is gone when it has ended."""
+_GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}
 
-    def __init__(self, store: Store[V], namespace: str | None, as_of: int) -> None:
-        self._store = store
-        self._namespace = namespace
-        self.as_of = as_of
-        """The version that all its pages show."""
-        self._there: set[tuple[str, str]] = set()
-
-    def page(self, manifests: Iterable[Manifest]) -> None:
-        for manifest in manifests:
-            self._there.add((manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
-            self._store._put(manifest, gone=False)
-
-    def end(self) -> None:
-        self._store._without(self._namespace, self._there, self.as_of)
-        self._store._under_way.discard(self)
-        self._store._forget_oldest()
+WATCHED = tuple(of for of in WatchedKind if of is not WatchedKind.LEDGERS)
+"""The operator is the only writer of ledgers: it notices an edit by a conflict, or by a list."""

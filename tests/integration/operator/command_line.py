@@ -7,7 +7,7 @@ from typing import Any
 
 from baton.controller.logs import set_up
 from baton.controller.program import Options
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 
 
 def options(arguments: Sequence[str], **others: Any) -> Options:

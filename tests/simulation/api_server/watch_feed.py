@@ -1,5 +1,5 @@
 """What kopf does for the operator, without kopf: lists, watches from there, lists again where a watch cannot go on, and hands
-every object on, as `baton.controller.kopf_session` has it done.
+every object on, as `baton.controller.watch` has it done.
 
 Like kopf it says nothing of what vanished while it did not watch: a list only names what there is.
 """
@@ -10,10 +10,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from baton.controller.kopf_session import backoffs
+from baton.controller.watch import RETRY
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.following import SHORTEST_WATCH, WATCHED_FOR, pages
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, WatchedKind
 from tests.simulation.api_server.memory_api import MemoryApi
 
 Put = Callable[[WatchedKind, str | None, Mapping[str, Any]], None]
@@ -83,7 +83,7 @@ class _Watch:
             await asyncio.sleep(RECONNECT)
 
     async def _list(self) -> str:
-        for backoff in backoffs():
+        while True:
             self._begins()
             version = ""
             try:
@@ -93,8 +93,7 @@ class _Watch:
                     version = str(page["metadata"]["resourceVersion"])
                 return version
             except (ApiError, UnavailableError):
-                await asyncio.sleep(backoff)
-        raise AssertionError("there is always a next try")
+                await asyncio.sleep(RETRY)
 
     async def _follow(self, version: str) -> str | None:
         """From this version on, until the connection ends. Returns the version to go on from; None: there is no going on."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from baton.kube.watched_kinds import WatchedKind
+from baton.kube.store import WatchedKind
 
 Json = dict[str, Any]
 

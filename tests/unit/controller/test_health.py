@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, ShownState
 from baton.controller.backlog import Backlog, Look
-from baton.controller.health import MOST_CONNECTIONS, HealthServer, PortTaken
-from baton.controller.lag_page import LagPage
+from baton.controller.health import MOST_CONNECTIONS, HealthServer, LagPage, PortTaken
 from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
 from baton.kube.clock import ApiServerClock
 from tests.waiting import HOUR, PATIENCE

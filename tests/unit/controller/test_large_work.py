@@ -1,37 +1,41 @@
-"""Work on very many partitions takes turns, and what does not come to its end is waited for only so long."""
+"""Work that would hold up the event loop is done on threads, and what does not come to its end is waited for only so long."""
 
 import asyncio
+import socket
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from baton.controller.large_work import THREADS, GroupWork, LargeWork
+from baton.controller.event_loop import LOOKUPS, OF_NAMESPACE, EventLoopStalls
+from baton.controller.large_work import MUCH, GroupWork, LargeWork, aside
 from baton.controller.problems import Reason, Stuck
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisQueue
 from tests.waiting import eventually
 
-LARGE, HALF, SMALL = 100_000, 50_000, 1_000
+LARGE, SMALL = MUCH + 1, MUCH
 
 
 class Works:
     """Each goes on, on its thread, until it is told to end."""
 
     def __init__(self, longest: float = 60) -> None:
-        self.large_work = LargeWork(LARGE, longest)
+        self.large_work = LargeWork(longest)
         self.tasks: dict[str, asyncio.Task[str]] = {}
         self._begun: list[str] = []
         self._ends: dict[str, threading.Event] = {}
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def begin(self, name: str, partitions: int) -> None:
-        self.do(name, partitions, self.large_work.of(name))
-
-    def do(self, name: str, partitions: int, group: GroupWork) -> None:
+    def do(self, name: str, partitions: int, group: GroupWork, *, installed: bool = False) -> None:
         self._ends[name] = threading.Event()
-        self.tasks[name] = asyncio.create_task(group.do(partitions, self._work, name))
+        self.tasks[name] = asyncio.create_task(group.do(partitions, self._work, name, installed=installed))
 
-    def end(self, name: str) -> None:
-        self._ends[name].set()
+    def end(self, *names: str) -> None:
+        for name in names:
+            self._ends[name].set()
 
     async def have_begun(self, *names: str) -> None:
         """In this order; and no other, however often the event loop goes round meanwhile."""
@@ -53,50 +57,12 @@ class Works:
         self._news.set()
 
 
-async def test_two_large_plans_are_not_made_at_the_same_time() -> None:
+async def test_large_plans_are_made_one_after_the_other_and_small_ones_at_once() -> None:
     works = Works()
-    works.begin("a", LARGE)
+    for name in "abc":
+        works.do(name, LARGE, works.large_work.of(name))
     await works.have_begun("a")
-    works.begin("b", LARGE + 1)
-    works.begin("c", HALF)
-    works.begin("d", HALF)
-    works.begin("e", LARGE)
-    await works.have_begun("a")
-    works.begin("small", SMALL)
-    await works.have_begun("a", "small")
-    works.end("a")
-    await works.have_begun("a", "small", "b")
-    works.end("b")
-    await works.have_begun("a", "small", "b", "c", "d")
-    works.end("c")
-    await works.have_begun("a", "small", "b", "c", "d")
-    works.end("d")
-    await works.have_begun("a", "small", "b", "c", "d", "e")
-    works.end("e")
-    works.end("small")
-    assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
-
-
-async def test_a_turn_lasts_as_long_as_its_thread_also_where_nobody_waits_for_it() -> None:
-    works = Works()
-    works.begin("a", LARGE)
-    works.begin("b", LARGE)
-    await works.have_begun("a")
-    works.tasks["a"].cancel()
-    await asyncio.wait([works.tasks["a"]])
-    await works.have_begun("a")
-    works.end("a")
-    await works.have_begun("a", "b")
-    works.end("b")
-    assert await works.tasks["b"] == "b"
-
-
-async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
-    works = Works()
-    works.begin("a", LARGE)
-    works.begin("b", LARGE)
-    works.begin("c", LARGE)
-    await works.have_begun("a")
+    assert await works.large_work.of("d").do(SMALL, threading.current_thread) is threading.current_thread()
     works.tasks["b"].cancel()
     works.end("a")
     await works.have_begun("a", "c")
@@ -104,79 +70,92 @@ async def test_who_is_cancelled_while_it_waits_holds_up_nobody() -> None:
     assert await works.tasks["c"] == "c"
 
 
-async def test_who_waits_for_a_thread_of_its_namespace_has_no_turn_that_others_could_have() -> None:
+async def test_assignors_that_hang_stop_neither_another_namespace_nor_large_plans() -> None:
     works = Works()
-    hanging = [f"evil {number}" for number in range(THREADS // 2)]
-    for name in hanging:
-        works.do(name, SMALL, works.large_work.of("evil"))
-    await works.have_begun(*hanging)
-    works.do("evil large", LARGE, works.large_work.of("evil"))
-    works.begin("a", HALF)
-    works.begin("b", LARGE)
-    works.begin("c", HALF)
-    await works.have_begun(*hanging, "a")
+    hanging = [f"evil {number}" for number in range(2)]
+    for name in (*hanging, "evil too"):
+        works.do(name, SMALL, works.large_work.of("evil"), installed=True)
+    works.do("good", SMALL, works.large_work.of("good"), installed=True)
+    await works.have_begun(*hanging, "good")
+    works.do("large", LARGE, works.large_work.of("evil"))
+    await works.have_begun(*hanging, "good", "large")
     works.end(hanging[0])
-    await works.tasks[hanging[0]]
-    works.end("a")
-    await works.have_begun(*hanging, "a", "evil large")
-    works.end("evil large")
-    await works.have_begun(*hanging, "a", "evil large", "b")
-    works.end("b")
-    await works.have_begun(*hanging, "a", "evil large", "b", "c")
-    for name in (*hanging, "c"):
-        works.end(name)
+    await works.have_begun(*hanging, "good", "large", "evil too")
+    works.end(*works.tasks)
     assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
 
 
-async def test_what_is_little_does_not_wait_behind_what_is_much_in_its_namespace() -> None:
-    works = Works()
-    works.begin("a", LARGE)
-    await works.have_begun("a")
-    works.do("large", LARGE, works.large_work.of("b"))
-    works.do("small", SMALL, works.large_work.of("b"))
-    await works.have_begun("a", "small")
-    for name in ("a", "small", "large"):
-        works.end(name)
-    assert await asyncio.gather(*works.tasks.values()) == [*works.tasks]
-
-
-async def test_what_does_not_come_to_its_end_is_told_and_gives_its_turn_back_but_not_its_thread() -> None:
+async def test_what_does_not_come_to_its_end_is_told_and_keeps_one_thread() -> None:
     works = Works(longest=0.2)
     group = works.large_work.of("evil")
-    works.do("a", LARGE, group)
+    works.do("a", SMALL, group, installed=True)
     await works.have_begun("a")
     with pytest.raises(Stuck, match=r"the plan of this group has not come to its end .* spec.assignors") as told:
         await works.tasks["a"]
     assert told.value.problem.reason is Reason.PLAN_OVERDUE
-    works.begin("b", LARGE)
-    await works.have_begun("a", "b")
-    works.end("b")
-    assert await works.tasks["b"] == "b"
-    works.do("again", SMALL, group)
+    works.do("again", SMALL, group, installed=True)
     with pytest.raises(Stuck):
         await works.tasks["again"]
-    await works.have_begun("a", "b")
-    works.do("at last", SMALL, group)
+    assert await group.do(SMALL, lambda: "by a built-in assignor") == "by a built-in assignor"
+    await works.have_begun("a")
+    works.do("at last", SMALL, group, installed=True)
     works.end("a")
-    await works.have_begun("a", "b", "at last")
+    await works.have_begun("a", "at last")
     works.end("at last")
     assert await works.tasks["at last"] == "at last"
 
 
-async def test_only_where_nobody_will_have_a_turn_any_more_it_hangs() -> None:
-    works = Works(longest=0.2)
-    names = [f"{number}/{name}" for number in range(THREADS) for name in range(THREADS)]
-    for name in names:
-        works.do(name, SMALL, works.large_work.of(name.partition("/")[0]))
-    loop, begun = asyncio.get_running_loop(), [works.tasks[name] for name in names]
-    for task in begun:
-        with pytest.raises(Stuck):
-            await task
-    assert works.large_work.hangs(loop.time() + 1)
-    for name in names:
-        works.end(name)
+class Resolver:
+    """Answers at last for blackhole.example, at once for others: there is no such host."""
 
-    async def over() -> bool:
-        return not works.large_work.hangs(loop.time() + 1)
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.ends = threading.Event()
 
-    await eventually(over, "threads are free again")
+    def __call__(self, host: str, *_: Any, **__: Any) -> Any:
+        self.asked.append(host)
+        if host.endswith("blackhole.example"):
+            assert self.ends.wait(60)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    made = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", made)
+    yield made
+    made.ends.set()
+
+
+async def ask(namespace: str, host: str) -> str:
+    name = f"{namespace}/orders"
+    queue = RedisQueue(f"redis://{host}:6379", name, Claimant(f"{namespace}/g", "uid", frozenset()))
+    try:
+        await queue.check()
+    except QueueUnreachable as error:
+        return str(error)
+    finally:
+        await queue.close()
+    raise AssertionError("it has an address")
+
+
+def test_hosts_of_one_namespace_for_which_no_resolver_answers_hold_up_nobody_else(resolver: Resolver) -> None:
+    async def story() -> None:
+        hanging = [asyncio.create_task(ask("evil", f"h{number}.blackhole.example")) for number in range(LOOKUPS)]
+
+        async def asked() -> bool:
+            return len(resolver.asked) == OF_NAMESPACE
+
+        await eventually(asked, "as many as a namespace may have hang")
+        assert "cannot resolve 'redis.shop'" in await ask("shop", "redis.shop")
+        assert await LargeWork().of("shop").do(3, lambda: "a plan", installed=True) == "a plan"
+        assert await aside(MUCH + 1, lambda: "much") == "much"
+        with pytest.raises(socket.gaierror):
+            await asyncio.get_running_loop().getaddrinfo("the-api-server.example", 6443)
+        assert len([host for host in resolver.asked if "blackhole" in host]) == OF_NAMESPACE
+        told = await asyncio.gather(*hanging)
+        assert all("blackhole.example:6379 does not answer" in words for words in told)
+        resolver.ends.set()
+
+    with asyncio.Runner(loop_factory=EventLoopStalls().loop) as runner:
+        runner.run(story())

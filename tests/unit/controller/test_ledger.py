@@ -12,8 +12,7 @@ from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import PartitionRecord
 from baton.engine.step import step
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import Elector
+from baton.kube.elector import Elector, Terms
 from baton.kube.errors import UnavailableError
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import (

@@ -1,6 +1,5 @@
 """The reference pages name all that there is."""
 
-import asyncio
 import json
 import re
 from functools import partial
@@ -16,14 +15,12 @@ from baton.api import Condition, ConditionStatus, ConsumerGroupStatus
 from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
-from baton.controller.event_loop_stalls import EventLoopStalls
-from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
-from baton.controller.operator_metrics import ProcessMetrics
+from baton.controller.event_loop import EventLoopStalls
+from baton.controller.metrics import Metrics, ProcessMetrics, QueueSnapshot, Snapshot
 from baton.controller.operator_replica import Replica
 from baton.controller.problems import EventReason, Reason
-from baton.controller.watch import Watching
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
+from baton.kube.elector import Terms
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import Reader
@@ -86,7 +83,7 @@ def families() -> dict[str, set[str]]:
     replica.services.capacity.book(("shop", "orders"), 4)
     replica.services.capacity.wait(("shop", "orders"), 1)
     replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
-    metrics.registry.register(ProcessMetrics(Watching(lambda began: asyncio.sleep(0)), EventLoopStalls()))
+    metrics.registry.register(ProcessMetrics(EventLoopStalls()))
     found = collected(metrics.registry)
     return {name: labels(metrics.registry, family) for name, family in found.items()}
 

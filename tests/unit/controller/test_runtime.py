@@ -1,17 +1,14 @@
 """A step, then the ledger, then the effects; and what becomes of a step of which nobody knows whether it was written."""
 
-import gc
 from collections.abc import Iterable, Mapping
 
 import pytest
 
 from baton.controller.large_work import LargeWork
-from baton.controller.offload import MUCH
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
 from baton.kube.errors import UnavailableError
-from baton.kube.ledger_configmap import AlreadyWritten
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 ORDERS = QueueName("orders")
@@ -72,35 +69,12 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
     with pytest.raises(UnavailableError):
         await runtime.advance(fleet("a"))
     around.mute = False
-    made = await runtime.adopt(AlreadyWritten(around.stands).data)
-    assert made is not None
+    await runtime.adopt(around.stands)
     assert runtime.state == load(around.stands)
+    await runtime.advance(fleet("a"))
     granted = {one.partition: (one.uid, one.epoch) for one in around.wanted if isinstance(one, Grant)}
     assert granted, "what it decided is carried out"
     await runtime.advance(fleet("a", "b"))
     for grant in around.wanted:
         if isinstance(grant, Grant) and (before := granted.get(grant.partition)) is not None and before[0] != grant.uid:
             assert grant.epoch > before[1], "an epoch that stood in the ledger is meant for nobody else"
-
-
-async def test_a_step_that_is_not_remembered_is_read_back(runtime: GroupRuntime, around: Surroundings) -> None:
-    await runtime.advance(fleet("a"))
-    other = GroupRuntime(GroupState.new("shop/orders"), around, around, around, LargeWork().of("shop"))
-    assert await other.adopt(around.stands) is None
-    assert other.state == runtime.state
-
-
-async def test_of_a_large_group_one_step_is_remembered_and_any_other_is_read_back(
-    runtime: GroupRuntime, around: Surroundings
-) -> None:
-    around.mute = True
-    stood = []
-    for members in (("a",), ("a", "b"), ("a", "b", "c")):
-        with pytest.raises(UnavailableError):
-            await runtime.advance(fleet(*members, partitions=MUCH + 1))
-        stood.append(around.stands)
-    kept = [one for one in gc.get_objects() if isinstance(one, GroupState) and len(one.records) == MUCH + 1]
-    assert len(kept) == 1
-    del kept
-    assert await runtime.adopt(stood[0]) is None
-    assert runtime.state == load(stood[0])

@@ -13,10 +13,9 @@ from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, ConflictError
-from baton.kube.group_replicas import GroupReplicas
 from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
-from baton.kube.scale import Scaler, Target
+from baton.kube.scale import GroupReplicas, Scaler, Target
 from baton.model.ids import MemberId, Uid
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 from tests.waiting import PATIENCE, eventually

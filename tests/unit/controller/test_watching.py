@@ -1,28 +1,20 @@
 """kopf under supervision: what one namespace answers is no other's trouble."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from itertools import islice
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import kopf
 import pytest
 
-from baton.controller import kopf_session
 from baton.controller import watch as watch_module
-from baton.controller.kopf_session import backoffs
-from baton.controller.watch import Watching, watch
-from baton.controller.watch_events import WatchEvents
+from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import PAGE
-from baton.kube.store import Manifest
-from baton.kube.watched_kinds import WATCHED, WatchedKind
+from baton.kube.store import WATCHED, Manifest, WatchedKind
 from tests.unit.controller.http_api_server import DEEP, HttpApiServer, Json
 from tests.waiting import eventually
-
-
-def test_a_watch_is_tried_again_soon_and_for_ever() -> None:
-    tries = list(islice(backoffs(), 1000))
-    assert (len(tries), tries[0], max(tries)) == (1000, 0.2, 2.0)
 
 
 def manifest(namespace: str, name: str, version: int = 3) -> Json:
@@ -38,10 +30,8 @@ class TwoNamespaces:
         self.parts: set[tuple[str, tuple[str, ...]]] = set()
         """What there was of each object, by name."""
         self.begun: list[tuple[WatchedKind, str | None]] = []
-        feed = WatchEvents(asyncio.get_running_loop(), self._hear)
-        self.watching = Watching(
-            lambda began: watch(kubeconfig, ["shop", "bank"], feed.put, lambda of, scope: self.begun.append((of, scope)), began)
-        )
+        feed = WatchEvents(asyncio.get_running_loop(), self._hear, lambda of, scope: self.begun.append((of, scope)))
+        self.watching = Watching(kubeconfig, ["shop", "bank"], feed)
 
     def _hear(self, of: WatchedKind, kind: str | None, manifest: Manifest) -> None:
         self.heard.append((of, manifest["metadata"]["namespace"], manifest["metadata"]["name"]))
@@ -67,11 +57,12 @@ class TwoNamespaces:
 
 @pytest.fixture
 async def watching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TwoNamespaces]:
-    monkeypatch.setattr(kopf_session, "SHORTEST_WATCH", 0.05)
+    monkeypatch.setattr(watch_module, "SHORTEST_WATCH", 0.05)
+    monkeypatch.setattr(watch_module, "RETRY", 0.2)
     server = HttpApiServer()
     async with server.running(tmp_path) as kubeconfig, _begun(TwoNamespaces(server, kubeconfig)) as one:
         yield one
-        assert one.watching.restarts == 0, "nothing that the server said has ended kopf"
+        assert not one.watching.failed, "nothing that the server said has ended kopf"
 
 
 @asynccontextmanager
@@ -176,43 +167,18 @@ async def test_a_kind_that_comes_later_is_watched_then(tmp_path: Path) -> None:
         await one.watched("bank", WatchedKind.QUEUES, "orders")
 
 
-async def test_what_a_watch_leaves_behind_has_ended_before_it_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "FIRST_BACKOFF", 0.05)
-    told: list[str] = []
-    left: set[asyncio.Task[None]] = set()
+async def test_the_process_is_told_where_kopf_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(**_: object) -> None:
+        raise RuntimeError("a fault of kopf's")
 
-    async def until_cancelled(what: str) -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:  # not where it is only collected, with its event loop closed
-            told.append(what)
-            raise
-
-    async def as_of_kopf() -> None:
-        """Its watchers and its startup_cleanup_activities wait for others when they are cancelled."""
-        with suppress(asyncio.CancelledError):
-            await until_cancelled("cancelled")
-        try:
-            await asyncio.shield(asyncio.create_task(until_cancelled("ended")))
-        except asyncio.CancelledError:
-            told.append("ended")
-            raise
-
-    async def watch_once(began: Callable[[], None]) -> None:
-        told.append("watches")
-        if told.count("watches") > 1:
-            await asyncio.Event().wait()
-        left.add(asyncio.create_task(as_of_kopf()))
-        await asyncio.sleep(0)
-
-    async def watched_again() -> bool:
-        return told.count("watches") > 1
-
-    watching = Watching(watch_once)
-    watching.start()
-    await eventually(watched_again, "it is watched again")
-    await asyncio.to_thread(watching.stop)
-    assert told == ["watches", "cancelled", "ended", "ended", "watches"]
+    monkeypatch.setattr(kopf, "operator", fails)
+    ended = threading.Event()
+    async with HttpApiServer().running(tmp_path) as kubeconfig:
+        watching = Watching(kubeconfig, ["shop"], WatchEvents(asyncio.get_running_loop(), lambda *_: None), ended.set)
+        watching.start()
+        assert await asyncio.to_thread(ended.wait, 60)
+        assert watching.failed
+        await asyncio.to_thread(watching.stop)
 
 
 async def test_an_event_that_cannot_be_taken_in_keeps_back_no_other() -> None:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.kube.api import Api
-from baton.kube.deep_json import DEEPEST, SURELY_READ, parsed, readable, shallow
+from baton.kube.api import DEEPEST, Api, parsed, shallow
 from baton.kube.errors import UnavailableError
 from baton.kube.following import follow
 
@@ -94,15 +93,9 @@ async def test_what_is_no_json_does_not_become_any(text: bytes) -> None:
 @given(st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_what_is_not_too_deep_stays_as_it_is(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-    assert shallow(text) == readable(text) == text
+    assert shallow(text) == text
 
 
 def test_what_lies_too_deep_is_null() -> None:
     text = b"[" * (DEEPEST + 1) + b"]," + b"7" + b"]" * DEEPEST
     assert shallow(text) == b"[" * DEEPEST + b"null,7" + b"]" * DEEPEST
-
-
-async def test_what_counts_as_surely_read_is_read() -> None:
-    text = b"[" * SURELY_READ + b"]" * SURELY_READ
-    assert readable(text) == text
-    assert await parsed(text) == json.loads(text)

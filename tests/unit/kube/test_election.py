@@ -7,8 +7,7 @@ from click.testing import CliRunner
 
 from baton.cli.operator import operator
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms, still_leads
-from baton.kube.elector import Elector
+from baton.kube.elector import Elector, Terms, still_leads
 from tests.unit.kube.memory_api import ShopApi
 
 TERMS = Terms(duration=10, renew_deadline=6, retry=1)

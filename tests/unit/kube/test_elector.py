@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from baton.kube.clock import ApiServerClock
-from baton.kube.election import Terms
-from baton.kube.elector import Elector, ElectorThread
+from baton.kube.elector import Elector, ElectorThread, Terms
 from baton.kube.leases import leases_path
 from baton.kube.releases import PATIENCE as READABLE_FOR
 from baton.kube.releases import OperatorReleases

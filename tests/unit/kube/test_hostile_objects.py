@@ -140,7 +140,8 @@ def test_even_what_no_api_server_lets_through_stops_no_list(kind: str, inside: d
         "metadata": {"labels": labels, **inside, "namespace": "shop", "name": "bad", "uid": "b", "resourceVersion": "6"},
         **beside,
     }
-    store.listed("shop", [bad, good], "7")
+    for one in (bad, good):
+        store.event(None, one)
     store.event("MODIFIED", bad)
     assert "good" in store.bucket("shop", "orders")
     assert set(store.unread("shop", "orders")) <= {"bad"}
@@ -163,7 +164,7 @@ def test_an_object_that_cannot_be_read_is_told_until_it_can_be() -> None:
     assert store.unread("shop", "orders") == {} and not store.bucket("shop", "orders")["a"].running
     store.event("MODIFIED", pod(4, conditions=5))
     assert store.unread("shop", "orders")
-    store.listed("shop", [], "4")
+    store.keep("shop", set(), 4)
     assert not store.unread("shop", "orders"), "a list shows that it is gone"
     store.event("MODIFIED", pod(5, conditions=5))
     assert store.unread("shop", "orders")

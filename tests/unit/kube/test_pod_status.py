@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.kube.pod_status import LONGEST_REASON, hindrance
-from baton.kube.pods import PodView, view
+from baton.kube.pods import LONGEST_REASON, PodView, hindrance, view
 
 NO_ROOM = "0/1 nodes are available: 1 Insufficient cpu."
 

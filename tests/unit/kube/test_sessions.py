@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from baton.kube.leases import LeaseView, view
-from baton.kube.sessions import SessionClock
+from baton.kube.leases import LeaseView, SessionClock, view
 from baton.model.ids import Uid
 from baton.model.session import parse_releases
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from baton.kube.pods import PodView, view
-from baton.kube.store import MOST_GONE, Store
+from baton.kube.store import MOST_GONE, Store, key_of
 
 
 def pod(name: str, version: int, group: str = "orders", uid: str = "u") -> dict[str, Any]:
@@ -15,6 +15,11 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[tuple[str | None, str | None]] = []
         self.store: Store[PodView] = Store(view, lambda before, after: self.heard.append((_name(before), _name(after))))
+
+    def listed(self, namespace: str | None, there: list[dict[str, Any]], as_of: int) -> None:
+        for manifest in there:
+            self.store.event(None, manifest)
+        self.store.keep(namespace, {key_of(manifest) for manifest in there}, as_of)
 
     def names(self, group: str = "orders") -> set[str]:
         return set(self.store.bucket("shop", group))
@@ -48,41 +53,15 @@ def test_only_the_last_that_went_are_remembered() -> None:
     assert one.names() == set(), "it is known to be gone"
     one.store.event("MODIFIED", pod("p0", 2))
     assert one.names() == {"p0"}, "nothing is known of it; the next list puts that right"
-    one.store.listed("shop", [], "99999")
+    one.listed("shop", [], 9_999_999)
     assert one.names() == set()
-
-
-def test_what_went_while_a_list_was_read_does_not_come_back_with_its_later_pages() -> None:
-    one = Listener()
-    count, as_of = 3 * MOST_GONE, 10_000_000
-    there = [pod(f"p{number}", number + 1) for number in range(count)]
-    for manifest in there:
-        one.store.event("ADDED", manifest)
-    listing = one.store.listing("shop", str(as_of))
-    listing.page(there[:250])
-    for number in range(250, count):
-        one.store.event("DELETED", pod(f"p{number}", as_of + number))
-    listing.page(there[250:])
-    assert one.names() == {f"p{number}" for number in range(250)}
-    listing.end()
-    assert one.names() == {f"p{number}" for number in range(250)}
-    assert len(one.store._gone) == MOST_GONE, "after that no more is remembered than ever"
-
-
-def test_a_list_that_was_given_up_holds_nothing() -> None:
-    one = Listener()
-    one.store.listing("shop", "1")
-    for number in range(2 * MOST_GONE):
-        one.store.event("ADDED", pod(f"p{number}", 10 * number + 10))
-        one.store.event("DELETED", pod(f"p{number}", 10 * number + 15))
-    assert len(one.store._gone) == MOST_GONE
 
 
 def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.store.event("ADDED", pod("b", 2))
-    one.store.listed("shop", [pod("b", 2)], "9")
+    one.listed("shop", [pod("b", 2)], 9)
     assert one.names() == {"b"}
     assert ("a", None) in one.heard
 
@@ -90,9 +69,9 @@ def test_a_list_takes_what_a_broken_watch_never_said_was_gone() -> None:
 def test_a_list_of_one_namespace_leaves_others_alone() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
-    one.store.listed("elsewhere", [], "9")
+    one.listed("elsewhere", [], 9)
     assert one.names() == {"a"}
-    one.store.listed(None, [], "9")
+    one.listed(None, [], 9)
     assert one.names() == set()
 
 
@@ -100,7 +79,7 @@ def test_a_list_that_shows_what_is_known_is_no_news() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1))
     one.heard.clear()
-    one.store.listed(None, [pod("a", 1)], "9")
+    one.listed(None, [pod("a", 1)], 9)
     assert one.heard == []
 
 
@@ -108,7 +87,7 @@ def test_what_came_after_the_list_was_made_stays() -> None:
     one = Listener()
     one.store.event("ADDED", pod("new", 12))
     one.store.event("DELETED", pod("gone", 11))
-    one.store.listed("shop", [pod("gone", 3)], "10")
+    one.listed("shop", [pod("gone", 3)], 10)
     assert one.names() == {"new"}
 
 

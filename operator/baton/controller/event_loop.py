@@ -1,15 +1,27 @@
-"""How long the operator's event loop is held up: while one callback runs, nobody else has a turn.
+"""The operator's event loop: it measures its own stalls, and looks up hosts of queues on threads that namespaces share.
 
-The event loop asks its selector what is ready, and then runs all that is. So the time between two such questions is how long
-nothing new was looked at. To measure it there costs nothing at rest, misses nothing, and shows a stall also while it lasts.
+While one callback runs, all others wait. The event loop asks its selector what is ready, and then runs all that is. So the
+time between two such questions is how long nothing new was looked at. To measure it there costs nothing at rest, misses nothing,
+and shows a stall also while it lasts.
+
+A look-up holds its thread until the resolver gives up: 10 to 50 seconds if a zone's servers never answer, and every tenant may
+name such a host in a queue. Look-ups of the operator itself (the API server) use other threads.
 """
 
+import asyncio
 import selectors
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-from baton.controller.lookups import LookupLoop
+from baton.controller.large_work import SharedThreads
+from baton.queues.lookup_namespace import NAMESPACE
+
+LOOKUPS, OF_NAMESPACE = 64, 8
+"""Look-ups under way."""
 
 BUCKET, BUCKETS = 30.0, 10
 """Seconds, and how many of them are told: the last five minutes."""
@@ -28,9 +40,9 @@ class EventLoopStalls:
         self._busy_since: float | None = clock()
         """None: it waits for something to be ready."""
 
-    def loop(self) -> LookupLoop:
+    def loop(self) -> asyncio.SelectorEventLoop:
         """An event loop that is measured."""
-        return LookupLoop(_Selector(self))
+        return _Loop(_Selector(self))
 
     def recent(self) -> float:
         """Seconds of the longest one in the last five minutes; one that lasts still is counted so far."""
@@ -65,3 +77,15 @@ class _Selector(selectors.DefaultSelector):
             return super().select(timeout)
         finally:
             self._stalls.answered()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        super().__init__(selector)
+        self._lookups = SharedThreads(LOOKUPS, OF_NAMESPACE, "lookup")
+
+    async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> Any:
+        namespace = NAMESPACE.get()
+        if namespace is None:
+            return await super().getaddrinfo(host, port, **how)
+        return await asyncio.shield(await self._lookups.begin(namespace, partial(socket.getaddrinfo, host, port, **how)))

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from baton.controller.event_loop_stalls import BUCKET, BUCKETS, EventLoopStalls
+from baton.controller.event_loop import BUCKET, BUCKETS, EventLoopStalls
 
 
 class Hands:
