@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.names import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
+from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
 from baton.cli.printing import need_kafka, need_redis, refuse, say
 from baton.model.wording import counted
 

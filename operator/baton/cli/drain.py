@@ -3,10 +3,8 @@
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.group_view import GroupLook
-from baton.cli.live_group import UnreadableError, look_at, members_of
-from baton.cli.names import GROUP, OBJECT
+from baton.cli.group import GroupLook, UnreadableError, look_at, members_of
+from baton.cli.options import GROUP, OBJECT, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.api import core_path
 from baton.kube.members import DRIVER, GroupMembers

@@ -7,8 +7,7 @@ import click
 from baton.api.enums import Approval
 from baton.api.group import ConsumerGroupSpec
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import GROUP
+from baton.cli.options import GROUP, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.objects import REBALANCE_ANNOTATION, group_view, groups_path
 from baton.model.times import to_micro_text

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import ADDRESS, GROUP, HOST, HTTP_URL
+from baton.cli.options import ADDRESS, GROUP, HOST, HTTP_URL, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.model.listening import EVERYWHERE, listening
 

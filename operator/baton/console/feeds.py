@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from baton.cli.group_view import look
-from baton.cli.lag_view import GroupLag
-from baton.cli.leader import Leader, leader_of
-from baton.cli.operator_pages import lag_of
+from baton.cli.group import Leader, leader_of, look
+from baton.cli.lag import GroupLag, lag_of
 from baton.console.feed import Feed, FeedSource, Seen
 from baton.console.group_page import group_page, group_row
 from baton.console.guard import RefusedRequestError

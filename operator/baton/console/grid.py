@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from baton.cli.group_view import PartitionRow
+from baton.cli.group import PartitionRow
 from baton.engine.partition_state import PartitionState
 from baton.engine.state import MemberSlot
 from baton.model.ids import MemberId, Partition

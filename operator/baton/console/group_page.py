@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from baton.cli.group_problems import problems_of
-from baton.cli.group_view import COUNTS, GroupLook, is_idle, numbers, partitions
-from baton.cli.lag_view import GroupLag
-from baton.cli.move_text import pause
+from baton.cli.group import COUNTS, GroupLook, is_idle, numbers, partitions
+from baton.cli.group_words import pause, problems_of
+from baton.cli.lag import GroupLag
 from baton.console.grid import columns, rows
 from baton.console.ranges_text import short, short_numbers
 from baton.console.timeline import TimelineEntry, newest

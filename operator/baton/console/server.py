@@ -12,9 +12,9 @@ from typing import Any
 import click
 from aiohttp import web
 
-from baton.cli.approval import NotProposedError, approve_proposal
-from baton.cli.live_group import UnreadableError, observe
-from baton.cli.names import NAMESPACE, OBJECT
+from baton.cli.approve import NotProposedError, approve_proposal
+from baton.cli.group import UnreadableError, observe
+from baton.cli.options import NAMESPACE, OBJECT
 from baton.cli.rehearsal import WhatIfError
 from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from baton.cli.group_view import Manifest
+from baton.cli.group import Manifest
 from baton.console.ranges_text import short_numbers
 from baton.engine import GroupState
 from baton.model.ids import MemberId, Partition

@@ -5,9 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from baton.cli.comparison import Comparison, MemberChange
-from baton.cli.explanation import sentences
-from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.cli.rehearsal import Comparison, MemberChange, WhatIf, WhatIfError, compare, sentences
 from baton.console.guard import RefusedRequestError
 from baton.console.ranges_text import short_numbers
 from baton.engine import GroupState

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from baton.cli.bundle_reading import LOG_BYTES, LOG_LINES, Bundle, groups_of, read_bundle
+from baton.cli.bundle import LOG_BYTES, LOG_LINES, Bundle, groups_of, read_bundle
 from baton.kube.api import Api, Json
 from baton.kube.errors import NotFoundError, UnavailableError
 from baton.kube.objects import groups_path

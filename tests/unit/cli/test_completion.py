@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.completion import SHELLS
+from baton.cli.main import SHELLS
 
 BATON = Path(sys.executable).parent / "baton"
 

@@ -7,11 +7,9 @@ import pytest
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.cli import doctor
-from baton.cli.check_result import CheckResult, Verdict
-from baton.cli.checks import findings
-from baton.cli.cluster_facts import AccountRight, ClusterFacts
-from baton.cli.facts import OWN
-from baton.cli.group_view import look
+from baton.cli.cluster_facts import OWN, AccountRight, ClusterFacts
+from baton.cli.doctor import CheckResult, Verdict, findings
+from baton.cli.group import look
 from baton.controller.problems import Reason
 from baton.kube.objects import queue_view
 from baton.kube.pods import view

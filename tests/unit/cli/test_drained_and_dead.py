@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-from baton.cli.check_result import CheckResult, Verdict
 from baton.cli.cluster_facts import ClusterFacts
-from baton.cli.group_checks import pods, queues
-from baton.cli.group_problems import Severity, problems_of
-from baton.cli.group_view import look
+from baton.cli.doctor import CheckResult, Verdict, pods, queues
+from baton.cli.group import look
+from baton.cli.group_words import Severity, problems_of
 from baton.kube.objects import queue_view
 from baton.kube.pods import PodView, view
 from tests.unit.cli.test_status_screen import MANIFEST, queue, shown

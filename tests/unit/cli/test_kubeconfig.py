@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from baton.cli.cluster_target import ClusterTarget
-from baton.cli.kubeconfig import Context, KubeconfigError, context_of, default_kubeconfig
+from baton.cli.cluster import Context, KubeconfigError, context_of, default_kubeconfig
 from baton.cli.main import main
+from baton.cli.options import ClusterTarget
 
 USERS = {"users": [{"name": "me", "user": {}}]}
 CLUSTERS = {"clusters": [{"name": "far", "cluster": {"server": "https://192.0.2.1"}}]}

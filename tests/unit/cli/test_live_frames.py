@@ -7,11 +7,11 @@ import pytest
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from baton.cli.group_screen import screen
-from baton.cli.group_view import look
-from baton.cli.lag_view import GroupLag
+from baton.cli.group import look
+from baton.cli.lag import GroupLag
 from baton.cli.printing import console
-from baton.cli.top_screen import top_screen
+from baton.cli.status import screen
+from baton.cli.top import top_screen
 from baton.engine import dump
 from tests.unit.cli.test_status_screen import MANIFEST, rebalancing
 from tests.unit.cli.test_top_screen import group

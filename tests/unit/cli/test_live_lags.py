@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from baton.cli.live_lags import MOST_OPERATORS, lags
+from baton.cli.lag import MOST_OPERATORS, lags
 from baton.kube.api import PAGE, Api, Json
 from baton.kube.elector import ADDRESS_ANNOTATION
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError

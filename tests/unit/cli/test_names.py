@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from baton.cli.main import main
-from baton.cli.names import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD
+from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD
 from baton.cli.printing import printable
 
 NONE = {

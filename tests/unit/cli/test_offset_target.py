@@ -5,9 +5,8 @@ from dataclasses import replace
 import click
 import pytest
 
-from baton.cli.group_view import GroupLook
-from baton.cli.offset_target import TARGET, OffsetTarget, OutsideError
-from baton.cli.offset_view import why_not
+from baton.cli.group import GroupLook
+from baton.cli.offsets import TARGET, OffsetTarget, OutsideError, why_not
 from baton.engine import dump
 from baton.model.ids import Partition, QueueName
 from baton.queues.offsets import PartitionOffsets, Reached

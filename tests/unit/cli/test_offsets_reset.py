@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from baton.cli.cluster import NoAnswerError
-from baton.cli.offset_view import OffsetChange
-from baton.cli.offsets import _set
+from baton.cli.offsets import OffsetChange, _set
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import QueueConflict, QueueUnreachable

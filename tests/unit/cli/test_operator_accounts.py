@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from baton.cli.facts import MOST_OPERATORS, accounts
-from baton.cli.leader import Leader
+from baton.cli.cluster_facts import MOST_OPERATORS, accounts
+from baton.cli.group import Leader
 
 
 def deployment(namespace: str, *arguments: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from baton.cli.leader import Leader
-from baton.cli.operator_pages import lag_of
+from baton.cli.group import Leader
+from baton.cli.lag import lag_of
 from baton.kube.api import Api
 
 

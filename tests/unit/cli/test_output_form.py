@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.api.enums import Approval
-from baton.cli.output_form import Form, say_object
+from baton.cli.options import Form, say_object
 from baton.cli.printing import printable
 
 ODD = {"name": "\x1b[31m\u202e", "none": None, "yes": "yes", "lone": "\ud800", "of": [{"a": 1.5}], "word": Approval.MANUAL}

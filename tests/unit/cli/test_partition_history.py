@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.cli.partition_history import REPORTED_BY, history, mentions
+from baton.cli.explain import REPORTED_BY, history, mentions
 from baton.controller.event_messages import granted, named, released, revoked
 from baton.engine.step_events import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.model.ids import Epoch, MemberId, Partition, QueueName

@@ -2,10 +2,9 @@
 
 import pytest
 
-from baton.cli.group_view import look
-from baton.cli.lag_view import read_group
-from baton.cli.partition_history import PartitionHistory
-from baton.cli.partition_view import PartitionLook
+from baton.cli.explain import PartitionHistory, PartitionLook
+from baton.cli.group import look
+from baton.cli.lag import read_group
 from baton.engine.partition_state import PartitionState
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from baton.cli.main import main
-from baton.cli.plan_answer import AnswerObject
+from baton.cli.plan import AnswerObject
 from tests.waiting import PATIENCE
 
 Asked = str | dict[str, Any]

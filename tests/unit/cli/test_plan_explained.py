@@ -14,9 +14,8 @@ from rich.console import Console
 
 from baton.assignors import Request, get
 from baton.assignors.building_blocks.holders import holders
-from baton.cli.comparison import Comparison
-from baton.cli.explanation import explanation
 from baton.cli.main import main
+from baton.cli.rehearsal import Comparison, explanation
 from tests.unit.assignors.worlds import requests
 
 

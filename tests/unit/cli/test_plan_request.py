@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from baton.assignors.fields import RequestError
-from baton.cli.plan_request import parse_request
+from baton.cli.plan import parse_request
 
 MANY = 200_000
 MEMBER = {"subscribed": ["orders"]}

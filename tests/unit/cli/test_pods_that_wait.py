@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 from baton.api import Condition, ConditionStatus
-from baton.cli.check_result import CheckResult, Verdict
 from baton.cli.cluster_facts import ClusterFacts
-from baton.cli.group_checks import pods
-from baton.cli.group_view import GroupLook, look
+from baton.cli.doctor import CheckResult, Verdict, pods
+from baton.cli.group import GroupLook, look
 from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from tests.unit.cli.test_status_screen import MANIFEST, shown

@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from baton.cli.bundle_parts import ledger, pod
-from baton.cli.redaction import hidden, own_metadata, without_secrets
-from baton.cli.spoken_secrets import HIDDEN
+from baton.cli.bundle import ledger_part, pod_part
+from baton.cli.redaction import HIDDEN, hidden, own_metadata, without_secrets
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 
@@ -167,10 +166,12 @@ def test_a_field_with_the_name_of_a_secret_is_hidden_and_one_that_names_a_secret
 
 def test_what_is_called_like_a_secret_by_its_object_is_shown() -> None:
     entry = MemberEntry("shop/orders", MemberId("token-refresh-7f9c4"), Uid("u"), 3, True, {QueueName("orders"): {0: Epoch(12)}})
-    found = ledger({"metadata": {"name": "orders-assignments"}, "data": {entry.member: entry.to_json()}})
+    found = ledger_part({"metadata": {"name": "orders-assignments"}, "data": {entry.member: entry.to_json()}})
     assert found["data"] == {entry.member: entry.to_json()}
     (container,) = [{"name": "compass-pass", "image": "shop/orders:1", "env": [{"name": "PASSWORD", "value": S}]}]
-    assert pod({"metadata": {"name": "a"}, "spec": {"containers": [container]}})["images"] == {"compass-pass": "shop/orders:1"}
+    assert pod_part({"metadata": {"name": "a"}, "spec": {"containers": [container]}})["images"] == {
+        "compass-pass": "shop/orders:1"
+    }
 
 
 def test_labels_and_annotations_of_others_are_left_out() -> None:

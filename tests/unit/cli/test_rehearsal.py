@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from baton.api.enums import Approval, ScaleMode
-from baton.cli.comparison import Comparison
-from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.cli.rehearsal import Comparison, WhatIf, WhatIfError, compare
 from baton.engine import dump, load
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName

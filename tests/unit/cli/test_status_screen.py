@@ -10,12 +10,11 @@ from rich.console import Console
 
 from baton.api import Handoff
 from baton.api.enums import Approval
-from baton.cli.group_screen import screen
-from baton.cli.group_view import GroupLook, look, partitions
-from baton.cli.leader import Leader
+from baton.cli.group import GroupLook, Leader, look, partitions
+from baton.cli.group_words import handoff
 from baton.cli.main import main
-from baton.cli.move_text import handoff
 from baton.cli.printing import console, table
+from baton.cli.status import screen
 from baton.engine import dump
 from baton.engine.observation import GroupSpec
 from tests.unit.engine.group import Group

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from baton.cli.group_view import GroupLook, look
-from baton.cli.lag_view import GroupLag, NotTheOperatorError, lag_by_partition, lag_table, partition_rows, read_group, read_groups
-from baton.cli.top_screen import top_json, top_screen
+from baton.cli.group import GroupLook, look
+from baton.cli.lag import GroupLag, NotTheOperatorError, lag_by_partition, lag_table, partition_rows, read_group, read_groups
+from baton.cli.top import top_json, top_screen
 from tests.unit.cli.test_status_screen import MANIFEST, condition, rebalancing
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from baton.cli.group_screen import group_table
-from baton.cli.group_view import GroupLook
-from baton.cli.partition_view import NoSuchPartitionError, find
+from baton.cli.explain import NoSuchPartitionError, find
+from baton.cli.group import GroupLook
 from baton.cli.printing import console
+from baton.cli.status import group_table
 from baton.console.group_page import group_page, group_row
 from baton.engine import dump
 from baton.model.ids import Partition, QueueName

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from baton.cli.group_view import look, partitions
+from baton.cli.group import look, partitions
 from baton.console.grid import columns, rows
 from baton.console.group_page import group_page, group_row
 from baton.console.timeline import MOST, MOST_AT_ONCE, moves_between, newest, of_events

@@ -1,28 +1,104 @@
-"""A group as it was read at one moment: the object, its ledger, its queues; and what is told of it. Pure."""
+"""A group as it was read at one moment: the object, its ledger, its queues, its pods and its operator's leader."""
 
+import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueStatus
+from baton.api import (
+    Condition,
+    ConditionStatus,
+    ConsumerGroupSpec,
+    ConsumerGroupStatus,
+    PartitionedQueueStatus,
+    sessions_required,
+)
 from baton.api.enums import Approval
 from baton.api.group_status import OF_QUEUES
-from baton.cli.leader import Leader
+from baton.controller.group_observation import QueueSight, observation
+from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState, LedgerError, load
 from baton.engine.group_state import state_of, why_of
+from baton.engine.observation import Observation
 from baton.engine.partition_state import PartitionState, partition_states
 from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
-from baton.kube.objects import GroupView, QueueView, group_view, queue_view
+from baton.kube import leases, pods
+from baton.kube.api import Api, Json, core_path
+from baton.kube.elector import ADDRESS_ANNOTATION
+from baton.kube.errors import FORBIDDEN, ApiError, NotFoundError
+from baton.kube.leases import leases_path
+from baton.kube.ledger_configmap import ledger_of
+from baton.kube.members import GroupMembers, membership
+from baton.kube.objects import GroupView, QueueView, group_view, groups_path, queue_view, queues_path
 from baton.kube.pods import PodView
+from baton.kube.releases import release_of
 from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.lease import holder_of, spec_of
 from baton.model.ledger import MemberEntry
-from baton.model.names import LEDGER_GROUP_KEY
+from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, ledger_name
 from baton.model.ranges import Grants, format_numbers
 from baton.model.times import read_seconds, to_text
 
-Json = dict[str, Any]
+GIVEN_UP_FOR = 30.0
+"""Seconds for which nobody may hold the Lease: the next replica may be on its way."""
+
+NOT_RENEWED_FOR = 180.0
+"""Seconds without a renewal, which comes every second. This machine's clock may be minutes away from the operator's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of an operator, by its Lease."""
+
+    lease: str
+    """namespace/name"""
+    readable: bool = True
+    """False: whoever asks may not read it."""
+    holder: str | None = None
+    """The replica that leads; None: none does."""
+    renewed: float | None = None
+    """Unix seconds; None: there is no such Lease, or it does not say."""
+    port: int | None = None
+    """Of its pages of metrics; None: it does not say."""
+
+    def gone(self, now: float) -> bool:
+        """None leads, and none has for a while."""
+        if not self.readable:
+            return False
+        bound = GIVEN_UP_FOR if self.holder is None else NOT_RENEWED_FOR
+        return self.renewed is None or now > self.renewed + bound
+
+    def to_json(self) -> Mapping[str, object]:
+        """The same as a JSON object, for programs."""
+        renewed = None if self.renewed is None else to_text(self.renewed)
+        return {"lease": self.lease, "readable": self.readable, "holder": self.holder, "renewTime": renewed}
+
+
+async def leader_of(api: Api, ledger: Mapping[str, object] | None) -> Leader | None:
+    """Of the operator that wrote this ledger; None: it names none."""
+    release = None if ledger is None else release_of(ledger)
+    if release is None:
+        return None
+    namespace, _, name = release.partition("/")
+    try:
+        lease = await api.get(leases_path(namespace, name))
+    except NotFoundError:
+        return Leader(release)
+    except ApiError:
+        return Leader(release, readable=False)
+    renewed = read_seconds(spec_of(lease).get("renewTime"), None)
+    return Leader(release, holder=holder_of(lease) or None, renewed=renewed, port=_port(lease))
+
+
+def _port(lease: Json) -> int | None:
+    """Of the address that its holder tells: HOST:PORT."""
+    told = str((lease["metadata"].get("annotations") or {}).get(ADDRESS_ANNOTATION) or "")[-6:].rpartition(":")[2]
+    return int(told) if told.isascii() and told.isdigit() and 0 < int(told) < 65_536 else None
+
+
 Manifest = Mapping[str, Any]
 
 UNKNOWN = "Unknown"
@@ -307,3 +383,84 @@ def _away(status: PartitionedQueueStatus) -> bool:
 
 def _conditions(those: Iterable[Condition]) -> Json:
     return {one.type: {"status": one.status, "reason": one.reason, "message": one.message} for one in those}
+
+
+class UnreadableError(ValueError):
+    """It is there, and cannot be read. The message is one line."""
+
+
+async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
+    """What the cluster has of it; of its pods only which are drained. Raises what `Api` raises."""
+    group, ledger, queues, there = await asyncio.gather(
+        api.get(groups_path(namespace, name)),
+        api.find(core_path(namespace, "configmaps", ledger_name(name))),
+        api.get(queues_path(namespace)),
+        _pods(api, namespace, name),
+    )
+    ledger = ledger_of(ledger, name)
+    leader = await leader_of(api, ledger)
+    return look(group, (ledger or {}).get("data") or {}, queues["items"], leader, pods=there, now=time.time())
+
+
+async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
+    """Those with its label; none where they may not be read."""
+    try:
+        found = await api.get(core_path(namespace, "pods"), labelSelector=f"{GROUP_LABEL}={name}")
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+    return [pod for one in found["items"] if (pod := pods.view(one)) is not None]
+
+
+async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
+    """What the ledger knows, and what its operator would see. Raises what `Api` raises, and UnreadableError."""
+    return await observation_of(api, await look_at(api, namespace, name))
+
+
+async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observation]:
+    """The same of a group that was looked at."""
+    group, spec = seen.group, _spec(seen)
+    if seen.ledger_problem:
+        raise UnreadableError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
+    state = seen.state or GroupState.new(group.full_name)
+    sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
+    _, members = await members_of(api, seen)
+    return state, observation(group, spec, sights, members)
+
+
+async def members_of(api: Api, seen: GroupLook) -> tuple[list[PodView], GroupMembers]:
+    """The pods with its label, and who of them takes part. Raises what `Api` raises, and UnreadableError."""
+    namespace, name, spec = seen.group.namespace, seen.group.name, _spec(seen)
+    selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
+    found, sessions = await asyncio.gather(
+        api.get(core_path(namespace, "pods"), **selected),
+        api.get(leases_path(namespace), **selected),
+    )
+    views = [view for one in spec.queues if (view := seen.queues[one.name].view) is not None]
+    there = [pod for one in found["items"] if (pod := pods.view(one)) is not None]
+    return there, membership(
+        name,
+        there,
+        [lease for one in sessions["items"] if (lease := leases.view(one)) is not None],
+        lambda lease: lease.holder is not None and read_seconds(lease.renewal, 0.0) + lease.duration < seen.now,
+        spec.membership.identity_label,
+        sessions_required=sessions_required(spec, [view.spec for view in views if view.spec is not None]),
+    )
+
+
+def _spec(seen: GroupLook) -> ConsumerGroupSpec:
+    if seen.group.spec is None:
+        raise UnreadableError(f"ConsumerGroup {seen.group.full_name}: {seen.group.problem}")
+    return seen.group.spec
+
+
+def _sight(name: QueueName, seen: QueueLook, state: GroupState) -> QueueSight:
+    known, spec = state.queues.get(name), None if seen.view is None else seen.view.spec
+    return QueueSight(
+        name=name,
+        named=True,
+        view=seen.view,
+        facts=QueueFacts(partitions=seen.status.partitions or (None if spec is None else spec.partitions)),
+        recorded=None if known is None else known.partitions,
+    )
