@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from baton.cli.rehearsal import Comparison, MemberChange, WhatIf, WhatIfError, compare, sentences
+from baton.console.group_page import short_numbers
 from baton.console.guard import RefusedRequestError
-from baton.console.ranges_text import short_numbers
 from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.engine.victims import cheapest_first
