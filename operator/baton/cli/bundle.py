@@ -75,7 +75,7 @@ def ledger_part(one: Manifest) -> Json:
 
 
 def _entry(key: str, text: str) -> str:
-    """A member's has names and numbers alone, once it was read: a pod_part that is called `token-refresh` is no secret."""
+    """A member's has names and numbers alone, once it was read: a pod that is called `token-refresh` is no secret."""
     if key == LEDGER_GROUP_KEY:
         return hidden(text)
     try:
@@ -223,9 +223,9 @@ async def _namespace(made: Bundle, api: Api, namespace: str, groups: Sequence[Js
         name = one["metadata"]["name"]
         if everything or name in used:
             made.add(f"{namespace}/queues/{name}.json", resource_part(one))
-    of_group = _by_group(names)
-    pods = of_group(await _listed(made, api, f"pods of {namespace}", core_path(namespace, "pods"), labelSelector=GROUP_LABEL))
-    leases = of_group(await _listed(made, api, f"leases of {namespace}", leases_path(namespace), labelSelector=GROUP_LABEL))
+    there = await _listed(made, api, f"pods of {namespace}", core_path(namespace, "pods"), labelSelector=GROUP_LABEL)
+    held = await _listed(made, api, f"leases of {namespace}", leases_path(namespace), labelSelector=GROUP_LABEL)
+    pods, leases = _by_group(names, there), _by_group(names, held)
     told = await _listed(made, api, f"events of {namespace}", group_path(EVENTS, namespace, "events"))
     about = names | used
     events = [one for one in told if _is_ours(one) and (everything or (one.get("regarding") or {}).get("name") in about)]
@@ -234,8 +234,8 @@ async def _namespace(made: Bundle, api: Api, namespace: str, groups: Sequence[Js
         name = one["metadata"]["name"]
         folder = f"{namespace}/groups/{name}"
         made.add(f"{folder}/group.json", resource_part(one))
-        made.add(f"{folder}/pods.json", [pod_part(each) for each in pods.get(name, ())])
-        made.add(f"{folder}/leases.json", [lease_part(each) for each in leases.get(name, ())])
+        made.add(f"{folder}/pods.json", [pod_part(each) for each in pods[name]])
+        made.add(f"{folder}/leases.json", [lease_part(each) for each in leases[name]])
         await _ledger(made, api, namespace, name, folder)
 
 
@@ -281,16 +281,13 @@ async def _listed(made: Bundle, api: Api, what: str, path: str, **query: str) ->
     return [] if found is None else list(found["items"])
 
 
-def _by_group(names: set[str]) -> Callable[[Sequence[Json]], dict[str, list[Json]]]:
-    def sorted_out(those: Sequence[Json]) -> dict[str, list[Json]]:
-        found: dict[str, list[Json]] = {}
-        for one in those:
-            group = (one["metadata"].get("labels") or {}).get(GROUP_LABEL)
-            if group in names:
-                found.setdefault(group, []).append(one)
-        return found
-
-    return sorted_out
+def _by_group(names: set[str], those: Sequence[Json]) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {name: [] for name in names}
+    for one in those:
+        group = (one["metadata"].get("labels") or {}).get(GROUP_LABEL)
+        if group in found:
+            found[group].append(one)
+    return found
 
 
 def _is_ours(event: Json) -> bool:

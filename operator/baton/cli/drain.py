@@ -3,7 +3,7 @@
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, UnreadableError, look_at, members_of
+from baton.cli.group import GroupLook, look_at, members_of
 from baton.cli.options import GROUP, OBJECT, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.api import core_path
@@ -30,11 +30,8 @@ def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget)
 
 async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, anyway: bool) -> None:
     async with cluster(target) as (api, where):
-        try:
-            seen = await look_at(api, where, group)
-            pods, fleet = await members_of(api, seen)
-        except UnreadableError as error:
-            raise NoAnswerError(str(error)) from None
+        seen = await look_at(api, where, group)
+        pods, fleet = await members_of(api, seen)
         pod = next((one for one in pods if one.name == member), None)
         if pod is None or pod.ended:
             what = "has no pod" if pod is None else "has nothing to take from the ended pod"

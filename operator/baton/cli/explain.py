@@ -4,21 +4,20 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
 from baton.api import Handoff
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, UnreadableError, look_at, observation_of
-from baton.cli.group_words import ago, handoff
-from baton.cli.lag import lag_of, operator_option
-from baton.cli.options import GROUP, PARTITION, ClusterTarget, Form, cluster_options, output_option, say_object
+from baton.cli.group import GroupLook, look_at, observation_of
+from baton.cli.group_words import ago, handoff, problems_of
+from baton.cli.lag import lag_of
+from baton.cli.options import GROUP, PARTITION, ClusterTarget, Form, cluster_options, operator_option, output_option, say_object
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
 from baton.cli.rehearsal import WhatIf, WhatIfError, compare
-from baton.cli.status import problems
 from baton.controller.event_reasons import EventReason
 from baton.engine import GroupState
 from baton.engine.partition_state import PartitionState, partition_state
@@ -126,19 +125,6 @@ def _read(event: Mapping[str, Any]) -> PartitionEvent | None:
     return None
 
 
-class NoSuchPartitionError(ValueError):
-    """The group has no such partition. The message is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextPlan:
-    """What a plan that is made now would do with it."""
-
-    owner: MemberId | None = None
-    problem: str | None = None
-    """Why that is not known."""
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionLook:
     """A partition of a group that was looked at."""
@@ -150,7 +136,9 @@ class PartitionLook:
     handoff: Handoff | None
     """The one under way."""
     history: PartitionHistory = field(default_factory=PartitionHistory)
-    next_plan: NextPlan = field(default_factory=NextPlan)
+    next_owner: MemberId | None = None
+    """By a plan that is made now; None: it would get none, or `next_problem` says why that is not known."""
+    next_problem: str | None = None
     lag: int | None = None
     lag_problem: str | None = None
     unfinished: tuple[str, int] | None = None
@@ -167,7 +155,7 @@ class PartitionLook:
         waits = list(self.waits())
         yield from waits or ["Nothing is waited for."]
         yield self._planned()
-        yield from (line.plain for line in problems(self.group))
+        yield from map(str, problems_of(self.group))
         if self.lag is not None:
             yield f"Lag: {counted(self.lag, 'entry', 'entries')} not acknowledged or committed yet."
         else:
@@ -226,14 +214,14 @@ class PartitionLook:
         return f"{record.owner} owns it at epoch {record.epoch}, {since}.{before}{why}"
 
     def _planned(self) -> str:
-        plan, owner = self.next_plan, self.record.owner
-        if plan.problem is not None:
-            return f"What a plan would do with it is not known: {plan.problem}"
-        if plan.owner is None:
+        owner = self.record.owner
+        if self.next_problem is not None:
+            return f"What a plan would do with it is not known: {self.next_problem}"
+        if self.next_owner is None:
             return f"A plan made now would give it to nobody: no member reads {self.partition.queue}."
-        if plan.owner == owner:
+        if self.next_owner == owner:
             return f"A plan made now would leave it with {owner}."
-        return f"A plan made now would {'move it from ' + owner if owner else 'give it'} to {plan.owner}."
+        return f"A plan made now would {'move it from ' + owner if owner else 'give it'} to {self.next_owner}."
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -251,29 +239,29 @@ class PartitionLook:
             "before": history.before or (self.record.last if self.record.owner is None else None),
             "handoff": None if move is None else move.model_dump(mode="json", by_alias=True),
             "waits": list(self.waits()),
-            "nextOwner": self.next_plan.owner,
-            "nextProblem": self.next_plan.problem,
+            "nextOwner": self.next_owner,
+            "nextProblem": self.next_problem,
             "lag": self.lag,
             "lagProblem": self.lag_problem,
             "unfinished": self.unfinished and {"offset": self.unfinished[0], "handedOut": self.unfinished[1]},
-            "problems": [line.plain for line in problems(look)],
+            "problems": [str(one) for one in problems_of(look)],
             "events": [dict(one.to_json()) for one in history.events],
             "eventsProblem": self.events_problem,
         }
 
 
 def find(look: GroupLook, partition: Partition) -> tuple[PartitionRecord, PartitionState, Handoff | None]:
-    """What the ledger has of it, and the hand-off under way. Raises NoSuchPartitionError."""
+    """What the ledger has of it, and the hand-off under way. Raises NoAnswerError."""
     queue = look.queues.get(partition.queue)
     full = look.group.full_name
     if queue is None:
-        raise NoSuchPartitionError(f"{full} has no queue {partition.queue}: it has {', '.join(look.queues) or 'none'}")
+        raise NoAnswerError(f"{full} has no queue {partition.queue}: it has {', '.join(look.queues) or 'none'}")
     if look.state is None or partition not in look.state.records:
         if queue.partitions is None or partition.number >= queue.partitions:
             there = f"it has 0 to {queue.partitions - 1}" if queue.partitions else "none of it is known yet"
-            raise NoSuchPartitionError(f"{full} has no partition {partition.number} of {partition.queue}: {there}")
+            raise NoAnswerError(f"{full} has no partition {partition.number} of {partition.queue}: {there}")
         if not queue.states:
-            raise NoSuchPartitionError(
+            raise NoAnswerError(
                 f"{full} does not know whose {partition.queue}/{partition.number} is: its queue has to answer first"
             )
         return PartitionRecord(Epoch(0)), PartitionState.UNASSIGNED, None
@@ -329,23 +317,30 @@ def explain(group: str, partition: Partition, url: str | None, form: Form, targe
         say(f"  {to_text(event.at)}  {event.reason:14}  {event.note}")
 
 
-async def _look(group: str, partition: Partition, target: ClusterTarget, url: str | None) -> "PartitionLook":
+async def _look(group: str, partition: Partition, target: ClusterTarget, url: str | None) -> PartitionLook:
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         if seen.ledger_problem:
             raise NoAnswerError(f"the ledger of {where}/{group} does not read as one: {seen.ledger_problem}")
-        try:
-            record, doing, handoff = find(seen, partition)
-        except NoSuchPartitionError as error:
-            raise NoAnswerError(str(error)) from None
-        (events, problem), lag, plan = await asyncio.gather(
+        record, doing, move = find(seen, partition)
+        (events, events_problem), lag, (next_owner, next_problem) = await asyncio.gather(
             _events(api, where, group), lag_of(api, where, group, seen.leader, url), _plan(api, seen, partition)
         )
-    look = PartitionLook(seen, partition, record, doing, handoff, next_plan=plan, events_problem=problem)
-    told = history(partition, record.owner, events)
     known = lag.of(partition)
-    why = lag.problem or (None if known is not None else f"{partition.queue} does not tell")
-    return replace(look, history=told, lag=known, lag_problem=why, unfinished=lag.unfinished.get(partition))
+    return PartitionLook(
+        seen,
+        partition,
+        record,
+        doing,
+        move,
+        history(partition, record.owner, events),
+        next_owner,
+        next_problem,
+        lag=known,
+        lag_problem=lag.problem or (None if known is not None else f"{partition.queue} does not tell"),
+        unfinished=lag.unfinished.get(partition),
+        events_problem=events_problem,
+    )
 
 
 async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str | None]:
@@ -357,12 +352,13 @@ async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str 
         return [], error.message
 
 
-async def _plan(api: Api, seen: "GroupLook", partition: Partition) -> "NextPlan":
+async def _plan(api: Api, seen: GroupLook, partition: Partition) -> tuple[MemberId | None, str | None]:
+    """The owner by a plan that is made now, or why that is not known."""
     try:
         state, observed = await observation_of(api, seen)
         planned = await compare(seen.group.full_name, state, observed, WhatIf(), time.time())
-    except (UnreadableError, WhatIfError) as error:
-        return NextPlan(problem=str(error))
+    except (NoAnswerError, WhatIfError) as error:
+        return None, str(error)
     except ApiError as error:
-        return NextPlan(problem=error.message)
-    return NextPlan(planned.after.get(partition))
+        return None, error.message
+    return planned.after.get(partition), None

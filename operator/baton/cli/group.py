@@ -17,6 +17,7 @@ from baton.api import (
 )
 from baton.api.enums import Approval
 from baton.api.group_status import OF_QUEUES
+from baton.cli.cluster import NoAnswerError
 from baton.controller.group_observation import QueueSight, observation
 from baton.controller.queue_state import QueueFacts
 from baton.engine import GroupState, LedgerError, load
@@ -192,6 +193,10 @@ class GroupLook:
             known = sum(queue.partitions or 0 for queue in self.queues.values())
             return known or None if name == "partitions" else None
         return int(getattr(self.status, name))
+
+    def cells(self, names: Iterable[str]) -> list[object]:
+        """The same for a table; `?`: not known, though an operator has looked."""
+        return [self.count(name) if self.changed_at is None or self.count(name) is not None else "?" for name in names]
 
     def condition(self, kind: str) -> Condition | None:
         return next((one for one in self.status.conditions if one.type == kind), None)
@@ -385,10 +390,6 @@ def _conditions(those: Iterable[Condition]) -> Json:
     return {one.type: {"status": one.status, "reason": one.reason, "message": one.message} for one in those}
 
 
-class UnreadableError(ValueError):
-    """It is there, and cannot be read. The message is one line."""
-
-
 async def look_at(api: Api, namespace: str, name: str) -> GroupLook:
     """What the cluster has of it; of its pods only which are drained. Raises what `Api` raises."""
     group, ledger, queues, there = await asyncio.gather(
@@ -414,7 +415,7 @@ async def _pods(api: Api, namespace: str, name: str) -> list[PodView]:
 
 
 async def observe(api: Api, namespace: str, name: str) -> tuple[GroupState, Observation]:
-    """What the ledger knows, and what its operator would see. Raises what `Api` raises, and UnreadableError."""
+    """What the ledger knows, and what its operator would see. Raises what `Api` raises, and NoAnswerError."""
     return await observation_of(api, await look_at(api, namespace, name))
 
 
@@ -422,7 +423,7 @@ async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observa
     """The same of a group that was looked at."""
     group, spec = seen.group, _spec(seen)
     if seen.ledger_problem:
-        raise UnreadableError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
+        raise NoAnswerError(f"the ledger of {group.full_name} does not read as one: {seen.ledger_problem}")
     state = seen.state or GroupState.new(group.full_name)
     sights = [_sight(QueueName(one.name), seen.queues[one.name], state) for one in spec.queues]
     _, members = await members_of(api, seen)
@@ -430,7 +431,7 @@ async def observation_of(api: Api, seen: GroupLook) -> tuple[GroupState, Observa
 
 
 async def members_of(api: Api, seen: GroupLook) -> tuple[list[PodView], GroupMembers]:
-    """The pods with its label, and who of them takes part. Raises what `Api` raises, and UnreadableError."""
+    """The pods with its label, and who of them takes part. Raises what `Api` raises, and NoAnswerError."""
     namespace, name, spec = seen.group.namespace, seen.group.name, _spec(seen)
     selected = {"labelSelector": f"{GROUP_LABEL}={name}"}
     found, sessions = await asyncio.gather(
@@ -451,7 +452,7 @@ async def members_of(api: Api, seen: GroupLook) -> tuple[list[PodView], GroupMem
 
 def _spec(seen: GroupLook) -> ConsumerGroupSpec:
     if seen.group.spec is None:
-        raise UnreadableError(f"ConsumerGroup {seen.group.full_name}: {seen.group.problem}")
+        raise NoAnswerError(f"ConsumerGroup {seen.group.full_name}: {seen.group.problem}")
     return seen.group.spec
 
 

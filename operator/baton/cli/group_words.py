@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from baton.api import ConditionStatus, Handoff, ProposalStatus, ProposedMove
 from baton.cli.group import UNKNOWN, GroupLook, Leader, QueueLook
+from baton.cli.printing import printable
 from baton.model.names import OPERATOR_SELECTOR
 from baton.model.times import read_seconds, to_text
 from baton.model.wording import counted, first_of
@@ -28,6 +29,9 @@ class GroupProblem(NamedTuple):
     what: str
     rest: str
     severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return printable(self.what + self.rest)
 
 
 def problems_of(look: GroupLook) -> Iterator[GroupProblem]:

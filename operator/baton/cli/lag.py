@@ -3,32 +3,31 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import zip_longest
-from math import isfinite
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
 import aiohttp
 import click
+from pydantic import BaseModel, Field, StrictInt, ValidationError
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import GroupLook, Leader, leader_of, look, look_at
 from baton.cli.options import (
     GROUP,
-    HTTP_URL,
     ClusterTarget,
     Form,
     all_namespaces_option,
     cluster_options,
+    operator_option,
     output_option,
     refuse_group_of_all_namespaces,
     say_object,
 )
 from baton.cli.printing import console, say, table
-from baton.cli.status import counts
 from baton.engine import GroupState
 from baton.engine.partition_state import partition_state
 from baton.kube.api import Api, Json, core_path
@@ -43,9 +42,8 @@ from baton.model.wording import counted, one_line
 
 _LONGEST_OFFSET = 50
 
-
-class NotTheOperatorError(ValueError):
-    """It is nothing that an operator of this release tells."""
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Seconds = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,56 +93,43 @@ class GroupLag:
         return f"{counted(self.lag, 'entry', 'entries')}{pace}"
 
 
+class _Told(BaseModel):
+    """A group as the operator tells it."""
+
+    namespace: str
+    group: str
+    lag: Count | None = None
+    lagSeconds: Seconds | None = None  # noqa: N815 -- as in JSON, and so are those below
+    waitingSeconds: Seconds | None = None  # noqa: N815
+    queues: dict[str, dict[int, Count | None] | None] = {}
+    unfinished: dict[str, dict[int, tuple[str, Count]]] = {}
+
+
+class _AllTold(BaseModel):
+    groups: list[_Told]
+
+
 def read_group(raw: object) -> GroupLag:
-    """One group as the operator tells it. Raises NotTheOperatorError."""
-    if not isinstance(raw, dict):
-        raise NotTheOperatorError
-    lag, queues = _number(raw.get("lag")), raw.get("queues", {})
-    if not isinstance(queues, dict):
-        raise NotTheOperatorError
-    seconds, waiting = (_seconds(raw.get(name)) for name in ("lagSeconds", "waitingSeconds"))
-    by_queue = {str(name): None if of is None else _partitions(of) for name, of in queues.items()}
-    unfinished = dict(_unfinished(raw.get("unfinished", {})))
-    return GroupLag(str(raw.get("namespace")), str(raw.get("group")), lag, seconds, waiting, by_queue, unfinished)
+    """One group as the operator tells it. Raises ValidationError where it is nothing that one of this release tells."""
+    return _group(_Told.model_validate(raw))
 
 
 def read_groups(raw: object) -> list[GroupLag]:
-    """All groups of an operator. Raises NotTheOperatorError."""
-    groups = raw.get("groups") if isinstance(raw, dict) else None
-    if not isinstance(groups, list):
-        raise NotTheOperatorError
-    return [read_group(one) for one in groups]
+    """All groups of an operator. Raises ValidationError."""
+    return [_group(told) for told in _AllTold.model_validate(raw).groups]
 
 
-def _partitions(raw: object) -> dict[int, int]:
-    if not isinstance(raw, dict):
-        raise NotTheOperatorError
-    found = {int(name): _number(lag) for name, lag in raw.items() if name.isascii() and name.isdigit() and len(name) < 10}
-    return {number: lag for number, lag in sorted(found.items()) if lag is not None}
-
-
-def _unfinished(raw: object) -> Iterator[tuple[Partition, tuple[str, int]]]:
-    for queue, of in raw.items() if isinstance(raw, dict) else ():
-        for number, one in of.items() if isinstance(of, dict) else ():
-            match one:
-                case [str(offset), int(times)] if number.isascii() and number.isdigit() and len(number) < 10:
-                    yield Partition(QueueName(queue), int(number)), (one_line(offset, _LONGEST_OFFSET), times)
-                case _:
-                    raise NotTheOperatorError
-
-
-def _seconds(raw: object) -> float | None:
-    if not isinstance(raw, int | float | None) or isinstance(raw, bool):
-        raise NotTheOperatorError
-    return raw if raw is not None and isfinite(raw) else None
-
-
-def _number(raw: object) -> int | None:
-    if raw is None:
-        return None
-    if not isinstance(raw, int) or isinstance(raw, bool) or not 0 <= raw < 2**63:
-        raise NotTheOperatorError
-    return raw
+def _group(told: _Told) -> GroupLag:
+    queues = {
+        name: None if of is None else {number: lag for number, lag in sorted(of.items()) if lag is not None}
+        for name, of in told.queues.items()
+    }
+    unfinished = {
+        Partition(QueueName(queue), number): (one_line(offset, _LONGEST_OFFSET), times)
+        for queue, of_queue in told.unfinished.items()
+        for number, (offset, times) in of_queue.items()
+    }
+    return GroupLag(told.namespace, told.group, told.lag, told.lagSeconds, told.waitingSeconds, queues, unfinished)
 
 
 def lag_table(lags: Iterable[GroupLag], looks: Sequence[GroupLook] = ()) -> Table:
@@ -167,7 +152,7 @@ def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
     """The further cells of a wide line; EACH is the lag for each member that works."""
     status = look.status
     at_work = status.members - status.standbys
-    yield from (look.shown_state, *counts(look, ("partitions", "members", "standbys")))
+    yield from (look.shown_state, *look.cells(("partitions", "members", "standbys")))
     yield None if one.lag is None or at_work < 1 else f"{one.lag / at_work:,.0f}"
 
 
@@ -211,18 +196,10 @@ async def lag_of(
     """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`."""
     try:
         return read_group(await _asked(api, f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}", leader, url))
-    except NotTheOperatorError:
+    except ValidationError:
         return GroupLag(namespace, name, problem=_ODD)
     except NoAnswerError as error:
         return GroupLag(namespace, name, problem=str(error))
-
-
-async def lag_of_all(api: Api, leader: Leader | None, url: str | None) -> list[GroupLag]:
-    """Of all groups that this operator serves. Raises NoAnswerError."""
-    try:
-        return read_groups(await _asked(api, "groups/lag", leader, url))
-    except NotTheOperatorError:
-        raise NoAnswerError(_ODD) from None
 
 
 _ODD = "what answers is no operator of this release"
@@ -321,9 +298,12 @@ async def _ask(api: Api, ledger: Json | None, url: str | None, groups: Sequence[
     wanted = set(groups)
     try:
         leader = None if url is not None else await leader_of(api, ledger)
-        known |= {key: one for one in await lag_of_all(api, leader, url) if (key := (one.namespace, one.group)) in wanted}
+        told = read_groups(await _asked(api, "groups/lag", leader, url))
+    except ValidationError:
+        return _ODD
     except (NoAnswerError, ApiError) as error:
         return str(error)
+    known |= {key: one for one in told if (key := (one.namespace, one.group)) in wanted}
     return "its operator does not serve it"
 
 
@@ -336,28 +316,10 @@ async def _ledgers(api: Api, groups: Sequence[Key]) -> Mapping[Key, Json]:
     except ApiError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        alone = {(namespace, name): await _found(api, namespace, name) for namespace, name in groups}
+        paths = {(namespace, name): core_path(namespace, "configmaps", ledger_name(name)) for namespace, name in groups}
+        alone = {key: ledger_of(await api.find(path), key[1]) for key, path in paths.items()}
         return {key: ledger for key, ledger in alone.items() if ledger is not None}
     return {key: ledger for key in groups if (ledger := found.get((key[0], ledger_name(key[1])))) is not None}
-
-
-async def _found(api: Api, namespace: str, group: str) -> Json | None:
-    return ledger_of(await api.find(core_path(namespace, "configmaps", ledger_name(group))), group)
-
-
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def operator_option(command: F) -> F:
-    """--operator, which reaches the command as `url`."""
-    return click.option(
-        "--operator",
-        "url",
-        type=HTTP_URL,
-        envvar="BATON_OPERATOR_URL",
-        metavar="URL",
-        help="Where the operator's leader answers. Default: its pod, through the API server.",
-    )(command)
 
 
 @click.command()

@@ -108,8 +108,6 @@ class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise
 
 
 HTTP_URL = _HttpUrl()
-
-
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -161,6 +159,18 @@ def refuse_group_of_all_namespaces(group: str | None, all_namespaces: bool) -> N
         raise click.UsageError("give GROUP or --all-namespaces, not both")
 
 
+def operator_option(command: F) -> F:
+    """--operator, which reaches the command as `url`."""
+    return click.option(
+        "--operator",
+        "url",
+        type=HTTP_URL,
+        envvar="BATON_OPERATOR_URL",
+        metavar="URL",
+        help="Where the operator's leader answers. Default: its pod, through the API server.",
+    )(command)
+
+
 class Form(StrEnum):
     """How an answer is written."""
 
@@ -198,7 +208,6 @@ def say_object(value: Any, form: Form) -> None:
     if form is Form.JSON:
         say_json(value)
         return
-
     import yaml
 
     plain = json.loads(json.dumps(value))

@@ -397,7 +397,7 @@ def _explained(number: int, line: bytes) -> bool:
 def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
     from baton.assignors import UnknownAssignorError, get
     from baton.cli.cluster import ask, cluster
-    from baton.cli.group import UnreadableError, observe
+    from baton.cli.group import observe
     from baton.cli.rehearsal import WhatIfError, compare
 
     name, target = target.within(group)
@@ -411,7 +411,7 @@ def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
         if what_if.assignor is not None:
             get(what_if.assignor)
         ask(work())
-    except (UnreadableError, WhatIfError, UnknownAssignorError) as error:
+    except (WhatIfError, UnknownAssignorError) as error:
         say(f"baton plan: {error}", error=True)
         sys.exit(1)
 

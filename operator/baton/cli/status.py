@@ -1,16 +1,13 @@
 """`baton status`: a group on one screen, what is going on, why, and how long it can last."""
 
-import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from contextlib import nullcontext, suppress
+from typing import TypeVar
 
 import click
 from rich.console import Console, ConsoleRenderable, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -29,10 +26,9 @@ from baton.cli.options import (
     refuse_group_of_all_namespaces,
     say_object,
 )
-from baton.cli.printing import console, printable, say, table
+from baton.cli.printing import console, keep_drawing, printable, say, table
 from baton.engine.partition_state import PartitionState
 from baton.engine.partition_text import write_numbers
-from baton.kube.errors import UnavailableError
 from baton.kube.objects import groups_path
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
@@ -46,7 +42,7 @@ MOST_HANDOFFS, MOST_PROPOSED, LEAST_MEMBERS = 5, 4, 3
 
 def screen(look: GroupLook, console: Console, lines: int | None) -> Iterator[RenderableType]:
     """`lines`: how many there are on the console; None: as many as it takes."""
-    top = [*_head(look), *problems(look)]
+    top = [*_head(look), *(_line((one.what, _COLOURS[one.severity]), one.rest) for one in problems_of(look))]
     queues = _queues(look.queues, None if lines is None else MOST_QUEUES)
     bottom = [*_slots(look), *_handoffs(look, None if lines is None else MOST_HANDOFFS), *_proposal(look, lines)]
     # Besides: the heading of the members' table, who is left out of it, who stands by, and the prompt.
@@ -73,16 +69,11 @@ def group_table(looks: Iterable[GroupLook], *, wide: bool = False) -> Table:
     head = ("NAMESPACE", "GROUP", "STATE", "PARTITIONS", "UNOWNED", "MEMBERS", "MOVING", "READY", "CHANGED")
     for one in looks:
         ready, looked = one.condition("Ready"), one.changed_at
-        shown = counts(one, _NUMBERS)
+        shown = one.cells(_NUMBERS)
         seen = "" if looked is None else f"{ago(looked, one.now)} ago"
         more = _more(one) if wide else ()
         rows.append((one.group.namespace, one.group.name, one.shown_state, *shown, ready and ready.reason, seen, *more))
     return table((*head, *(_WIDE if wide else ())), rows)
-
-
-def counts(look: GroupLook, names: Iterable[str]) -> list[object]:
-    """Cells with these numbers of a group; `?`: not known, though an operator has looked."""
-    return [look.count(name) if look.changed_at is None or look.count(name) is not None else "?" for name in names]
 
 
 _NUMBERS = ("partitions", "unowned", "members", "moving")
@@ -118,12 +109,6 @@ def _head(look: GroupLook) -> Iterator[Text]:
     spec, desired = look.group.spec, status.desired_replicas
     if spec is not None and spec.scale is not None and spec.scale.steps is ScaleSteps.EVEN_SHARES and desired != spec.replicas:
         yield _line(f"spec.replicas asks for {counted(spec.replicas or 0, 'pod')}; spec.scale.steps holds the fleet at {desired}")
-
-
-def problems(look: GroupLook) -> Iterator[Text]:
-    """What is wrong with the group, its queues and its operator, a line each."""
-    for one in problems_of(look):
-        yield _line((one.what, _COLOURS[one.severity]), one.rest)
 
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: ""}
@@ -264,12 +249,9 @@ def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, for
         ask(_list(target, all_namespaces, form))
         return
     name, target = target.within(group)
-    shown = _Shown(each, form)
-    if watch:
-        with suppress(KeyboardInterrupt):
-            ask(_watch(name, target, shown))
-    elif ask(_show(name, target, shown)) == UNKNOWN:
-        sys.exit(UNSEEN)
+    with suppress(KeyboardInterrupt) if watch else nullcontext():
+        if ask(_show(name, target, form, each=each, watch=watch)) == UNKNOWN:
+            sys.exit(UNSEEN)
 
 
 async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
@@ -280,32 +262,9 @@ async def _list(target: ClusterTarget, everywhere: bool, form: Form) -> None:
     if form.for_programs:
         say_object([one.listed() for one in looks], form)
     elif looks:
-        _print([group_table(looks, wide=form.wide)])
+        console().print(group_table(looks, wide=form.wide))
     else:
         say(f"There is no ConsumerGroup in {'the cluster' if everywhere else f'namespace {where}'}.")
-
-
-Renderables = Iterable[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """What of a group is shown, and how."""
-
-    each: bool
-    form: Form
-
-    def json(self, group: GroupLook) -> object:
-        """For programs."""
-        return [row._asdict() for row in _rows(group)] if self.each else group.to_json()
-
-    def drawn(self, group: GroupLook) -> Renderables:
-        """For people."""
-        if self.each:
-            return [partition_table(_rows(group))]
-        on = console()
-        lines = None if self.form.wide else on.height if sys.stdout.isatty() else LINES
-        return screen(group, on, lines)
 
 
 def _rows(group: GroupLook) -> list[PartitionRow]:
@@ -314,32 +273,26 @@ def _rows(group: GroupLook) -> list[PartitionRow]:
     return partitions(group.state)
 
 
-async def _show(group: str, target: ClusterTarget, shown: _Shown) -> str | None:
+def _drawn(group: GroupLook, form: Form, *, each: bool) -> Iterable[RenderableType]:
+    """For people."""
+    if each:
+        return [partition_table(_rows(group))]
+    on = console()
+    return screen(group, on, None if form.wide else on.height if sys.stdout.isatty() else LINES)
+
+
+async def _show(group: str, target: ClusterTarget, form: Form, *, each: bool, watch: bool) -> str | None:
     """The group's state, where it is shown."""
     async with cluster(target) as (api, where):
+
+        async def draw() -> Iterable[RenderableType]:
+            return _drawn(await look_at(api, where, group), form, each=each)
+
+        if watch:
+            await keep_drawing(draw, EVERY)
         seen = await look_at(api, where, group)
-    if shown.form.for_programs:
-        say_object(shown.json(seen), shown.form)
+    if form.for_programs:
+        say_object([row._asdict() for row in _rows(seen)] if each else seen.to_json(), form)
     else:
-        _print(shown.drawn(seen))
-    return None if shown.each else seen.shown_state
-
-
-async def _watch(group: str, target: ClusterTarget, shown: _Shown) -> None:
-    async with cluster(target) as (api, where):
-        seen = Group(*shown.drawn(await look_at(api, where, group)))
-        with Live(seen, console=console(), screen=sys.stdout.isatty(), auto_refresh=False) as live:
-            while True:
-                await asyncio.sleep(EVERY)
-                try:
-                    seen = Group(*shown.drawn(await look_at(api, where, group)))
-                except UnavailableError as error:
-                    live.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
-                else:
-                    live.update(seen, refresh=True)
-
-
-def _print(those: Renderables) -> None:
-    on = console()
-    for one in those:
-        on.print(one)
+        console().print(Group(*_drawn(seen, form, each=each)))
+    return None if each else seen.shown_state

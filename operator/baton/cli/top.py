@@ -1,27 +1,31 @@
 """`baton top`: all groups on one live screen, those that need a look first."""
 
-import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import click
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from baton.api import ConditionStatus
 from baton.cli.cluster import ask, cluster
 from baton.cli.group import UNKNOWN, GroupLook, look
-from baton.cli.lag import GroupLag, lags, operator_option, shown_lag
-from baton.cli.options import ClusterTarget, Form, all_namespaces_option, cluster_options, output_option, say_object
-from baton.cli.printing import console, printable, table
-from baton.cli.status import counts
+from baton.cli.lag import GroupLag, lags, shown_lag
+from baton.cli.options import (
+    ClusterTarget,
+    Form,
+    all_namespaces_option,
+    cluster_options,
+    operator_option,
+    output_option,
+    say_object,
+)
+from baton.cli.printing import console, keep_drawing, printable, table
 from baton.kube.api import Api
-from baton.kube.errors import UnavailableError
 from baton.kube.objects import groups_path
 from baton.model.wording import counted
 
@@ -76,7 +80,7 @@ def _rank(look: GroupLook, lag: GroupLag) -> tuple[int, int, str, str]:
 
 def _row(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
     ready = look.condition("Ready")
-    shown = counts(look, _COUNTED)
+    shown = look.cells(_COUNTED)
     return (look.group.namespace, look.group.name, look.shown_state, *shown, shown_lag(lag.lag), ready and ready.reason)
 
 
@@ -106,43 +110,26 @@ def top(all_namespaces: bool, once: bool, url: str | None, form: Form, target: C
     Refreshed every two seconds, until Ctrl-C; not with -o json or yaml.
     """
     with suppress(KeyboardInterrupt):
-        if form.for_programs:
-            ask(_tell(target, all_namespaces, url, form))
-        else:
-            ask(_top(target, all_namespaces, url, live=sys.stdout.isatty() and not once, wide=form.wide))
+        ask(_top(target, all_namespaces, url, form, live=sys.stdout.isatty() and not once))
 
 
-async def _tell(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:
-    async with cluster(target) as (api, where):
-        seen = await _look(api, groups_path(None if everywhere else where), url)
-    say_object(top_json(*seen), form)
-
-
-async def _top(target: ClusterTarget, everywhere: bool, url: str | None, *, live: bool, wide: bool) -> None:
+async def _top(target: ClusterTarget, everywhere: bool, url: str | None, form: Form, *, live: bool) -> None:
     async with cluster(target) as (api, where):
         path = groups_path(None if everywhere else where)
-        on = console()
-        seen = await _screen(api, path, url, on.height - 1 if live else None, wide=wide)
-        if not live:
-            on.print(seen)
-            return
-        with Live(seen, console=on, screen=True, auto_refresh=False) as drawn:
-            while True:
-                await asyncio.sleep(LOOK_EVERY)
-                try:
-                    seen = await _screen(api, path, url, on.height - 1, wide=wide)
-                except UnavailableError as error:
-                    drawn.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
-                else:
-                    drawn.update(seen, refresh=True)
+
+        async def draw() -> Iterable[RenderableType]:
+            lines = console().height - 1 if live else None
+            return top_screen(*await _look(api, path, url), lines, wide=form.wide)
+
+        if form.for_programs:
+            say_object(top_json(*await _look(api, path, url)), form)
+        elif live:
+            await keep_drawing(draw, LOOK_EVERY)
+        else:
+            console().print(Group(*await draw()))
 
 
-async def _screen(api: Api, path: str, url: str | None, lines: int | None, *, wide: bool) -> "Group":
-
-    return Group(*top_screen(*await _look(api, path, url), lines, wide=wide))
-
-
-async def _look(api: Api, path: str, url: str | None) -> "tuple[list[GroupLook], list[GroupLag]]":
+async def _look(api: Api, path: str, url: str | None) -> tuple[list[GroupLook], list[GroupLag]]:
     """All groups, and their lags in the same order."""
     found = (await api.get(path))["items"]
     looks = [look(one, {}, now=time.time()) for one in found]

@@ -13,7 +13,8 @@ import click
 from aiohttp import web
 
 from baton.cli.approve import NotProposedError, approve_proposal
-from baton.cli.group import UnreadableError, observe
+from baton.cli.cluster import NoAnswerError
+from baton.cli.group import observe
 from baton.cli.options import NAMESPACE, OBJECT
 from baton.cli.rehearsal import WhatIfError
 from baton.console.feeds import Feeds, Topic
@@ -92,7 +93,7 @@ class ConsoleServer:
             answer = await handler(request)
         except RefusedRequestError as error:
             answer = _refusal(error.status, str(error))
-        except (click.BadParameter, NotProposedError, UnreadableError, WhatIfError) as error:
+        except (click.BadParameter, NotProposedError, NoAnswerError, WhatIfError) as error:
             answer = _refusal(400, error.message if isinstance(error, click.BadParameter) else str(error))
         except ApiError as error:
             answer = _refusal(*self._refused(error))

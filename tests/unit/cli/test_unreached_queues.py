@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from baton.cli.explain import NoSuchPartitionError, find
+from baton.cli.cluster import NoAnswerError
+from baton.cli.explain import find
 from baton.cli.group import GroupLook
 from baton.cli.printing import console
 from baton.cli.status import group_table
@@ -50,9 +51,9 @@ def test_without_a_ledger_the_number_is_that_of_the_status_and_whose_they_are_is
     assert "orders 4 ? ? ? ? -" in screen(one)
     told = one.to_json()
     assert (told["partitions"], told["unowned"], told["queues"]["orders"]["states"]) == (4, None, {})
-    with pytest.raises(NoSuchPartitionError, match="does not know whose orders/3 is"):
+    with pytest.raises(NoAnswerError, match="does not know whose orders/3 is"):
         find(one, Partition(QueueName("orders"), 3))
-    with pytest.raises(NoSuchPartitionError, match="it has 0 to 3"):
+    with pytest.raises(NoAnswerError, match="it has 0 to 3"):
         find(one, Partition(QueueName("orders"), 4))
 
 
