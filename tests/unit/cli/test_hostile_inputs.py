@@ -20,7 +20,7 @@ from baton.cli.printing import console, printable, say
 from baton.cli.simulate import simulate
 from baton.cli.status import group_table, partition_table, screen
 from baton.engine import dump
-from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
+from tests.unit.cli.test_status import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
 
 ROOT = Path(__file__).parents[3]
 REQUEST = (

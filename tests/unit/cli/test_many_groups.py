@@ -18,7 +18,7 @@ from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL
 from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import GROUP_LABEL, ledger_name
-from tests.unit.cli.test_status_screen import MANIFEST
+from tests.unit.cli.test_status import MANIFEST
 from tests.unit.engine.group import Group
 
 GROUPS = [f"orders-{number}" for number in range(5)]

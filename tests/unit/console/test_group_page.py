@@ -19,7 +19,7 @@ from baton.console.group_page import (
 from baton.engine import GroupState, dump
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
-from tests.unit.cli.test_status_screen import MANIFEST, QUEUES
+from tests.unit.cli.test_status import MANIFEST, QUEUES
 from tests.unit.engine.group import Group
 
 ORDERS = QueueName("orders")

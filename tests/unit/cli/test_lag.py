@@ -1,10 +1,11 @@
-"""Whose word counts for the lag of many groups: that of the operator which each one's ledger names."""
+"""The lag, as the operator's leader tells it, and why it is not known."""
 
 from collections.abc import Mapping
 
 import pytest
 
-from baton.cli.lag import MOST_OPERATORS, lags
+from baton.cli.group import Leader
+from baton.cli.lag import MOST_OPERATORS, lag_of, lags
 from baton.kube.api import PAGE, Api, Json
 from baton.kube.elector import ADDRESS_ANNOTATION
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError
@@ -100,3 +101,19 @@ async def test_what_may_not_be_read_is_said_of_each_group() -> None:
 
     (one,) = await lags(Refusing({("shop", "orders"): "ops"}, {}, may_list=False), [("shop", "orders")], None)
     assert "you may not get configmaps" in (one.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("leader", "said"),
+    [
+        (None, "no operator has written its ledger yet"),
+        (Leader("ops/baton", readable=False), "you may not read the Lease ops/baton: forward its port 8080"),
+        (Leader("ops/baton"), "the Lease ops/baton names none: see `baton doctor`"),
+        (
+            Leader("ops/baton", holder="laptop"),
+            "laptop says no address, for it runs outside of the cluster: give --operator http://",
+        ),
+    ],
+)
+async def test_why_nobody_tells_the_lag_is_said_with_the_cure(leader: Leader | None, said: str) -> None:
+    assert said in ((await lag_of(Api(None), "shop", "orders", leader, None)).problem or "")

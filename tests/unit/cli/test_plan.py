@@ -1,8 +1,11 @@
+"""`baton plan` for programs: requests and answers."""
+
 import json
 import os
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NotRequired
@@ -10,8 +13,9 @@ from typing import Any, NotRequired
 import pytest
 from click.testing import CliRunner, Result
 
+from baton.assignors.fields import RequestError
 from baton.cli.main import main
-from baton.cli.plan import AnswerObject
+from baton.cli.plan import AnswerObject, parse_request
 from tests.waiting import PATIENCE
 
 Asked = str | dict[str, Any]
@@ -376,3 +380,29 @@ def test_the_example_of_the_reference_may_be_saved_as_it_stands(tmp_path: Path) 
     refused = plan(file.read_text())
     assert refused.exit_code == 1
     assert "or one over several lines as --request FILE" in refused.stdout
+
+
+MANY = 200_000
+MEMBER = {"subscribed": ["orders"]}
+REQUEST = {"assignor": "range", "queues": {"orders": 6}, "members": {"a": MEMBER}}
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"members": {"a": {"subscribed": [1] * MANY}}}, "members.a.subscribed[0]"),
+        ({"members": {"a": MEMBER | {"owned": [1] * MANY}}}, "members.a.owned[0]"),
+        ({"zones": {"orders": [1] * MANY}}, "zones.orders[0]"),
+        ({"weights": {"orders": ["much"] * MANY}}, "weights.orders[0]"),
+    ],
+)
+def test_the_first_fault_of_a_long_list_is_told_and_the_others_are_not_collected(more: dict[str, object], field: str) -> None:
+    line = json.dumps(REQUEST | more)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RequestError) as refused:
+            parse_request(line)
+        assert tracemalloc.get_traced_memory()[1] < 50 * len(line)
+    finally:
+        tracemalloc.stop()
+    assert str(refused.value).startswith(f"{field}: ")

@@ -1,13 +1,20 @@
-"""Every command takes names that can be names, and says of any other what it is not, before it asks anybody."""
+"""What commands take and write: names, URLs, JSON and YAML."""
 
+import json
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from baton.api.enums import Approval
 from baton.cli.main import main
-from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD
+from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD, Form, say_object
 from baton.cli.printing import printable
 
 NONE = {
@@ -96,3 +103,29 @@ def test_names_are_taken_as_they_are(kind: click.ParamType[str], name: str) -> N
 def test_a_group_has_one_namespace(name: str) -> None:
     with pytest.raises(click.BadParameter, match="NAME or NAMESPACE/NAME"):
         GROUP.convert(name, None, None)
+
+
+ODD = {"name": "\x1b[31m\u202e", "none": None, "yes": "yes", "lone": "\ud800", "of": [{"a": 1.5}], "word": Approval.MANUAL}
+
+
+def written(value: object, form: Form, capsys: pytest.CaptureFixture[str]) -> str:
+    say_object(value, form)
+    return capsys.readouterr().out
+
+
+def test_yaml_has_what_json_has(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = {**ODD, "lone": ""}
+    assert yaml.safe_load(written(plain, Form.YAML, capsys)) == json.loads(written(plain, Form.JSON, capsys))
+
+
+@given(text=st.text())
+def test_no_text_reaches_the_terminal_raw(text: str) -> None:
+
+    for form in (Form.JSON, Form.YAML):
+        with redirect_stdout(StringIO()) as out:
+            say_object({"text": text, text: [text]}, form)
+        assert all(printable(line) == line for line in out.getvalue().splitlines())
+
+
+def test_a_lone_surrogate_is_written_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "D800" in written(ODD, Form.YAML, capsys)
