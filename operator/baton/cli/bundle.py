@@ -333,7 +333,7 @@ def _already(file: Path) -> click.UsageError:
     return click.UsageError(f"{file} is there already: give another --file")
 
 
-async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> "Bundle":
+async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> Bundle:
     async with cluster(target) as (api, where):
         namespace = None if everywhere else where
         groups = await groups_of(api, namespace, group)

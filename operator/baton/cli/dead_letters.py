@@ -110,7 +110,7 @@ _LINE = 1_000
 _ROW = 16
 
 
-def letter_table(lines: Sequence[LetterLine]) -> "Table":
+def letter_table(lines: Sequence[LetterLine]) -> Table:
     """For people: a row for each dead letter."""
     rows = (
         (
@@ -227,7 +227,7 @@ MOST = 1_000
 class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
     name = "letter"
 
-    def convert(self, value: "str | LetterId", param: click.Parameter | None, ctx: click.Context | None) -> "LetterId":
+    def convert(self, value: str | LetterId, param: click.Parameter | None, ctx: click.Context | None) -> LetterId:
         need_redis()
 
         if isinstance(value, LetterId):
@@ -256,7 +256,7 @@ def dead_letters() -> None:
 @click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
 @output_option()
-def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, form: Form) -> None:
+def list_letters(server: QueueServer, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
     with _letters(server) as letters:
         counts = _counts(letters, partition)
@@ -287,7 +287,7 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
     help="Write the value, byte for byte, into this file.",
 )
 @output_option()
-def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | None, form: Form) -> None:
+def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None, form: Form) -> None:
     """Show a dead letter, with its value."""
     with _letters(server) as letters:
         found = letters.find(letter)
@@ -310,7 +310,7 @@ def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | Non
 @click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
 @_all
 @_partition
-def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None) -> None:
+def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None) -> None:
     """Send dead letters to the end of the queue again; each goes when the queue has it.
 
     They are sent as a producer sends, so that keys keep their partitions, in the order in which they died. It may be repeated
@@ -346,7 +346,7 @@ def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool
 @_all
 @_partition
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None, yes: bool) -> None:
+def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None, yes: bool) -> None:
     """Delete dead letters for good. Where one that is named is not there, none is deleted."""
     _one_of(which, everything, partition)
     dropped = 0
@@ -362,12 +362,12 @@ def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, p
     say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
 
 
-def _refuse_unknown(server: QueueServer, letter: "LetterId") -> NoReturn:
+def _refuse_unknown(server: QueueServer, letter: LetterId) -> NoReturn:
     refuse(f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are")
 
 
 @contextmanager
-def _letters(server: QueueServer) -> "Iterator[DeadLetters]":
+def _letters(server: QueueServer) -> Iterator[DeadLetters]:
     if server.kind.dead_letters is None:
         refuse(f"{server.queue} has no dead letters: queues of type {server.kind.name} keep none")
     open_letters: OpenDeadLetters = load(server.kind.dead_letters)
@@ -379,7 +379,7 @@ def _letters(server: QueueServer) -> "Iterator[DeadLetters]":
         refuse(str(problem))
 
 
-def _counts(letters: "DeadLetters", partition: int | None) -> dict[int, int]:
+def _counts(letters: DeadLetters, partition: int | None) -> dict[int, int]:
     counts = letters.counts()
     if partition is None:
         return counts
@@ -388,7 +388,7 @@ def _counts(letters: "DeadLetters", partition: int | None) -> dict[int, int]:
     return {partition: counts[partition]}
 
 
-def _page(letters: "DeadLetters", counts: dict[int, int], after: "LetterId | None", limit: int) -> "list[LetterLine]":
+def _page(letters: DeadLetters, counts: dict[int, int], after: LetterId | None, limit: int) -> list[LetterLine]:
     """One more than the limit, if there are."""
     found: list[LetterLine] = []
     for partition, count in counts.items():
@@ -401,14 +401,14 @@ def _page(letters: "DeadLetters", counts: dict[int, int], after: "LetterId | Non
     return found
 
 
-def _one_of(which: "Iterable[LetterId]", everything: bool, partition: int | None) -> None:
+def _one_of(which: Iterable[LetterId], everything: bool, partition: int | None) -> None:
     if bool(which) == everything:
         raise click.UsageError("name the letters, such as 3/1795338000123-0, or give --all")
     if which and partition is not None:
         raise click.UsageError("--partition is for --all: a letter's name has its partition")
 
 
-def _portions(letters: "DeadLetters", which: "tuple[LetterId, ...]", partition: int | None) -> "Iterator[list[LetterId]]":
+def _portions(letters: DeadLetters, which: tuple[LetterId, ...], partition: int | None) -> Iterator[list[LetterId]]:
     """Those that are named, in the order in which they died; or all, so that those that die meanwhile are not among them."""
     if which:
         yield from ([one] for one in sorted(set(which), key=lambda one: one.died()))

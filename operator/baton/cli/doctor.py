@@ -344,12 +344,12 @@ def doctor(all_namespaces: bool, form: Form, target: ClusterTarget) -> None:
         sys.exit(1)
 
 
-async def _examine(target: ClusterTarget, everywhere: bool) -> "list[CheckResult]":
+async def _examine(target: ClusterTarget, everywhere: bool) -> list[CheckResult]:
     async with cluster(target) as (api, where):
         return findings(await read_facts(api, None if everywhere else where))
 
 
-def _tell(found: "list[CheckResult]", *, everything: bool) -> None:
+def _tell(found: list[CheckResult], *, everything: bool) -> None:
     for one in found:
         if everything or one.verdict is not Verdict.OK:
             say(f"{one.verdict:8} {one.about}: {one.says}")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StrictInt, ValidationError
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, Leader, leader_of, look, look_at
+from baton.cli.group import GroupLook, Leader, leader_of, look, look_at, partitions
 from baton.cli.options import (
     GROUP,
     ClusterTarget,
@@ -29,7 +29,6 @@ from baton.cli.options import (
 )
 from baton.cli.printing import console, say, table
 from baton.engine import GroupState
-from baton.engine.partition_state import partition_state
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError
 from baton.kube.following import listed
@@ -158,17 +157,17 @@ def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
 
 def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str, object]]:
     """Each partition whose lag is known, the longest first."""
+    rows = {(row.queue, row.partition): row for row in partitions(state)}
     known = [(lag, queue, number) for queue, of in one.queues.items() if of is not None for number, lag in of.items()]
     for lag, queue, number in sorted(known, key=lambda row: (-row[0], row[1], row[2])):
-        partition = Partition(QueueName(queue), number)
-        record = None if state is None else state.records.get(partition)
+        row = rows.get((queue, number))
         yield {
             "queue": queue,
             "partition": number,
-            "owner": None if record is None else record.owner,
+            "owner": row and row.owner,
             "lag": lag,
-            "state": None if record is None or state is None else partition_state(state, partition).value,
-            "epoch": None if record is None else record.epoch,
+            "state": row and row.state,
+            "epoch": row and row.epoch,
         }
 
 

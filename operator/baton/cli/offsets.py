@@ -12,16 +12,14 @@ import click
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.group import GroupLook, look_at
+from baton.cli.group import GroupLook, look_at, partitions
 from baton.cli.lag import shown_lag
 from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, cluster_options, output_option, say_object, shown
 from baton.cli.printing import console, say, table
 from baton.controller.adapters import SecretForbidden, open_queue
-from baton.engine.partition_state import partition_state
 from baton.kube.api import Api
-from baton.kube.objects import QueueView
 from baton.model.extras import cure
-from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted, first_of
 from baton.queues.kind import QueueKind
 from baton.queues.offsets import PartitionOffsets, Reached, SetsOffsets, TellsOffsets
@@ -67,7 +65,7 @@ class OutsideError(ValueError):
 class _Target(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
     name = "target"
 
-    def convert(self, value: "str | OffsetTarget", param: click.Parameter | None, ctx: click.Context | None) -> OffsetTarget:
+    def convert(self, value: str | OffsetTarget, param: click.Parameter | None, ctx: click.Context | None) -> OffsetTarget:
         if isinstance(value, OffsetTarget):
             return value
         if value in (EARLIEST, LATEST):
@@ -102,7 +100,7 @@ class OffsetRow(NamedTuple):
     owner: MemberId | None
     state: str | None
     """None: the ledger does not have it."""
-    epoch: Epoch | None
+    epoch: int | None
 
     def to_json(self) -> dict[str, object]:
         """For programs."""
@@ -123,19 +121,16 @@ class OffsetRow(NamedTuple):
 
 def offset_rows(look: GroupLook, queue: str, told: Mapping[int, PartitionOffsets]) -> list[OffsetRow]:
     """Of the partitions of a queue, by number."""
+    known = {row.partition: row for row in partitions(look.state) if row.queue == queue}
     rows = []
     for number, offsets in sorted(told.items()):
-        partition = Partition(QueueName(queue), number)
-        record = None if look.state is None else look.state.records.get(partition)
-        if look.state is None or record is None:
-            rows.append(OffsetRow(partition, offsets, None, None, None))
-        else:
-            doing = partition_state(look.state, partition).value
-            rows.append(OffsetRow(partition, offsets, record.owner, doing, record.epoch))
+        partition, row = Partition(QueueName(queue), number), known.get(number)
+        whose = (None, None, None) if row is None else (row.owner, row.state, row.epoch)
+        rows.append(OffsetRow(partition, offsets, *whose))
     return rows
 
 
-def offset_table(rows: Iterable[OffsetRow], *, wide: bool) -> "Table":
+def offset_table(rows: Iterable[OffsetRow], *, wide: bool) -> Table:
     """For people."""
     more = ("EARLIEST", "STATE", "EPOCH") if wide else ()
     lines = []
@@ -165,7 +160,7 @@ class OffsetChange(NamedTuple):
         return max(0, min(before.committed or 0, before.end) - self.after.offset)
 
 
-def change_table(changes: Sequence[OffsetChange], *, back: bool) -> "Table":
+def change_table(changes: Sequence[OffsetChange], *, back: bool) -> Table:
     """For people. LEFT OUT: entries that no member will read. `back`: the queue can be set back, too."""
     more = ("READ AGAIN",) if back else ()
     rows = []
@@ -205,31 +200,19 @@ def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
     return None
 
 
-def queue_of(seen: GroupLook, name: str) -> QueueView:
-    """One of its queues. Raises NoAnswerError where it is missing or does not read."""
+@asynccontextmanager
+async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tuple[QueueAdapter, QueueKind]]:
+    """Of one of its queues, with its kind. What is missing or goes wrong there is a NoAnswerError."""
     view = seen.queues[name].view
     if view is None:
         raise NoAnswerError(f"there is no PartitionedQueue {seen.group.namespace}/{name}")
     if view.spec is None:
         raise NoAnswerError(f"PartitionedQueue {view.full_name}: {view.problem}")
-    return view
-
-
-def kind_of(seen: GroupLook, name: str) -> QueueKind:
-    """Of one of its queues. Raises NoAnswerError."""
-    spec = queue_of(seen, name).spec
-    assert spec is not None
-    return spec.source.kind
-
-
-@asynccontextmanager
-async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[QueueAdapter]:
-    """Of one of its queues. What goes wrong there is a NoAnswerError."""
-    view, kind = queue_of(seen, name), kind_of(seen, name)
+    kind = view.spec.source.kind
     try:
         adapter = await open_queue(api, view, Claimant(seen.group.full_name, seen.group.uid))
         try:
-            yield adapter
+            yield adapter, kind
         finally:
             await adapter.close()
     except SecretForbidden:
@@ -245,9 +228,9 @@ async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[Queu
 
 async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
     """Of one of its queues. Raises NoAnswerError."""
-    async with adapter_of(api, seen, name) as adapter:
+    async with adapter_of(api, seen, name) as (adapter, kind):
         if not isinstance(adapter, TellsOffsets):
-            raise NoAnswerError(f"{name}: queues of type {kind_of(seen, name).name} do not tell offsets")
+            raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets")
         return await adapter.offsets()
 
 
@@ -327,7 +310,7 @@ async def _reset(
     group: str,
     queue: str | None,
     to: OffsetTarget,
-    numbers: "Collection[int]",
+    numbers: Collection[int],
     target: ClusterTarget,
     *,
     dry_run: bool,
@@ -336,8 +319,7 @@ async def _reset(
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         name = _named(seen, queue)
-        kind = kind_of(seen, name)
-        async with adapter_of(api, seen, name) as adapter:
+        async with adapter_of(api, seen, name) as (adapter, kind):
             if not isinstance(adapter, SetsOffsets):
                 raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets, and Baton sets none")
             changes = await _changes(adapter, name, to, _chosen(seen, name, await adapter.offsets(), numbers))
@@ -363,7 +345,7 @@ async def _reset(
     say(f"`baton resume {group} -n {where}` lets it go on")
 
 
-async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[OffsetChange]") -> None:
+async def _set(adapter: SetsOffsets, seen: GroupLook, changes: Sequence[OffsetChange]) -> None:
     """One partition after the other: where one is refused, or does not answer, those before it stay set."""
     assert seen.state is not None
     for done, one in enumerate(changes):
@@ -373,7 +355,7 @@ async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[Off
             raise NoAnswerError(f"{problem}; {counted(done, 'partition is', 'partitions are')} set") from None
 
 
-def _named(seen: "GroupLook", named: str | None) -> str:
+def _named(seen: GroupLook, named: str | None) -> str:
     """The name of the queue that is meant."""
     if named is None and len(seen.queues) != 1:
         raise NoAnswerError(f"{seen.group.full_name} has the queues {', '.join(seen.queues) or '-'}: name one with --queue")
@@ -384,8 +366,8 @@ def _named(seen: "GroupLook", named: str | None) -> str:
 
 
 def _chosen(
-    seen: "GroupLook", name: str, told: "Mapping[int, PartitionOffsets]", numbers: "Collection[int]"
-) -> "dict[int, PartitionOffsets]":
+    seen: GroupLook, name: str, told: Mapping[int, PartitionOffsets], numbers: Collection[int]
+) -> dict[int, PartitionOffsets]:
     known = {one.number for one in (seen.state.records if seen.state is not None else ()) if one.queue == name}
     if unknown := sorted(set(numbers) - told.keys() - known):
         raise NoAnswerError(f"{name} has no partition {unknown[0]}: `baton offsets` lists those that there are")
@@ -395,8 +377,8 @@ def _chosen(
 
 
 async def _changes(
-    adapter: "SetsOffsets", queue: str, to: OffsetTarget, chosen: "Mapping[int, PartitionOffsets]"
-) -> "list[OffsetChange]":
+    adapter: SetsOffsets, queue: str, to: OffsetTarget, chosen: Mapping[int, PartitionOffsets]
+) -> list[OffsetChange]:
     changes = []
     with click.progressbar(chosen.items(), label="looking at entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
         for number, now in each:

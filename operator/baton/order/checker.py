@@ -11,7 +11,7 @@ Pure. What it keeps grows with the keys, and within a key with holes and hand-of
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -148,14 +148,7 @@ class KeyCounts:
         return self.gaps + self.duplicates + self.out_of_order
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "key": self.key,
-            "processed": self.processed,
-            "gaps": self.gaps,
-            "duplicates": self.duplicates,
-            "out_of_order": self.out_of_order,
-            "redelivered": self.redelivered,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
