@@ -18,7 +18,7 @@ class NotProposedError(Exception):
 
 
 async def proposal_of(api: Api, namespace: str, group: str, wanted: str | None = None) -> ProposalStatus:
-    """The group's proposal. Raises NotProposedError where there is none or another than `wanted`, and what `Api` raises."""
+    """Return the group's proposal. Raises NotProposedError if it is missing or not the `wanted` one, and what `Api` raises."""
     return _proposal(group_view(await api.get(groups_path(namespace, group))), wanted)
 
 

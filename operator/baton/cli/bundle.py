@@ -158,7 +158,7 @@ LOG_BYTES = 4 * 2**20
 """Of these."""
 
 SILENCE = 10.0
-"""Seconds without a word of a log."""
+"""Seconds of silence after which reading a log ends."""
 
 
 @dataclass(slots=True)

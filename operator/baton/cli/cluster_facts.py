@@ -32,7 +32,7 @@ class AccountRight:
     allowed: bool
     purpose: str
     account: str = ""
-    """Empty: whoever asks."""
+    """Empty: the caller."""
 
     @property
     def text(self) -> str:
@@ -41,13 +41,13 @@ class AccountRight:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What was read, as far as whoever asks may read it. `unread` says of what it may not, by what it is about."""
+    """What the caller may read of a cluster. `unread` has the reasons for the rest, by subject."""
 
     now: float
     kubernetes: str = ""
     """Such as v1.31.2."""
     resources: Mapping[str, Json | None] = field(default_factory=dict)
-    """The CustomResourceDefinitions by name; None: there is none."""
+    """The CustomResourceDefinitions by name; None: not installed."""
     operators: Sequence[Json] = ()
     """Deployments."""
     groups: Sequence[GroupLook] = ()
@@ -69,7 +69,7 @@ MOST_NAMESPACES = 20
 """Namespaces with groups for which rights are asked."""
 
 MOST_OPERATORS = 8
-"""Operators for which rights are asked: whoever may make Deployments may make any number that look like one."""
+"""Operators whose rights are checked: a tenant can create any number of Deployments that look like one."""
 
 OWN = (
     ("list", "consumergroups.baton.dev", "no command that shows groups works"),
@@ -184,7 +184,7 @@ async def _rights(
     key: str,
     unread: dict[str, str],
 ) -> list[AccountRight]:
-    """`account` None: of whoever asks."""
+    """`account` None: the caller."""
     asked = [(namespace, *one) for namespace in namespaces for one in wanted]
     try:
         answers = await asyncio.gather(*(_may(api, verb, resource, where, account) for where, verb, resource, _ in asked))
@@ -210,7 +210,7 @@ async def _may(api: Api, verb: str, what: str, namespace: str, account: str | No
 
 def accounts(deployments: Sequence[Json], leaders: Sequence[Leader]) -> Sequence[tuple[str, tuple[str, ...]]]:
     """Service accounts of operators, with the namespaces that each serves: those first in whose namespace most groups have their
-    leader. Anybody may make a Deployment with an operator's labels."""
+    leader. A tenant can create a Deployment with an operator's labels."""
     of_groups = Counter(leader.lease.partition("/")[0] for leader in leaders)
     found = {(-of_groups[one["metadata"]["namespace"]], _account(one), _served(one)) for one in deployments}
     return [(account, served) for _, account, served in sorted(found)[:MOST_OPERATORS]]

@@ -1,4 +1,4 @@
-"""`baton doctor`: whether everything is as it should be, and what to do where it is not."""
+"""`baton doctor`: checks of the installation, groups and pods, each with a cure."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ class CheckResult:
 
 
 def unread(why: str, about: str, what: str) -> CheckResult:
-    """Of what whoever asks may not read."""
+    """The result of a check whose facts the caller may not read."""
     says = f"{what}{' of all namespaces ' if what else ''}may not be read: {why}"
     return CheckResult(Verdict.UNKNOWN, about, says, "ask somebody who may, to run this command")
 
@@ -136,7 +136,7 @@ def operators(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Whoever wrote the ledgers leads."""
+    """The operators that wrote the ledgers still lead."""
     seen = {look.leader.lease: look.leader for look in facts.groups if look.leader is not None}
     for lease, leader in sorted(seen.items()):
         namespace = lease.partition("/")[0]
@@ -151,7 +151,7 @@ def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def own_rights(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """What whoever asks may do."""
+    """The caller's own rights."""
     if "own rights" in facts.unread:
         yield unread(facts.unread["own rights"], "your rights", "")
         return
@@ -214,7 +214,7 @@ def queues(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
-    """Somebody looks after them, and their conditions; among these is whether their queues refuse former owners (Fenced)."""
+    """An operator manages them; their conditions, such as whether their queues refuse former owners (Fenced)."""
     for look in facts.groups:
         about = f"group {look.group.full_name}"
         wrong = [
@@ -240,7 +240,7 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
 
 
 _TOLD = ("Ready", "Fenced", "SessionsBound")
-"""Conditions of a group that say of something lasting that it is not as it should be."""
+"""Conditions of a group that report a lasting fault."""
 
 
 def pods(facts: ClusterFacts) -> Iterator[CheckResult]:

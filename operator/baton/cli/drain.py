@@ -53,8 +53,8 @@ async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, 
 
 
 def _queues_without(pod: PodView, seen: GroupLook, fleet: GroupMembers) -> list[str]:
-    """The group's queues that the pod reads and nobody else could take: who drains or stops, stands aside for a newer pod of its
-    identity or is to be scaled away could not."""
+    """The group's queues that the pod reads and no other member could take. Members that drain or stop, stand aside for a newer
+    pod of their identity or are to be scaled away do not count."""
     spec, state = seen.group.spec, seen.state
     named = frozenset(QueueName(queue.name) for queue in spec.queues) if spec is not None else frozenset()
     going = {pod.uid} if state is None else {pod.uid} | {uid for _, uid in {*state.fenced, *state.victims}}

@@ -44,7 +44,7 @@ from baton.model.ranges import Grants, format_numbers
 from baton.model.times import read_seconds, to_text
 
 GIVEN_UP_FOR = 30.0
-"""Seconds for which nobody may hold the Lease: the next replica may be on its way."""
+"""Seconds for which the Lease may have no holder: the next replica may be taking over."""
 
 NOT_RENEWED_FOR = 180.0
 """Seconds without a renewal, which comes every second. This machine's clock may be minutes away from the operator's."""
@@ -57,7 +57,7 @@ class Leader:
     lease: str
     """namespace/name"""
     readable: bool = True
-    """False: whoever asks may not read it."""
+    """False: the caller may not read it."""
     holder: str | None = None
     """The replica that leads; None: none does."""
     renewed: float | None = None
@@ -136,7 +136,7 @@ class GroupLook:
     leader: Leader | None = None
     """Of the operator, as far as known."""
     state: GroupState | None = None
-    """Of the ledger; None: there is none, or it does not read as one."""
+    """Read from the ledger; None: the ledger is missing or cannot be read."""
     members: Mapping[MemberId, MemberEntry | LedgerError] = field(default_factory=dict)
     """By name."""
     queues: Mapping[str, QueueLook] = field(default_factory=dict)
@@ -145,9 +145,9 @@ class GroupLook:
     unread: tuple[str, ...] = ()
     """What else could not be read, each with its field."""
     drained: tuple[str, ...] = ()
-    """Pods that get no partitions, because somebody drains them; as far as the pods could be read."""
+    """Pods that get no partitions because they are being drained; as far as the pods could be read."""
     hindered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Pods that something keeps from being Ready, by what it is; likewise."""
+    """Pods that are not Ready, by cause; likewise."""
 
     @property
     def changed_at(self) -> float | None:
@@ -177,7 +177,7 @@ class GroupLook:
 
     @property
     def vacant(self) -> list[MemberSlot]:
-        """Slots that wait for somebody."""
+        """Slots that wait for a member."""
         return [slot for slot in self.state.member_slots if slot.vacated] if self.state is not None else []
 
     @property
@@ -261,7 +261,7 @@ def look(
     pods: Iterable[PodView] = (),
     now: float,
 ) -> GroupLook:
-    """Read all of it. `ledger`: the ConfigMap's data, empty where there is none. `pods`: those of the group, if known."""
+    """Read all of it. `ledger`: the ConfigMap's data, empty if there is no ledger. `pods`: those of the group, if known."""
     pods = list(pods)
     view = group_view(group)
     status, mistake = view.read_status()
@@ -290,7 +290,7 @@ def look(
 
 
 def drained(pods: Iterable[PodView]) -> tuple[str, ...]:
-    """The names of those of a group that somebody drains."""
+    """The names of those of a group that are being drained."""
     return tuple(sorted(pod.name for pod in pods if pod.draining and not pod.ended and not pod.terminating))
 
 

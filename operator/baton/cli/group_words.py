@@ -1,4 +1,4 @@
-"""A group in words: what is wrong with it or waits for somebody, with the cures, and its moves. Pure."""
+"""A group in words: its problems with their cures, and its moves. Pure."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum

@@ -232,7 +232,7 @@ class AnswerObject(TypedDict):
     assignment: Mapping[str, NumbersByQueue]
     withheld: Mapping[str, NumbersByQueue]
     moves: int
-    """Partitions that somebody holds and another will own."""
+    """Partitions that one member holds and another will own."""
     lower_bound: int
 
 

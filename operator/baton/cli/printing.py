@@ -1,7 +1,7 @@
 """All that the commands print. Names and messages come from outside: no character of theirs moves a cursor, colours or hides
 anything, or begins a line.
 
-`say` is for lines, `console` for what rich draws; JSON for programs has escapes of its own.
+`say` is for lines, `console` for what rich draws; JSON for programs is escaped already.
 """
 
 import asyncio

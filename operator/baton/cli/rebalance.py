@@ -34,7 +34,7 @@ async def _request(group: str, target: ClusterTarget) -> None:
 
 
 def follows(group: str, namespace: str, spec: ConsumerGroupSpec | None) -> str:
-    """What comes of the request, for whoever has made it. `spec`: of the group, where it can be read."""
+    """What the request will lead to, in words. `spec`: of the group, where it can be read."""
     proposed = spec is not None and spec.approval is Approval.MANUAL
     then = "what it would move is then proposed" if proposed else "it is carried out"
     plan = f"A plan is made after the delay, and {then}; see `baton status {group} -n {namespace}`"

@@ -1,4 +1,4 @@
-"""What must not leave a cluster in a bundle: passwords, tokens and the like, wherever somebody may have written them. Pure.
+"""What must not leave a cluster in a bundle: passwords, tokens and the like, wherever they may stand. Pure.
 
 Secrets, the environment of containers, and entries of queues are not read at all. This is for the texts that are read: fields,
 messages, events and logs. It may hide too much.
@@ -164,7 +164,7 @@ def _nothing_of(value: Any) -> Any:
 
 
 def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What Baton reads of an object's metadata. Other labels and annotations are anybody's: kubectl keeps manifests in one."""
+    """What Baton reads of an object's metadata. Other labels and annotations are not Baton's: kubectl keeps manifests in one."""
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     own = {what: {key: text for key, text in (metadata.get(what) or {}).items() if _is_own(key)} for what in _MAPS}
     return {**kept, **{what: those for what, those in own.items() if those}}

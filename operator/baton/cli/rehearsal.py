@@ -39,7 +39,7 @@ class MemberChange:
     after: int
     gains: tuple[Partition, ...]
     withheld: tuple[Partition, ...]
-    """What it gains once somebody else has let go of it."""
+    """What it gains once another member has released it."""
     loses: tuple[Partition, ...]
     there: bool = True
     """False: it is no member afterwards."""
@@ -141,7 +141,7 @@ class Comparison:
 
     @cached_property
     def nobodys(self) -> tuple[Partition, ...]:
-        """Partitions that nobody would have, though somebody reads their queue."""
+        """Partitions without an owner, of queues that have readers."""
         read = frozenset().union(*self.readers.values())
         return tuple(
             partition
@@ -217,7 +217,7 @@ def explanation(of: Comparison) -> Iterator[RenderableType]:
 
 
 def sentences(of: Comparison) -> Iterator[tuple[bool, str]]:
-    """What comes of it, in words, each with whether that is as it should be."""
+    """The result in sentences, each with whether it is good."""
     yield True, _moves(of)
     yield from _balance(of)
     yield from ((False, note) for note in of.notes)

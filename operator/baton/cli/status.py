@@ -154,7 +154,7 @@ def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | 
 
 
 def _newcomers(look: GroupLook) -> Iterator[Text]:
-    """Those whom the ledger has no key for: they get one with their first plan."""
+    """Members without a key in the ledger: they get one with their first plan."""
     count = look.status.members - len(look.members)
     if look.state is not None and count > 0:
         yield _line(f"new, and without a partition so far: {counted(count, 'member')}")

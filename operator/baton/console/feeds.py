@@ -31,7 +31,7 @@ BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
 """Seconds before the API server is asked again."""
 
 HEARTBEAT = 15.0
-"""Seconds after which somebody who looks is told that nothing is new."""
+"""Seconds between two signs of life to a viewer while nothing changes."""
 
 ASK_EVERY = 5.0
 """Seconds between two looks at what cannot be watched."""
@@ -96,7 +96,7 @@ class Feed:
                 if self._ask is not None:
                     tasks.create_task(self._keep_asking(self._ask))
         except* _Refused:
-            pass  # `messages` says so
+            pass  # `messages` raises it
 
     async def messages(self) -> AsyncIterator[FeedMessage]:
         """What there is, and then what is new; nothing that was told already. Raises ApiError where what is needed is refused."""
@@ -179,7 +179,7 @@ class _Refused(Exception):  # noqa: N818 -- how a feed ends
 
 MOST_FEEDS = 128
 MOST_OF_ONE = 32
-"""Of one viewer, so that nobody keeps the others out."""
+"""Per viewer, so that one viewer cannot keep the others out."""
 
 Topic = tuple[str, ...]
 """`("groups",)`, `("groups", namespace)` or `("group", namespace, name)`."""
@@ -195,7 +195,7 @@ class Feeds:
 
     @asynccontextmanager
     async def open(self, viewer: Viewer, topic: Topic) -> AsyncIterator[Feed]:
-        """It runs while somebody has it open. Raises RefusedRequestError where there are too many."""
+        """A feed runs while it is open for a viewer. Raises RefusedRequestError where there are too many."""
         key = (viewer.key, topic)
         running = self._running.get(key)
         if running is None or running.task.done():

@@ -53,7 +53,7 @@ def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slo
     kept: Mapping[Partition, MemberId] = {partition: slot.member for slot in slots for partition in slot.vacated or ()}
 
     def mapped(row: PartitionRow) -> MemberId | None:
-        """Whose row it is in: a partition on hold is in that of whom it waits for."""
+        """The member in whose row it is: a partition on hold is in the row of the member that it waits for."""
         return row.owner or kept.get(Partition(row.queue, row.partition))  # type: ignore[arg-type] # a queue's name
 
     made = []
@@ -94,7 +94,7 @@ class TimelineEntry(NamedTuple):
 
 
 def moves_between(before: GroupState | None, after: GroupState | None, now: float) -> list[TimelineEntry]:
-    """Who got what from whom between two states of one ledger."""
+    """The moves between two states of one ledger, by giver and receiver."""
     if before is None or after is None:
         return []
     moved: defaultdict[tuple[MemberId | None, MemberId | None, str], list[Partition]] = defaultdict(list)

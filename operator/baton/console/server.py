@@ -151,7 +151,7 @@ class ConsoleServer:
                 body = json.dumps({"status": status, "error": one_line(why, 600)})
                 await answer.write(f"event: refused\ndata: {body}\n\n".encode())
             except (ConnectionError, TimeoutError):
-                pass  # whoever looked has gone
+                pass  # the viewer has gone
             return answer
 
     def _refused(self, error: ApiError) -> tuple[int, str]:
@@ -181,7 +181,7 @@ class ConsoleServer:
         return web.json_response({"approve": may})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
-        text = await request.text()  # before there is a viewer: whoever sends it slowly, by any token, would keep others out
+        text = await request.text()  # before there is a viewer: a slow sender with any token would keep others out
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
             if not self._options.may_approve:
                 raise RefusedRequestError(403, "this console only shows: start it with --allow-approve")

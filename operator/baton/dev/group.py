@@ -27,7 +27,7 @@ from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
 
 def executors(driver: LeaseView, ready_since: Callable[[Uid], float]) -> Iterator[PodView]:
-    """Nobody, once the driver has given its Lease up. Without a kubelet an executor is ready when the driver has registered it.
+    """None, once the driver has given up its Lease. Without a kubelet an executor is ready when the driver has registered it.
 
     Their names are those that `baton.spark` takes for executors of a local cluster, whose pods have none. `ready_since`: unix
     seconds.
@@ -57,7 +57,7 @@ _LAST_WORD = 3.0
 
 
 class DevGroup:
-    """One group with one queue. `told` is called whenever somebody owns something else, and with problems."""
+    """One group with one queue. `told` is called with each change of owners, and with problems."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class DevGroup:
             await self._release()
 
     async def _release(self) -> None:
-        """Whoever comes next may have the queue; a server that does not answer is not waited for."""
+        """Let the next user have the queue, without waiting for a server that does not answer."""
         adapter = await self._connect()
         with suppress(TimeoutError, QueueUnreachable):
             async with asyncio.timeout(_LAST_WORD):

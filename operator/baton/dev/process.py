@@ -83,7 +83,7 @@ class LocalProcess:
         }
 
     def _quietly(self, method: str) -> None:
-        """Where `baton dev` has ended, there is nobody to tell."""
+        """Tell `baton dev`, unless it has ended."""
         try:
             self._request(method, f"/processes/{self.name}")
         except DevError:
