@@ -228,8 +228,6 @@ class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument
     name = "letter"
 
     def convert(self, value: str | LetterId, param: click.Parameter | None, ctx: click.Context | None) -> LetterId:
-        need_redis()
-
         if isinstance(value, LetterId):
             return value
         try:
