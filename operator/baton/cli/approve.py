@@ -4,26 +4,22 @@ import click
 
 from baton.api import ProposalStatus
 from baton.api.enums import Approval
-from baton.cli.cluster import ask, cluster
+from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group_words import proposal_in_lines
 from baton.cli.options import GROUP, WORD, ClusterTarget, cluster_options
-from baton.cli.printing import refuse, say
+from baton.cli.printing import say
 from baton.kube.api import Api
 from baton.kube.errors import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups_path
 
 
-class NotProposedError(Exception):
-    """There is no such proposal, or not any more. The message is one line."""
-
-
 async def proposal_of(api: Api, namespace: str, group: str, wanted: str | None = None) -> ProposalStatus:
-    """Return the group's proposal. Raises NotProposedError if it is missing or not the `wanted` one, and what `Api` raises."""
+    """Return the group's proposal. Raises NoAnswerError if it is missing or not the `wanted` one, and what `Api` raises."""
     return _proposal(group_view(await api.get(groups_path(namespace, group))), wanted)
 
 
 async def approve_proposal(api: Api, namespace: str, group: str, wanted: str) -> None:
-    """Have it carried out, while it is what the group proposes. Raises NotProposedError, and what `Api` raises."""
+    """Have it carried out, while it is what the group proposes. Raises NoAnswerError, and what `Api` raises."""
     path = groups_path(namespace, group)
     while True:
         now = group_view(await api.get(path))
@@ -43,10 +39,10 @@ def _proposal(group: GroupView, wanted: str | None) -> ProposalStatus:
         automatic = group.spec is not None and group.spec.approval is not Approval.MANUAL
         why = "; its spec.approval is Automatic, so that plans are carried out without" if automatic else ""
         unread = f"; of its status cannot be read: {mistake}" if mistake else ""
-        raise NotProposedError(f"nothing of {group.full_name} waits for approval{why}{unread}")
+        raise NoAnswerError(f"nothing of {group.full_name} waits for approval{why}{unread}")
     if wanted not in (None, proposal.id):
         other = f"does not propose {wanted}, or not any more, but {proposal.id}"
-        raise NotProposedError(f"nothing was approved: {group.full_name} {other}")
+        raise NoAnswerError(f"nothing was approved: {group.full_name} {other}")
     return proposal
 
 
@@ -68,13 +64,10 @@ def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) 
 
 async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTarget) -> None:
     async with cluster(target) as (api, where):
-        try:
-            shown = await proposal_of(api, where, group, wanted)
-            for line in proposal_in_lines(shown):
-                say(line)
-            if not yes:
-                click.confirm("Carry it out?", abort=True)
-            await approve_proposal(api, where, group, shown.id)
-        except NotProposedError as error:
-            refuse(str(error))
+        shown = await proposal_of(api, where, group, wanted)
+        for line in proposal_in_lines(shown):
+            say(line)
+        if not yes:
+            click.confirm("Carry it out?", abort=True)
+        await approve_proposal(api, where, group, shown.id)
         say(f"{where}/{group}: approved proposal {shown.id}; see it carried out with `baton status {group} -n {where} -w`")

@@ -100,7 +100,7 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class NoAnswerError(Exception):
-    """The cluster has nothing to show, or cannot be asked. The message is one line."""
+    """What is asked for is missing or impossible, or the cluster cannot be asked. The message is one line."""
 
 
 @asynccontextmanager

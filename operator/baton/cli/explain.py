@@ -17,7 +17,7 @@ from baton.cli.lag import lag_of
 from baton.cli.options import GROUP, PARTITION, ClusterTarget, Form, cluster_options, operator_option, output_option, say_object
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
-from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.cli.rehearsal import WhatIf, compare
 from baton.controller.event_reasons import EventReason
 from baton.engine import GroupState
 from baton.engine.partition_state import PartitionState, partition_state
@@ -357,7 +357,7 @@ async def _plan(api: Api, seen: GroupLook, partition: Partition) -> tuple[Member
     try:
         state, observed = await observation_of(api, seen)
         planned = await compare(seen.group.full_name, state, observed, WhatIf(), time.time())
-    except (NoAnswerError, WhatIfError) as error:
+    except NoAnswerError as error:
         return None, str(error)
     except ApiError as error:
         return None, error.message

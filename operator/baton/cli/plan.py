@@ -21,7 +21,7 @@ from baton.assignors.solace.lower_bound import least_moves
 from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, cluster_options
 from baton.cli.options import shown as quoted_name
 from baton.cli.own_assignors import use_own_assignors
-from baton.cli.printing import console, say, say_json
+from baton.cli.printing import console, refuse, say, say_json
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
 from baton.schema.mistakes import first_mistake, in_words
@@ -395,10 +395,9 @@ def _explained(number: int, line: bytes) -> bool:
 
 
 def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
-    from baton.assignors import UnknownAssignorError, get
     from baton.cli.cluster import ask, cluster
     from baton.cli.group import observe
-    from baton.cli.rehearsal import WhatIfError, compare
+    from baton.cli.rehearsal import compare
 
     name, target = target.within(group)
 
@@ -410,10 +409,9 @@ def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
     try:
         if what_if.assignor is not None:
             get(what_if.assignor)
-        ask(work())
-    except (WhatIfError, UnknownAssignorError) as error:
-        say(f"baton plan: {error}", error=True)
-        sys.exit(1)
+    except UnknownAssignorError as error:
+        refuse(str(error))
+    ask(work())
 
 
 def _print(comparison: "Comparison") -> None:

@@ -17,6 +17,7 @@ from baton.assignors.building_blocks.subscriptions import readable
 from baton.assignors.building_blocks.zones import zones_of
 from baton.assignors.request import Request
 from baton.assignors.solace.balance import Claims, fair_shares
+from baton.cli.cluster import NoAnswerError
 from baton.cli.printing import printable, table
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
@@ -391,10 +392,6 @@ LONGEST = 10_000
 """Steps of a rehearsal; a rebalance without bounds and delays takes a handful."""
 
 
-class WhatIfError(ValueError):
-    """It cannot be supposed. The message is one line."""
-
-
 @dataclass(frozen=True, slots=True)
 class WhatIf:
     """What is supposed to be otherwise than it is."""
@@ -406,13 +403,13 @@ class WhatIf:
 
 
 async def compare(group: str, state: GroupState, seen: Observation, what_if: WhatIf, now: float) -> Comparison:
-    """The group as the ledger has it, beside what a rebalance that began now would make of it. Raises WhatIfError."""
+    """The group as the ledger has it, beside what a rebalance that began now would make of it. Raises NoAnswerError."""
     now = moment(now if state.holddown is None else max(now, state.holddown.until))
     supposed = _suppose(seen, what_if, now)
     after = await rehearse(state, supposed, now)
     told = summary(after)
     if told.problem is not None:
-        raise WhatIfError(f"{group}: {told.problem.message}")
+        raise NoAnswerError(f"{group}: {told.problem.message}")
     members = _members(after, supposed)
     return Comparison(
         assignor=told.assignor or supposed.spec.assignors[0],
@@ -447,7 +444,7 @@ async def rehearse(state: GroupState, seen: Observation, now: float) -> GroupSta
     for _ in range(LONGEST):
         if not (await runtime.advance(seen)).effects:
             return runtime.state
-    raise WhatIfError("the rebalance does not come to an end")
+    raise NoAnswerError("the rebalance does not come to an end")
 
 
 def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
@@ -455,7 +452,7 @@ def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
     members = dict(seen.members)
     for name in what_if.remove:
         if members.pop(MemberId(name), None) is None:
-            raise WhatIfError(f"--remove {name}: there is no such member; there are {_some(seen.members)}")
+            raise NoAnswerError(f"--remove {name}: there is no such member; there are {_some(seen.members)}")
     if what_if.assignor is not None:
         members = {name: replace(member, assignors=None) for name, member in members.items()}
     fresh = (MemberId(name) for number in range(1, LONGEST * 2) if (name := f"new-{number}") not in seen.members)
@@ -465,7 +462,7 @@ def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
     for queue_name, count in what_if.partitions.items():
         name_ = QueueName(queue_name)
         if name_ not in queues:
-            raise WhatIfError(f"--partitions {queue_name}={count}: there is no such queue; there are {_some(queues)}")
+            raise NoAnswerError(f"--partitions {queue_name}={count}: there is no such queue; there are {_some(queues)}")
         queues[name_] = replace(queues[name_], partitions=count)
     spec = replace(
         seen.spec,

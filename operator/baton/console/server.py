@@ -12,11 +12,10 @@ from typing import Any
 import click
 from aiohttp import web
 
-from baton.cli.approve import NotProposedError, approve_proposal
+from baton.cli.approve import approve_proposal
 from baton.cli.cluster import NoAnswerError
 from baton.cli.group import observe
 from baton.cli.options import NAMESPACE, OBJECT
-from baton.cli.rehearsal import WhatIfError
 from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source
 from baton.console.viewers import Viewers
@@ -93,7 +92,7 @@ class ConsoleServer:
             answer = await handler(request)
         except RefusedRequestError as error:
             answer = _refusal(error.status, str(error))
-        except (click.BadParameter, NotProposedError, NoAnswerError, WhatIfError) as error:
+        except (click.BadParameter, NoAnswerError) as error:
             answer = _refusal(400, error.message if isinstance(error, click.BadParameter) else str(error))
         except ApiError as error:
             answer = _refusal(*self._refused(error))

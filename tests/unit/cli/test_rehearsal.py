@@ -16,8 +16,9 @@ from rich.console import Console
 from baton.api.enums import Approval, ScaleMode
 from baton.assignors import Request, get
 from baton.assignors.building_blocks.holders import holders
+from baton.cli.cluster import NoAnswerError
 from baton.cli.main import main
-from baton.cli.rehearsal import Comparison, WhatIf, WhatIfError, compare, explanation
+from baton.cli.rehearsal import Comparison, WhatIf, compare, explanation
 from baton.engine import dump, load
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
@@ -104,14 +105,14 @@ def test_an_exclusive_queue_is_not_counted_as_uneven() -> None:
     ],
 )
 def test_what_is_not_there_cannot_be_supposed_to_change(what_if: dict[str, object], said: str) -> None:
-    with pytest.raises(WhatIfError, match=said):
+    with pytest.raises(NoAnswerError, match=said):
         compared(Group(4).start("a", "b"), **what_if)
 
 
 def test_a_group_without_a_usable_assignor_says_why() -> None:
     group = Group(4).start("a", "b")
     group.spec = GroupSpec(assignors=("example.com/none",))
-    with pytest.raises(WhatIfError, match=r"shop/orders: there is no assignor 'example\.com/none'"):
+    with pytest.raises(NoAnswerError, match=r"shop/orders: there is no assignor 'example\.com/none'"):
         compared(group)
 
 
