@@ -33,7 +33,7 @@ class Member:
 class Request:
     """The members, and the partitions that they should own. The order of the mappings means nothing.
 
-    Assignors do not check a request. `baton plan` checks what a user gives it (`baton.cli.plan_request`).
+    Assignors do not check a request. `baton plan` checks what a user gives it (`baton.cli.plan`).
     """
 
     queues: Mapping[QueueName, int]

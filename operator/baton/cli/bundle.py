@@ -1,19 +1,297 @@
 """`baton bundle`: what a report of a bug needs, in one archive without secrets."""
 
+import io
+import json
+import os
+import platform
+import tarfile
 import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import click
 
+import baton
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
-from baton.cli.names import GROUP
+from baton.cli.cluster_facts import read_facts
+from baton.cli.doctor import findings
+from baton.cli.operator import operator
+from baton.cli.options import GROUP, ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
 from baton.cli.printing import say
+from baton.cli.redaction import hidden, own_metadata, without_secrets
+from baton.engine import LedgerError
+from baton.kube.api import Api, Json, core_path, group_path
+from baton.kube.errors import ApiError, UnavailableError
+from baton.kube.events import EVENTS
+from baton.kube.leases import leases_path
+from baton.kube.ledger_configmap import ledger_of
+from baton.kube.objects import groups_path, queues_path
+from baton.kube.releases import release_of
+from baton.model.ledger import MemberEntry
+from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, OPERATOR_SELECTOR, ledger_name
+from baton.model.times import to_text
 from baton.model.wording import counted
 
-if TYPE_CHECKING:
-    from baton.cli.bundle_reading import Bundle
+
+@contextmanager
+def archive(file: Path) -> Iterator[Callable[[str, str], None]]:
+    """Takes texts by their path in the archive. It is for its owner alone, and goes where the block does not come to its end.
+    Raises OSError; FileExistsError where there is one already."""
+    folder = file.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+    if folder == file.name:
+        folder += "-files"  # to be unpacked beside the archive
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        try:
+            with tarfile.open(None, "w:gz", opened) as packed:
+
+                def write(path: str, text: str) -> None:
+                    content = text.encode(errors="replace")
+                    entry = tarfile.TarInfo(f"{folder}/{path}")
+                    entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+                    packed.addfile(entry, io.BytesIO(content))
+
+                yield write
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+
+
+Manifest = Mapping[str, Any]
+
+
+def resource_part(one: Manifest) -> Json:
+    """A ConsumerGroup or PartitionedQueue: the API server keeps only fields that its schema has."""
+    parts = {"metadata": own_metadata(one["metadata"]), "spec": one.get("spec"), "status": one.get("status")}
+    return dict(without_secrets(parts))
+
+
+def ledger_part(one: Manifest) -> Json:
+    """As text, key by key; what Baton did not write there is left out."""
+    data = {hidden(key): _entry(key, text) for key, text in (one.get("data") or {}).items()}
+    return {"metadata": without_secrets(own_metadata(one["metadata"])), "data": data}
+
+
+def _entry(key: str, text: str) -> str:
+    """A member's has names and numbers alone, once it was read: a pod that is called `token-refresh` is no secret."""
+    if key == LEDGER_GROUP_KEY:
+        return hidden(text)
+    try:
+        return MemberEntry.from_json(text).to_json()
+    except LedgerError:
+        return "(left out: it does not read as an entry)"
+
+
+def lease_part(one: Manifest) -> Json:
+    """Who holds it, and what it reports."""
+    spec = one.get("spec") or {}
+    kept = {
+        name: spec.get(name)
+        for name in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions")
+    }
+    return dict(without_secrets({"metadata": own_metadata(one["metadata"]), "spec": kept}))
+
+
+def event_part(one: Manifest) -> Json:
+    """What Kubernetes keeps of what happened."""
+    about = one.get("regarding") or {}
+    kept = {
+        name: one.get(name) for name in ("type", "reason", "action", "note", "eventTime", "deprecatedLastTimestamp", "series")
+    }
+    return dict(without_secrets({**kept, "regarding": {name: about.get(name) for name in ("kind", "namespace", "name", "uid")}}))
+
+
+def pod_part(one: Manifest) -> Json:
+    """Where it runs and how it is: no command, no argument, no environment, no volume."""
+    spec, status = one.get("spec") or {}, one.get("status") or {}
+    conditions = [
+        {name: each.get(name) for name in ("type", "status", "reason", "lastTransitionTime")}
+        for each in status.get("conditions") or ()
+    ]
+    told = {
+        "metadata": own_metadata(one["metadata"]),
+        "node": spec.get("nodeName"),
+        "phase": status.get("phase"),
+        "reason": status.get("reason"),
+        "conditions": conditions,
+        "containers": [_container(each) for each in status.get("containerStatuses") or ()],
+    }
+    images = {str(each.get("name")): each.get("image") for each in spec.get("containers") or ()}
+    return {**without_secrets(told), "images": {hidden(name): without_secrets(image) for name, image in images.items()}}
+
+
+def _container(one: Manifest) -> Json:
+    states = {
+        when: {kind: {name: told.get(name) for name in ("reason", "exitCode", "signal", "startedAt", "finishedAt")}}
+        for when in ("state", "lastState")
+        for kind, told in (one.get(when) or {}).items()
+    }
+    return {"name": one.get("name"), "ready": one.get("ready"), "restartCount": one.get("restartCount"), **states}
+
+
+def deployment_part(one: Manifest, options: Iterable[str]) -> Json:
+    """An operator's. Of its arguments only those that are `options` of `baton operator`."""
+    known, spec = set(options), (one.get("spec") or {}).get("template", {}).get("spec") or {}
+    status = one.get("status") or {}
+    containers = [
+        {
+            "name": each.get("name"),
+            "image": each.get("image"),
+            "resources": each.get("resources"),
+            "arguments": [word for word in map(str, each.get("args") or ()) if word.partition("=")[0] in known],
+        }
+        for each in spec.get("containers") or ()
+    ]
+    counts = {name: status.get(name) for name in ("replicas", "readyReplicas", "updatedReplicas", "observedGeneration")}
+    told = {"metadata": own_metadata(one["metadata"]), "replicas": (one.get("spec") or {}).get("replicas"), "status": counts}
+    return dict(without_secrets({**told, "serviceAccount": spec.get("serviceAccountName"), "containers": containers}))
+
+
+T = TypeVar("T")
+
+LOG_LINES = 5_000
+"""Of each pod of an operator, the last ones."""
+
+LOG_BYTES = 4 * 2**20
+"""Of these."""
+
+SILENCE = 10.0
+"""Seconds of silence after which reading a log ends."""
+
+
+@dataclass(slots=True)
+class Bundle:
+    """What is read of a cluster. Nothing of it is held: `write` gets each text, with its path, as soon as it was read."""
+
+    write: Callable[[str, str], object]
+    written: int = 0
+    unread: dict[str, str] = field(default_factory=dict)
+    """What could not be read, and why."""
+    releases: set[str] = field(default_factory=set)
+    """Whose Leases were read: many groups have the same."""
+
+    def add(self, path: str, value: object) -> None:
+        self.add_text(path, json.dumps(value, indent=2, default=str) + "\n")
+
+    def add_text(self, path: str, text: str) -> None:
+        self.write(path, text)
+        self.written += 1
+
+    async def read(self, what: str, asked: Awaitable[T]) -> T | None:
+        """What comes of it, or None; why is written down."""
+        try:
+            return await asked
+        except (ApiError, UnavailableError) as error:
+            self.unread[what] = hidden(str(error))
+            return None
+
+
+async def groups_of(api: Api, namespace: str | None, group: str | None) -> list[Json]:
+    """One group; or all of a namespace, or (None) of all. Raises what `Api` raises."""
+    return [await api.get(groups_path(namespace, group))] if group else list((await api.get(groups_path(namespace)))["items"])
+
+
+async def read_bundle(made: Bundle, api: Api, namespace: str | None, groups: Sequence[Json], *, everything: bool) -> None:
+    """All that belongs to these groups, one after the other. `everything`: also queues that none of them names."""
+    version = await made.read("Kubernetes' version", api.get("/version"))
+    made.add(
+        "versions.json",
+        {
+            "baton": baton.__version__,
+            "python": platform.python_version(),
+            "kubernetes": (version or {}).get("gitVersion"),
+            "time": to_text(time.time()),
+        },
+    )
+    facts = await made.read("doctor", read_facts(api, namespace))
+    if facts is not None:
+        made.unread |= {f"doctor: {what}": hidden(why) for what, why in facts.unread.items()}
+        made.add("doctor.json", without_secrets([dict(one.to_json()) for one in findings(facts)]))
+        await _operators(made, api, facts.operators)
+    for where in sorted({one["metadata"]["namespace"] for one in groups}):
+        here = [one for one in groups if one["metadata"]["namespace"] == where]
+        await _namespace(made, api, where, here, everything=everything)
+    made.add("unread.json", made.unread)
+
+
+async def _namespace(made: Bundle, api: Api, namespace: str, groups: Sequence[Json], *, everything: bool) -> None:
+    names = {one["metadata"]["name"] for one in groups}
+    used = {queue.get("name") for one in groups for queue in (one.get("spec") or {}).get("queues") or ()}
+    for one in await _listed(made, api, f"queues of {namespace}", queues_path(namespace)):
+        name = one["metadata"]["name"]
+        if everything or name in used:
+            made.add(f"{namespace}/queues/{name}.json", resource_part(one))
+    there = await _listed(made, api, f"pods of {namespace}", core_path(namespace, "pods"), labelSelector=GROUP_LABEL)
+    held = await _listed(made, api, f"leases of {namespace}", leases_path(namespace), labelSelector=GROUP_LABEL)
+    pods, leases = _by_group(names, there), _by_group(names, held)
+    told = await _listed(made, api, f"events of {namespace}", group_path(EVENTS, namespace, "events"))
+    about = names | used
+    events = [one for one in told if _is_ours(one) and (everything or (one.get("regarding") or {}).get("name") in about)]
+    made.add(f"{namespace}/events.json", [event_part(one) for one in events])
+    for one in groups:
+        name = one["metadata"]["name"]
+        folder = f"{namespace}/groups/{name}"
+        made.add(f"{folder}/group.json", resource_part(one))
+        made.add(f"{folder}/pods.json", [pod_part(each) for each in pods[name]])
+        made.add(f"{folder}/leases.json", [lease_part(each) for each in leases[name]])
+        await _ledger(made, api, namespace, name, folder)
+
+
+async def _ledger(made: Bundle, api: Api, namespace: str, name: str, folder: str) -> None:
+    what = f"ledger of {namespace}/{name}"
+    ledger = ledger_of(await made.read(what, api.find(core_path(namespace, "configmaps", ledger_name(name)))), name)
+    if ledger is None:
+        made.unread.setdefault(what, "there is none")
+        return
+    made.add(f"{folder}/ledger.json", ledger_part(ledger))
+    release = release_of(ledger)
+    if release and release not in made.releases:
+        made.releases.add(release)
+        where, _, lease = release.partition("/")
+        found = await made.read(f"lease {release}", api.get(leases_path(where, lease)))
+        if found is not None:
+            made.add(f"operators/{where}/lease-{lease}.json", lease_part(found))
+
+
+async def _operators(made: Bundle, api: Api, deployments: Sequence[Mapping[str, Any]]) -> None:
+    options = [name for one in operator.params if isinstance(one, click.Option) for name in one.opts]
+    for one in deployments:
+        metadata = one["metadata"]
+        made.add(f"operators/{metadata['namespace']}/{metadata['name']}.json", deployment_part(one, options))
+    for where in sorted({str(one["metadata"]["namespace"]) for one in deployments}):
+        pods = await _listed(made, api, f"operator's pods of {where}", core_path(where, "pods"), labelSelector=OPERATOR_SELECTOR)
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            made.add(f"operators/{where}/{name}.json", pod_part(pod))
+            text = await made.read(f"log of {where}/{name}", _log(api, where, name))
+            if text is not None:
+                made.add_text(f"operators/{where}/{name}.log", hidden(text))
+
+
+async def _log(api: Api, namespace: str, pod: str) -> str:
+    asked = {"tailLines": str(LOG_LINES), "limitBytes": str(LOG_BYTES)}
+    async with api.stream(f"{core_path(namespace, 'pods', pod)}/log", asked, SILENCE) as chunks:
+        return b"".join([chunk async for chunk in chunks]).decode(errors="replace")
+
+
+async def _listed(made: Bundle, api: Api, what: str, path: str, **query: str) -> list[Json]:
+    found = await made.read(what, api.get(path, **query))
+    return [] if found is None else list(found["items"])
+
+
+def _by_group(names: set[str], those: Sequence[Json]) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {name: [] for name in names}
+    for one in those:
+        group = (one["metadata"].get("labels") or {}).get(GROUP_LABEL)
+        if group in found:
+            found[group].append(one)
+    return found
+
+
+def _is_ours(event: Json) -> bool:
+    return (event.get("regarding") or {}).get("kind") in ("ConsumerGroup", "PartitionedQueue")
 
 
 @click.command()
@@ -55,10 +333,7 @@ def _already(file: Path) -> click.UsageError:
     return click.UsageError(f"{file} is there already: give another --file")
 
 
-async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> "Bundle":
-    from baton.cli.bundle_archive import archive
-    from baton.cli.bundle_reading import Bundle, groups_of, read_bundle
-
+async def _collect(group: str | None, target: ClusterTarget, file: Path, *, everywhere: bool) -> Bundle:
     async with cluster(target) as (api, where):
         namespace = None if everywhere else where
         groups = await groups_of(api, namespace, group)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.output_form import Form, output_option, say_object
+from baton.cli.options import Form, output_option, say_object
 from baton.cli.printing import console, refuse, say, table
 from baton.model.wording import counted
 from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced

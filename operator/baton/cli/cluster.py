@@ -1,16 +1,97 @@
-"""What the commands that speak to a cluster share: the connection, and how a refusal reads."""
+"""The API server that a command speaks to: as kubectl finds it, and how a refusal reads.
+
+A kubeconfig is checked before the client reads it, which would end with a traceback, or with localhost where no server is named.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.cli.cluster_target import ClusterTarget
-from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
+import yaml
+
+from baton.cli.options import ClusterTarget
 from baton.cli.printing import refuse
 from baton.kube.api import Api, connect
 from baton.kube.errors import ApiError, NotFoundError, UnavailableError
+
+Entries = Mapping[str, Mapping[str, object]]
+
+
+class KubeconfigError(ValueError):
+    """It does not say which API server is meant. The message is one line, with the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a kubeconfig points to."""
+
+    name: str
+    server: str
+    namespace: str
+
+
+def default_kubeconfig() -> Path | None:
+    """None inside a pod (its service account is used); else as kubectl finds it. Several files are one path, as in KUBECONFIG."""
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    named = os.environ.get("KUBECONFIG", "").strip(os.pathsep)
+    return Path(named) if named else Path.home() / ".kube" / "config"
+
+
+def context_of(kubeconfig: Path, name: str | None = None) -> Context:
+    """The context of this name, or the current one. Of several files the first that says something holds, as for kubectl."""
+    files = [Path(one).expanduser() for one in str(kubeconfig).split(os.pathsep) if one]
+    there = [file for file in files if file.exists()]
+    if not there:
+        raise KubeconfigError(f"there is no kubeconfig {kubeconfig}: give --kubeconfig FILE, or set KUBECONFIG")
+    contents = [_read(file) for file in there]
+    contexts, clusters, users = (_named(kind, contents, kubeconfig) for kind in ("contexts", "clusters", "users"))
+    name = name or next((str(one["current-context"]) for one in contents if one.get("current-context")), None)
+    choice = f"choose one of {', '.join(sorted(contexts))}" if contexts else "it has no contexts at all"
+    if name is None:
+        raise KubeconfigError(f"{kubeconfig}: current-context is not set: {choice}, with --context")
+    if name not in contexts:
+        raise KubeconfigError(f"{kubeconfig}: there is no context {name!r}: {choice}")
+    context = contexts[name]
+    cluster = clusters.get(str(context.get("cluster")), {})
+    if not cluster.get("server"):
+        raise KubeconfigError(f"{kubeconfig}: the context {name} names no cluster with a server: correct contexts and clusters")
+    if str(context.get("user")) not in users:
+        raise KubeconfigError(f"{kubeconfig}: the context {name} names nobody of users: correct contexts and users")
+    return Context(name, str(cluster["server"]), str(context.get("namespace") or "default"))
+
+
+def _read(file: Path) -> Mapping[str, object]:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise KubeconfigError(f"{file}: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise KubeconfigError(f"{file}: {line}not YAML: {error.problem}") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise KubeconfigError(f"{file}: not a text in YAML") from None
+    if not isinstance(content, dict):
+        raise KubeconfigError(f"{file}: not a kubeconfig: it has no clusters, contexts and users")
+    return content
+
+
+def _named(kind: str, contents: Sequence[Mapping[str, object]], kubeconfig: Path) -> Entries:
+    """The entries of a list of `{name: …, cluster: {…}}`; of equal names the first."""
+    found: dict[str, Mapping[str, object]] = {}
+    for content in contents:
+        entries = content.get(kind) or []
+        if not isinstance(entries, list) or not all(isinstance(one, dict) and "name" in one for one in entries):
+            raise KubeconfigError(f"{kubeconfig}: {kind} is not a list of entries with names: correct it")
+        for one in entries:
+            inner = one.get(kind.removesuffix("s"))
+            found.setdefault(str(one["name"]), inner if isinstance(inner, dict) else {})
+    return found
+
 
 T = TypeVar("T")
 
@@ -19,7 +100,7 @@ OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class NoAnswerError(Exception):
-    """The cluster has nothing to show, or cannot be asked. The message is one line."""
+    """What is asked for is missing or impossible, or the cluster cannot be asked. The message is one line."""
 
 
 @asynccontextmanager

@@ -1,23 +1,224 @@
 """`baton dead-letters`: entries that were set aside, and what becomes of them."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TypeVar, cast
 
 import click
+from rich.table import Table
 
-from baton.cli.hinting import HintingGroup
-from baton.cli.names import shown
-from baton.cli.output_form import Form, output_option, say_object
-from baton.cli.printing import console, need_redis, refuse, say
-from baton.cli.queue_server import QueueServer, queue_options
+from baton.cli.cluster import NoAnswerError, ask, cluster, namespace_of
+from baton.cli.main import HintingGroup
+from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, cluster_options, output_option, say_object, shown
+from baton.cli.printing import console, need_redis, refuse, say, table
+from baton.controller.adapters import SecretForbidden, queue_address
+from baton.kube.errors import NotFoundError
+from baton.kube.objects import queue_view, queues_path
 from baton.model.wording import counted
+from baton.queues.dead_letters import DeadLetters, Letter, LetterId, LetterLine, OpenDeadLetters
+from baton.queues.kind import QueueKind, load
+from baton.queues.kinds import kind
 from baton.queues.protocol import QueueUnreachable
 
-if TYPE_CHECKING:
-    from baton.queues.dead_letters import DeadLetters, LetterId, LetterLine, OpenDeadLetters
+F = TypeVar("F", bound=Callable[..., object])
+
+VARIABLE = "BATON_REDIS_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueServer:
+    """A queue at its server."""
+
+    queue: str
+    """namespace/name"""
+    url: str = field(repr=False)
+    stands_in: str
+    """Where the URL is written."""
+    kind: QueueKind
+
+
+def queue_options(command: F) -> F:
+    """QUEUE, --redis-url and those that name a cluster, which reach the command as `server`."""
+
+    @click.argument("queue", type=QUEUE)
+    @click.option(
+        "--redis-url",
+        type=REDIS_URL,
+        envvar=VARIABLE,
+        show_envvar=True,
+        help="The queue's server. Default: that of the queue's spec.source.redis.",
+    )
+    @cluster_options
+    @wraps(command)
+    def with_server(*args: object, queue: str, redis_url: str | None, target: ClusterTarget, **rest: object) -> object:
+        need_redis()
+        return command(*args, server=_server(queue, redis_url, target), **rest)
+
+    return cast(F, with_server)
+
+
+def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
+    name, target = target.within(queue)
+    if url is None:
+        return ask(_of_resource(name, target))
+    try:
+        namespace = namespace_of(target)
+    except NoAnswerError:
+        raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE") from None
+    return QueueServer(f"{namespace}/{name}", url, f"--redis-url or {VARIABLE}", kind("Redis"))
+
+
+async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
+    async with cluster(target) as (api, where):
+        try:
+            queue = queue_view(await api.get(queues_path(where, name)))
+        except NotFoundError:
+            raise NoAnswerError(
+                f"there is no PartitionedQueue {where}/{name}: kubectl get partitionedqueues -A lists them; "
+                "without a cluster give --redis-url"
+            ) from None
+        if queue.spec is None:
+            raise NoAnswerError(f"PartitionedQueue {queue.full_name}: {queue.problem}")
+        try:
+            address = await queue_address(api, queue)
+        except SecretForbidden:
+            raise NoAnswerError(
+                f"you may not read the Secret that spec.source.redis.urlSecretRef of {queue.full_name} names: put the URL into "
+                f"{VARIABLE}, or ask for the verb get on that Secret"
+            ) from None
+        except QueueUnreachable as problem:
+            raise NoAnswerError(str(problem)) from None
+        if address is None:
+            raise NoAnswerError(
+                f"PartitionedQueue {queue.full_name} has no server to be asked: its spec.source.type is {queue.spec.source.type}"
+            )
+        return QueueServer(queue.full_name, address.text, address.stands_in, queue.spec.source.kind)
+
+
+MOST_SHOWN = 4_096
+"""Bytes of a value on a terminal."""
+_KEY, _WHY = 32, 80
+"""Characters in a list."""
+_LINE = 1_000
+"""Characters of a line about one letter."""
+_ROW = 16
+
+
+def letter_table(lines: Sequence[LetterLine]) -> Table:
+    """For people: a row for each dead letter."""
+    rows = (
+        (
+            one.letter,
+            one.offset,
+            _cut(_shown(one.key), _KEY),
+            "?" if one.deliveries is None else f"{one.deliveries:,}",
+            f"{one.size:,}",
+            _died(one),
+            _cut(one.why, _WHY),
+        )
+        for one in lines
+    )
+    return table(("LETTER", "OFFSET", "KEY", "TRIES", "BYTES", "DIED", "WHY"), rows, right=("TRIES", "BYTES"))
+
+
+def line_json(one: LetterLine) -> dict[str, object]:
+    """For programs: a dead letter without its value, in the CLI's words."""
+    return {
+        "letter": str(one.letter),
+        "partition": one.letter.partition,
+        "offset": one.offset,
+        "key": one.key.decode(errors="replace"),
+        "keySize": one.key_size,
+        "size": one.size,
+        "timestamp": one.timestamp,
+        "deliveries": one.deliveries,
+        "why": one.why,
+    }
+
+
+def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
+    """One letter, with the beginning of its value."""
+    yield f"letter      {one.letter}"
+    yield f"offset      {one.offset}"
+    yield f"key         {_cut(_shown(one.key), _LINE)}"
+    sent = "by no producer of Baton: it cannot be sent again" if one.timestamp is None else _moment(one.timestamp)
+    yield f"sent        {sent}"
+    yield f"died        {_died(one)}"
+    yield f"deliveries  {'?' if one.deliveries is None else one.deliveries}"
+    yield f"why         {_cut(one.why, _LINE)}"
+    for name, value in one.headers.items():
+        yield f"header      {_cut(f'{name}: {_shown(value)}', _LINE)}"
+    text = None if as_hex else readable(one.value)
+    yield f"value       {counted(len(one.value), 'byte')}, {'in hexadecimal' if text is None else 'text'}"
+    yield from _dump(one.value[:MOST_SHOWN]) if text is None else text[:MOST_SHOWN].split("\n")
+    if len(one.value if text is None else text) > MOST_SHOWN:
+        yield "… the rest is left out: --save FILE writes all of it"
+
+
+def letter_json(one: Letter) -> dict[str, object]:
+    """Texts where the bytes are UTF-8, and the bytes always."""
+    return {
+        "letter": str(one.letter),
+        "partition": one.letter.partition,
+        "offset": one.offset,
+        "key": _text(one.key),
+        "keyBase64": b64encode(one.key).decode(),
+        "value": _text(one.value),
+        "valueBase64": b64encode(one.value).decode(),
+        "headers": {name: _text(value) for name, value in one.headers.items()},
+        "headersBase64": {name: b64encode(value).decode() for name, value in one.headers.items()},
+        "timestamp": one.timestamp,
+        "deliveries": one.deliveries,
+        "why": one.why,
+    }
+
+
+def readable(value: bytes) -> str | None:
+    """As text, if it is one that a terminal shows as it is."""
+    text = _text(value)
+    return text if text is not None and all(char.isprintable() or char in "\n\t" for char in text) else None
+
+
+def _text(value: bytes) -> str | None:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _shown(value: bytes) -> str:
+    text = readable(value)
+    return repr(value)[1:] if text is None or "\n" in text else text
+
+
+def _dump(value: bytes) -> Iterator[str]:
+    for begin in range(0, len(value), _ROW):
+        row = value[begin : begin + _ROW]
+        seen = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{begin:08x}  {row.hex(' '):<{3 * _ROW}} {seen}"
+
+
+def _died(one: LetterLine | Letter) -> str:
+    """Its id begins with the time."""
+    return _moment(one.letter.died()[0])
+
+
+def _moment(milliseconds: int) -> str:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
 
 MOST = 1_000
 """Letters in a list."""
@@ -26,10 +227,7 @@ MOST = 1_000
 class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
     name = "letter"
 
-    def convert(self, value: "str | LetterId", param: click.Parameter | None, ctx: click.Context | None) -> "LetterId":
-        need_redis()
-        from baton.queues.dead_letters import LetterId
-
+    def convert(self, value: str | LetterId, param: click.Parameter | None, ctx: click.Context | None) -> LetterId:
         if isinstance(value, LetterId):
             return value
         try:
@@ -56,10 +254,8 @@ def dead_letters() -> None:
 @click.option("--after", type=_LETTER, metavar="LETTER", help="Only the dead letters after this one.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="The most dead letters to list.")
 @output_option()
-def list_letters(server: QueueServer, partition: int | None, after: "LetterId | None", limit: int, form: Form) -> None:
+def list_letters(server: QueueServer, partition: int | None, after: LetterId | None, limit: int, form: Form) -> None:
     """List the dead letters of QUEUE, partition by partition, the oldest first."""
-    from baton.cli.letter_view import letter_table, line_json
-
     with _letters(server) as letters:
         counts = _counts(letters, partition)
         found = _page(letters, counts, after, limit)
@@ -89,10 +285,8 @@ def list_letters(server: QueueServer, partition: int | None, after: "LetterId | 
     help="Write the value, byte for byte, into this file.",
 )
 @output_option()
-def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | None, form: Form) -> None:
+def show(server: QueueServer, letter: LetterId, as_hex: bool, file: Path | None, form: Form) -> None:
     """Show a dead letter, with its value."""
-    from baton.cli.letter_view import letter_json, lines
-
     with _letters(server) as letters:
         found = letters.find(letter)
     if found is None:
@@ -114,7 +308,7 @@ def show(server: QueueServer, letter: "LetterId", as_hex: bool, file: Path | Non
 @click.argument("which", metavar="[LETTER...]", type=_LETTER, nargs=-1)
 @_all
 @_partition
-def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None) -> None:
+def redrive(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None) -> None:
     """Send dead letters to the end of the queue again; each goes when the queue has it.
 
     They are sent as a producer sends, so that keys keep their partitions, in the order in which they died. It may be repeated
@@ -150,7 +344,7 @@ def redrive(server: QueueServer, which: tuple["LetterId", ...], everything: bool
 @_all
 @_partition
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, partition: int | None, yes: bool) -> None:
+def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, partition: int | None, yes: bool) -> None:
     """Delete dead letters for good. Where one that is named is not there, none is deleted."""
     _one_of(which, everything, partition)
     dropped = 0
@@ -166,14 +360,12 @@ def drop(server: QueueServer, which: tuple["LetterId", ...], everything: bool, p
     say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")
 
 
-def _refuse_unknown(server: QueueServer, letter: "LetterId") -> NoReturn:
+def _refuse_unknown(server: QueueServer, letter: LetterId) -> NoReturn:
     refuse(f"{server.queue} has no dead letter {letter}, or not any more: `baton dead-letters list` names those that there are")
 
 
 @contextmanager
-def _letters(server: QueueServer) -> "Iterator[DeadLetters]":
-    from baton.queues.kind import load
-
+def _letters(server: QueueServer) -> Iterator[DeadLetters]:
     if server.kind.dead_letters is None:
         refuse(f"{server.queue} has no dead letters: queues of type {server.kind.name} keep none")
     open_letters: OpenDeadLetters = load(server.kind.dead_letters)
@@ -185,7 +377,7 @@ def _letters(server: QueueServer) -> "Iterator[DeadLetters]":
         refuse(str(problem))
 
 
-def _counts(letters: "DeadLetters", partition: int | None) -> dict[int, int]:
+def _counts(letters: DeadLetters, partition: int | None) -> dict[int, int]:
     counts = letters.counts()
     if partition is None:
         return counts
@@ -194,7 +386,7 @@ def _counts(letters: "DeadLetters", partition: int | None) -> dict[int, int]:
     return {partition: counts[partition]}
 
 
-def _page(letters: "DeadLetters", counts: dict[int, int], after: "LetterId | None", limit: int) -> "list[LetterLine]":
+def _page(letters: DeadLetters, counts: dict[int, int], after: LetterId | None, limit: int) -> list[LetterLine]:
     """One more than the limit, if there are."""
     found: list[LetterLine] = []
     for partition, count in counts.items():
@@ -207,14 +399,14 @@ def _page(letters: "DeadLetters", counts: dict[int, int], after: "LetterId | Non
     return found
 
 
-def _one_of(which: "Iterable[LetterId]", everything: bool, partition: int | None) -> None:
+def _one_of(which: Iterable[LetterId], everything: bool, partition: int | None) -> None:
     if bool(which) == everything:
         raise click.UsageError("name the letters, such as 3/1795338000123-0, or give --all")
     if which and partition is not None:
         raise click.UsageError("--partition is for --all: a letter's name has its partition")
 
 
-def _portions(letters: "DeadLetters", which: "tuple[LetterId, ...]", partition: int | None) -> "Iterator[list[LetterId]]":
+def _portions(letters: DeadLetters, which: tuple[LetterId, ...], partition: int | None) -> Iterator[list[LetterId]]:
     """Those that are named, in the order in which they died; or all, so that those that die meanwhile are not among them."""
     if which:
         yield from ([one] for one in sorted(set(which), key=lambda one: one.died()))

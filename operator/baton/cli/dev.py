@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.names import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
+from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
 from baton.cli.printing import need_kafka, need_redis, refuse, say
 from baton.model.wording import counted
 
 if TYPE_CHECKING:
-    from baton.dev.end_signals import EndSignals
     from baton.dev.folder import DevFolder
     from baton.dev.queues import DevQueue
+    from baton.dev.signals import EndSignals
 
 _PARTITIONS = 6
 _CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME", "/tmp")) / ".cache")
@@ -102,9 +102,9 @@ def dev(
         need_redis()
     else:
         need_kafka()
-    from baton.dev.end_signals import EndSignals
     from baton.dev.folder import DevError, DevFolder
     from baton.dev.queues import on_kafka, on_redis
+    from baton.dev.signals import EndSignals
     from baton.queues.protocol import QueueUnreachable
 
     signals, here = EndSignals(), DevFolder(folder)

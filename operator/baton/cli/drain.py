@@ -3,10 +3,8 @@
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.group_view import GroupLook
-from baton.cli.live_group import UnreadableError, look_at, members_of
-from baton.cli.names import GROUP, OBJECT
+from baton.cli.group import GroupLook, look_at, members_of
+from baton.cli.options import GROUP, OBJECT, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.api import core_path
 from baton.kube.members import DRIVER, GroupMembers
@@ -32,11 +30,8 @@ def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget)
 
 async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, anyway: bool) -> None:
     async with cluster(target) as (api, where):
-        try:
-            seen = await look_at(api, where, group)
-            pods, fleet = await members_of(api, seen)
-        except UnreadableError as error:
-            raise NoAnswerError(str(error)) from None
+        seen = await look_at(api, where, group)
+        pods, fleet = await members_of(api, seen)
         pod = next((one for one in pods if one.name == member), None)
         if pod is None or pod.ended:
             what = "has no pod" if pod is None else "has nothing to take from the ended pod"
@@ -58,8 +53,8 @@ async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, 
 
 
 def _queues_without(pod: PodView, seen: GroupLook, fleet: GroupMembers) -> list[str]:
-    """The group's queues that the pod reads and nobody else could take: who drains or stops, stands aside for a newer pod of its
-    identity or is to be scaled away could not."""
+    """The group's queues that the pod reads and no other member could take. Members that drain or stop, stand aside for a newer
+    pod of their identity or are to be scaled away do not count."""
     spec, state = seen.group.spec, seen.state
     named = frozenset(QueueName(queue.name) for queue in spec.queues) if spec is not None else frozenset()
     going = {pod.uid} if state is None else {pod.uid} | {uid for _, uid in {*state.fenced, *state.victims}}

@@ -1,27 +1,292 @@
 """`baton explain`: everything about one partition."""
 
 import asyncio
+import re
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import click
 
+from baton.api import Handoff
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.lag import operator_option
-from baton.cli.names import GROUP, PARTITION
-from baton.cli.output_form import Form, output_option, say_object
+from baton.cli.group import GroupLook, look_at, observation_of
+from baton.cli.group_words import ago, handoff, problems_of
+from baton.cli.lag import lag_of
+from baton.cli.options import GROUP, PARTITION, ClusterTarget, Form, cluster_options, operator_option, output_option, say_object
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import say
+from baton.cli.rehearsal import WhatIf, compare
+from baton.controller.problems import EventReason
+from baton.engine import GroupState
+from baton.engine.partition_state import PartitionState, partition_state
+from baton.engine.state import PartitionRecord
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError
-from baton.model.ids import Partition
-from baton.model.times import to_text
+from baton.model.ids import Epoch, MemberId, Partition
+from baton.model.times import read_seconds, to_text
+from baton.model.wording import counted
 
-if TYPE_CHECKING:
-    from baton.cli.group_view import GroupLook
-    from baton.cli.partition_view import NextPlan, PartitionLook
+REPORTED_BY = "baton.dev/operator"
+
+LONGEST_NOTE = 1024
+"""Characters of a sentence that are read: as many as Kubernetes takes in an event."""
+
+MOST_SHOWN = 10
+
+_NUMBERS = re.compile(r"\b(\d[\d,-]{0,300})…? of ([a-z0-9.-]{1,253})")
+_BETWEEN = re.compile(r"\bgo(?:es)? from (\S{1,253}) to (\S{1,253}?)[:;]")
+_ENDS = (EventReason.RELEASED, EventReason.GONE, EventReason.DEADLINE_MISSED)
+_BEGINNINGS = (EventReason.REVOKING, EventReason.REDIRECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEvent:
+    """A sentence of the operator about a partition."""
+
+    at: float
+    """Unix seconds."""
+    reason: str
+    note: str
+
+    @property
+    def why(self) -> str:
+        """What stands behind the first colon, without what is waited for; empty: nothing."""
+        return self.note.partition(": ")[2].rpartition("; ")[0] or (
+            "" if "; " in self.note else self.note.partition(": ")[2].strip()
+        )
+
+    def to_json(self) -> Mapping[str, str]:
+        """For programs."""
+        return {"time": to_text(self.at), "reason": self.reason, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """What is known of a partition's past. Events are kept for an hour, as a rule."""
+
+    since: float | None = None
+    """When its owner got it, in Unix seconds; None: no event tells."""
+    before: str | None = None
+    """Who had it before that."""
+    why: str = ""
+    """Why it moved to its owner."""
+    events: tuple[PartitionEvent, ...] = ()
+    """The last ones, in order."""
+
+
+def history(partition: Partition, owner: MemberId | None, events: Iterable[Mapping[str, Any]]) -> PartitionHistory:
+    """`events`: as core/v1 has them, of the group."""
+    told = sorted((one for one in map(_read, events) if one and mentions(one.note, partition)), key=lambda one: one.at)
+    grants = [at for at, one in enumerate(told) if one.reason == EventReason.GRANTED and one.note.startswith(f"{owner} owns ")]
+    shown = tuple(told[-MOST_SHOWN:])
+    if owner is None or not grants:
+        return PartitionHistory(before=_giver(told), events=shown)
+    # What led to it: all that was told since the grant before it.
+    others = [at for at, one in enumerate(told[: grants[-1]]) if one.reason == EventReason.GRANTED]
+    led = told[others[-1] + 1 if others else 0 : grants[-1]]
+    why = told[grants[-1]].why or next((one.why for one in reversed(led) if one.reason in _BEGINNINGS and one.why), "")
+    return PartitionHistory(told[grants[-1]].at, _giver(led), why, shown)
+
+
+def mentions(note: str, partition: Partition) -> bool:
+    """Whether the sentence names the partition, alone or within a range."""
+    for numbers, queue in _NUMBERS.findall(note):
+        if queue.rstrip(".") == partition.queue and any(_within(part, partition.number) for part in numbers.split(",")):
+            return True
+    return False
+
+
+def _within(part: str, number: int) -> bool:
+    first, dash, last = part.partition("-")
+    if not first.isdigit() or len(part) > 20 or (dash and not last.isdigit()):
+        return False
+    return int(first) <= number <= int(last or first)
+
+
+def _giver(events: list[PartitionEvent]) -> str | None:
+    """Who let go of it last, as far as these say."""
+    for one in reversed(events):
+        if one.reason in _ENDS and not re.match(r"[\d,]+ members ", one.note):
+            return one.note.partition(" ")[0]
+        if one.reason == EventReason.REVOKING and (found := _BETWEEN.search(one.note)):
+            return found[1]
+    return None
+
+
+def _read(event: Mapping[str, Any]) -> PartitionEvent | None:
+    if event.get("reportingComponent") != REPORTED_BY:
+        return None
+    metadata = event.get("metadata") or {}
+    for text in (event.get("eventTime"), event.get("lastTimestamp"), metadata.get("creationTimestamp")):
+        if text and (at := read_seconds(text, None)) is not None:
+            return PartitionEvent(at, str(event.get("reason"))[:128], str(event.get("message"))[:LONGEST_NOTE])
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """A partition of a group that was looked at."""
+
+    group: GroupLook
+    partition: Partition
+    record: PartitionRecord
+    doing: PartitionState
+    handoff: Handoff | None
+    """The one under way."""
+    history: PartitionHistory = field(default_factory=PartitionHistory)
+    next_owner: MemberId | None = None
+    """By a plan that is made now; None: it would get none, or `next_problem` says why that is not known."""
+    next_problem: str | None = None
+    lag: int | None = None
+    lag_problem: str | None = None
+    unfinished: tuple[str, int] | None = None
+    """The oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
+    events_problem: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.group.group.full_name}, partition {self.partition.number} of {self.partition.queue}: {self.doing}"
+
+    def sentences(self) -> Iterator[str]:
+        """For people, without the title and the events."""
+        yield self._owned()
+        waits = list(self.waits())
+        yield from waits or ["Nothing is waited for."]
+        yield self._planned()
+        yield from map(str, problems_of(self.group))
+        if self.lag is not None:
+            yield f"Lag: {counted(self.lag, 'entry', 'entries')} not acknowledged or committed yet."
+        else:
+            yield f"Lag: not known{f': {self.lag_problem}' if self.lag_problem else ''}."
+        if self.unfinished is not None:
+            offset, times = self.unfinished
+            yield f"Entry {offset} was handed out {times} times and never acknowledged."
+
+    def waits(self) -> Iterator[str]:
+        """What holds it up, or is about to change it."""
+        state, look, partition = self.group.state, self.group, self.partition
+        if state is None:
+            yield "It waits for an operator to write the group's ledger."
+            return
+        move = state.moves.get(partition)
+        if self.handoff is not None:
+            yield handoff(self.handoff, look.now)
+        if move is not None and not move.quiet and move.giver is None:
+            yield f"It waits for {partition.queue} to take the grant to {move.receiver or 'nobody'} at epoch {move.epoch}."
+        if move is not None and move.quiet:
+            yield f"{partition.queue} is to record its owner again, at epoch {move.epoch}; the owner works on it meanwhile."
+        if partition in state.waiting:
+            running = counted(len(state.moves), "hand-off runs", "hand-offs run")
+            turn = f"{running} (spec.rebalance.maxConcurrentHandoffs), and {counted(len(state.waiting), 'waits', 'wait')}"
+            yield f"It goes to {state.waiting[partition]} in its turn: {turn}."
+        if state.proposal is not None and partition in state.proposal.receivers:
+            name = f"{look.group.name} -n {look.group.namespace}"
+            to = f"It would go to {state.proposal.receivers[partition]} by proposal {state.proposal.id}"
+            yield f"{to}, which waits for approval: baton approve {name}"
+        yield from self._slot(state)
+        if look.group.spec is not None and look.group.spec.paused:
+            yield f"The group is paused, so that no hand-off begins: baton resume {look.group.name} -n {look.group.namespace}"
+        elif state.holddown is not None:
+            left = max(0.0, state.holddown.until - look.now)
+            yield f"A plan follows in {left:.0f} s, at {to_text(state.holddown.until)}: {state.holddown.why}"
+        if self.doing is PartitionState.UNASSIGNED and not state.known:
+            yield "No pod takes part in the group."
+
+    def _slot(self, state: GroupState) -> Iterator[str]:
+        for slot in state.member_slots:
+            if slot.vacated and self.partition in slot.vacated:
+                kept = "whoever takes it" if slot.expires is None else f"its return until {to_text(slot.expires)}"
+                yield f"It is in the slot of {slot.member}, which waits for {kept}."
+
+    def _owned(self) -> str:
+        record, history = self.record, self.history
+        if record.owner is None:
+            last = record.last or history.before
+            epoch = f", at epoch {record.granted_at}" if record.last and record.granted_at else ""
+            return "Nobody owns it." + (f" {last} had it last{epoch}." if last else " Nobody ever had it.")
+        since = "since before its first event that is still kept"
+        if history.since is not None:
+            since = f"since {to_text(history.since)} ({ago(history.since, self.group.now)} ago)"
+        before = f" Before that {history.before} had it." if history.before and history.before != record.owner else ""
+        why = f" Why: {history.why}." if history.why else ""
+        return f"{record.owner} owns it at epoch {record.epoch}, {since}.{before}{why}"
+
+    def _planned(self) -> str:
+        owner = self.record.owner
+        if self.next_problem is not None:
+            return f"What a plan would do with it is not known: {self.next_problem}"
+        if self.next_owner is None:
+            return f"A plan made now would give it to nobody: no member reads {self.partition.queue}."
+        if self.next_owner == owner:
+            return f"A plan made now would leave it with {owner}."
+        return f"A plan made now would {'move it from ' + owner if owner else 'give it'} to {self.next_owner}."
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        look, move, history = self.group, self.handoff, self.history
+        return {
+            "namespace": look.group.namespace,
+            "group": look.group.name,
+            "queue": self.partition.queue,
+            "partition": self.partition.number,
+            "state": self.doing.value,
+            "owner": self.record.owner,
+            "epoch": self.record.epoch,
+            "since": None if history.since is None else to_text(history.since),
+            "why": history.why,
+            "before": history.before or (self.record.last if self.record.owner is None else None),
+            "handoff": None if move is None else move.model_dump(mode="json", by_alias=True),
+            "waits": list(self.waits()),
+            "nextOwner": self.next_owner,
+            "nextProblem": self.next_problem,
+            "lag": self.lag,
+            "lagProblem": self.lag_problem,
+            "unfinished": self.unfinished and {"offset": self.unfinished[0], "handedOut": self.unfinished[1]},
+            "problems": [str(one) for one in problems_of(look)],
+            "events": [dict(one.to_json()) for one in history.events],
+            "eventsProblem": self.events_problem,
+        }
+
+
+def find(look: GroupLook, partition: Partition) -> tuple[PartitionRecord, PartitionState, Handoff | None]:
+    """What the ledger has of it, and the hand-off under way. Raises NoAnswerError."""
+    queue = look.queues.get(partition.queue)
+    full = look.group.full_name
+    if queue is None:
+        raise NoAnswerError(f"{full} has no queue {partition.queue}: it has {', '.join(look.queues) or 'none'}")
+    if look.state is None or partition not in look.state.records:
+        if queue.partitions is None or partition.number >= queue.partitions:
+            there = f"it has 0 to {queue.partitions - 1}" if queue.partitions else "none of it is known yet"
+            raise NoAnswerError(f"{full} has no partition {partition.number} of {partition.queue}: {there}")
+        if not queue.states:
+            raise NoAnswerError(
+                f"{full} does not know whose {partition.queue}/{partition.number} is: its queue has to answer first"
+            )
+        return PartitionRecord(Epoch(0)), PartitionState.UNASSIGNED, None
+    return look.state.records[partition], partition_state(look.state, partition), _handoff(look, look.state, partition)
+
+
+def _handoff(look: GroupLook, state: GroupState, partition: Partition) -> Handoff | None:
+    """By the ledger, which has all of them; what is unacknowledged only the status says, and only of the first."""
+    move = state.moves.get(partition)
+    if move is None or move.quiet or move.giver is None:
+        return None
+    told = [one for one in look.status.handoffs if (one.queue, one.partition) == partition and one.epoch == move.epoch]
+    return Handoff.model_validate(
+        {
+            "queue": partition.queue,
+            "partition": partition.number,
+            "from": move.giver,
+            "to": move.receiver,
+            "epoch": move.epoch,
+            "deadline": to_text(move.deadline),
+            "unacknowledged": told[0].unacknowledged if told else None,
+            "reason": move.why[:256],
+        }
+    )
+
 
 MOST_EVENTS = "500"
 """Of the group; the operator posts a few a minute."""
@@ -52,28 +317,30 @@ def explain(group: str, partition: Partition, url: str | None, form: Form, targe
         say(f"  {to_text(event.at)}  {event.reason:14}  {event.note}")
 
 
-async def _look(group: str, partition: Partition, target: ClusterTarget, url: str | None) -> "PartitionLook":
-    from baton.cli.live_group import look_at
-    from baton.cli.operator_pages import lag_of
-    from baton.cli.partition_history import history
-    from baton.cli.partition_view import NoSuchPartitionError, PartitionLook, find
-
+async def _look(group: str, partition: Partition, target: ClusterTarget, url: str | None) -> PartitionLook:
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         if seen.ledger_problem:
             raise NoAnswerError(f"the ledger of {where}/{group} does not read as one: {seen.ledger_problem}")
-        try:
-            record, doing, handoff = find(seen, partition)
-        except NoSuchPartitionError as error:
-            raise NoAnswerError(str(error)) from None
-        (events, problem), lag, plan = await asyncio.gather(
+        record, doing, move = find(seen, partition)
+        (events, events_problem), lag, (next_owner, next_problem) = await asyncio.gather(
             _events(api, where, group), lag_of(api, where, group, seen.leader, url), _plan(api, seen, partition)
         )
-    look = PartitionLook(seen, partition, record, doing, handoff, next_plan=plan, events_problem=problem)
-    told = history(partition, record.owner, events)
     known = lag.of(partition)
-    why = lag.problem or (None if known is not None else f"{partition.queue} does not tell")
-    return replace(look, history=told, lag=known, lag_problem=why, unfinished=lag.unfinished.get(partition))
+    return PartitionLook(
+        seen,
+        partition,
+        record,
+        doing,
+        move,
+        history(partition, record.owner, events),
+        next_owner,
+        next_problem,
+        lag=known,
+        lag_problem=lag.problem or (None if known is not None else f"{partition.queue} does not tell"),
+        unfinished=lag.unfinished.get(partition),
+        events_problem=events_problem,
+    )
 
 
 async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str | None]:
@@ -85,16 +352,13 @@ async def _events(api: Api, namespace: str, name: str) -> tuple[list[Json], str 
         return [], error.message
 
 
-async def _plan(api: Api, seen: "GroupLook", partition: Partition) -> "NextPlan":
-    from baton.cli.live_group import UnreadableError, observation_of
-    from baton.cli.partition_view import NextPlan
-    from baton.cli.rehearsal import WhatIf, WhatIfError, compare
-
+async def _plan(api: Api, seen: GroupLook, partition: Partition) -> tuple[MemberId | None, str | None]:
+    """The owner by a plan that is made now, or why that is not known."""
     try:
         state, observed = await observation_of(api, seen)
         planned = await compare(seen.group.full_name, state, observed, WhatIf(), time.time())
-    except (UnreadableError, WhatIfError) as error:
-        return NextPlan(problem=str(error))
+    except NoAnswerError as error:
+        return None, str(error)
     except ApiError as error:
-        return NextPlan(problem=error.message)
-    return NextPlan(planned.after.get(partition))
+        return None, error.message
+    return planned.after.get(partition), None

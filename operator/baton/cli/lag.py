@@ -1,31 +1,324 @@
-"""`baton lag`: how much there is to do."""
+"""`baton lag`: how much there is to do, as the operator's leader tells it through the API server or at a URL."""
 
+import json
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from itertools import zip_longest
+from typing import Annotated, Any
 
+import aiohttp
 import click
+from pydantic import BaseModel, Field, StrictInt, ValidationError
+from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
-from baton.cli.names import GROUP, HTTP_URL
-from baton.cli.output_form import Form, output_option, say_object
-from baton.cli.printing import console, say
+from baton.cli.group import GroupLook, Leader, leader_of, look, look_at, partitions
+from baton.cli.options import (
+    GROUP,
+    ClusterTarget,
+    Form,
+    all_namespaces_option,
+    cluster_options,
+    operator_option,
+    output_option,
+    refuse_group_of_all_namespaces,
+    say_object,
+)
+from baton.cli.printing import console, say, table
+from baton.engine import GroupState
+from baton.kube.api import Api, Json, core_path
+from baton.kube.errors import ApiError, NotFoundError, PageTooLargeError, UnavailableError
+from baton.kube.following import listed
+from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL, ledger_of
 from baton.kube.objects import groups_path
+from baton.kube.releases import release_of
+from baton.model.ids import Partition, QueueName
+from baton.model.names import ledger_name
+from baton.model.wording import counted, one_line
 
-F = TypeVar("F", bound=Callable[..., object])
+_LONGEST_OFFSET = 50
+
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+Seconds = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 
-def operator_option(command: F) -> F:
-    """--operator, which reaches the command as `url`."""
-    return click.option(
-        "--operator",
-        "url",
-        type=HTTP_URL,
-        envvar="BATON_OPERATOR_URL",
-        metavar="URL",
-        help="Where the operator's leader answers. Default: its pod, through the API server.",
-    )(command)
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """What a group has to do."""
+
+    namespace: str
+    group: str
+    lag: int | None = None
+    """Entries; None: of one of its queues it is not known."""
+    seconds: float | None = None
+    """How long that takes at the present pace; while none is known, the same as `waiting`."""
+    waiting: float | None = None
+    """The age of the oldest entry while nothing is done, or no pace is known yet."""
+    queues: Mapping[str, Mapping[int, int] | None] = field(default_factory=dict)
+    """By queue and partition, where that was asked for; None: not known."""
+    unfinished: Mapping[Partition, tuple[str, int]] = field(default_factory=dict)
+    """Likewise: the oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
+    problem: str | None = None
+    """Why nothing is known."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        queues = {name: None if of is None else {"lag": sum(of.values())} for name, of in self.queues.items()}
+        told = {"namespace": self.namespace, "group": self.group, "lag": self.lag, "lagSeconds": self.seconds}
+        return {**told, "waitingSeconds": self.waiting, "queues": queues, "problem": self.problem}
+
+    def of(self, partition: Partition) -> int | None:
+        """None: not known."""
+        return (self.queues.get(partition.queue) or {}).get(partition.number)
+
+    @property
+    def pace(self) -> str | None:
+        """`8 s`: how long it takes. `?`: nothing is done, or it is not known yet."""
+        if self.seconds is None or self.waiting is not None:
+            return "?" if self.lag else None
+        return f"{self.seconds:.0f} s"
+
+    @property
+    def text(self) -> str:
+        """`412 entries, 8 s of work at the present pace`, or `412 entries, the oldest 90 s old`"""
+        if self.lag is None:
+            return f"not known{f' ({self.problem})' if self.problem else ': one of its queues does not tell'}"
+        pace = f", {self.seconds:.0f} s of work at the present pace" if self.seconds is not None and self.lag else ""
+        if self.waiting is not None:
+            pace = f", the oldest {self.waiting:.0f} s old"
+        return f"{counted(self.lag, 'entry', 'entries')}{pace}"
+
+
+class _Told(BaseModel):
+    """A group as the operator tells it."""
+
+    namespace: str
+    group: str
+    lag: Count | None = None
+    lagSeconds: Seconds | None = None  # noqa: N815 -- as in JSON, and so are those below
+    waitingSeconds: Seconds | None = None  # noqa: N815
+    queues: dict[str, dict[int, Count | None] | None] = {}
+    unfinished: dict[str, dict[int, tuple[str, Count]]] = {}
+
+
+class _AllTold(BaseModel):
+    groups: list[_Told]
+
+
+def read_group(raw: object) -> GroupLag:
+    """One group as the operator tells it. Raises ValidationError where it is nothing that one of this release tells."""
+    return _group(_Told.model_validate(raw))
+
+
+def read_groups(raw: object) -> list[GroupLag]:
+    """All groups of an operator. Raises ValidationError."""
+    return [_group(told) for told in _AllTold.model_validate(raw).groups]
+
+
+def _group(told: _Told) -> GroupLag:
+    queues = {
+        name: None if of is None else {number: lag for number, lag in sorted(of.items()) if lag is not None}
+        for name, of in told.queues.items()
+    }
+    unfinished = {
+        Partition(QueueName(queue), number): (one_line(offset, _LONGEST_OFFSET), times)
+        for queue, of_queue in told.unfinished.items()
+        for number, (offset, times) in of_queue.items()
+    }
+    return GroupLag(told.namespace, told.group, told.lag, told.lagSeconds, told.waitingSeconds, queues, unfinished)
+
+
+def lag_table(lags: Iterable[GroupLag], looks: Sequence[GroupLook] = ()) -> Table:
+    """A line for each group, and beneath it one for each of its queues. `looks`: for a wide table, the same groups in the same
+    order: it has who works on it, too."""
+    rows: list[tuple[object, ...]] = []
+    for one, seen in zip_longest(lags, looks):
+        fleet = () if seen is None else _fleet(one, seen)
+        rows.append((one.namespace, one.group, None, shown_lag(one.lag), one.pace, *fleet, one.problem))
+        if len(one.queues) > 1 or (seen is not None and one.queues):
+            rows += [(None, None, name, shown_lag(None if of is None else sum(of.values()))) for name, of in one.queues.items()]
+    more = _FLEET if looks else ()
+    return table(("NAMESPACE", "GROUP", "QUEUE", "LAG", "WORK", *more, "NOTE"), rows, right=("LAG", "WORK", *more[1:]))
+
+
+_FLEET = ("STATE", "PARTITIONS", "MEMBERS", "STANDBYS", "EACH")
+
+
+def _fleet(one: GroupLag, look: GroupLook) -> Iterator[object]:
+    """The further cells of a wide line; EACH is the lag for each member that works."""
+    status = look.status
+    at_work = status.members - status.standbys
+    yield from (look.shown_state, *look.cells(("partitions", "members", "standbys")))
+    yield None if one.lag is None or at_work < 1 else f"{one.lag / at_work:,.0f}"
+
+
+def partition_rows(one: GroupLag, state: GroupState | None) -> Iterator[dict[str, object]]:
+    """Each partition whose lag is known, the longest first."""
+    rows = {(row.queue, row.partition): row for row in partitions(state)}
+    known = [(lag, queue, number) for queue, of in one.queues.items() if of is not None for number, lag in of.items()]
+    for lag, queue, number in sorted(known, key=lambda row: (-row[0], row[1], row[2])):
+        row = rows.get((queue, number))
+        yield {
+            "queue": queue,
+            "partition": number,
+            "owner": row and row.owner,
+            "lag": lag,
+            "state": row and row.state,
+            "epoch": row and row.epoch,
+        }
+
+
+def lag_by_partition(rows: Iterable[Mapping[str, object]], *, wide: bool) -> Table:
+    """The same for people."""
+    head = ("queue", "partition", "owner", "lag", *(("state", "epoch") if wide else ()))
+    return table([name.upper() for name in head], [[row[name] for name in head] for row in rows], right=("LAG", "EPOCH"))
+
+
+def shown_lag(lag: int | None) -> str:
+    """A cell; `?`: not known."""
+    return "?" if lag is None else f"{lag:,}"
+
+
+LARGEST = 16 * 2**20
+"""Bytes of an answer: a hundred thousand partitions take two MiB."""
+
+WITHIN = 10.0
+"""Seconds."""
+
+
+async def lag_of(
+    api: Api, namespace: str, name: str, leader: Leader | None, url: str | None, *, partitions: bool = True
+) -> GroupLag:
+    """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`."""
+    try:
+        return read_group(await _asked(api, f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}", leader, url))
+    except ValidationError:
+        return GroupLag(namespace, name, problem=_ODD)
+    except NoAnswerError as error:
+        return GroupLag(namespace, name, problem=str(error))
+
+
+_ODD = "what answers is no operator of this release"
+
+
+async def _asked(api: Api, page: str, leader: Leader | None, url: str | None) -> Any:
+    if url is not None:
+        return await _fetch(f"{url}/{page}")
+    if leader is None:
+        raise NoAnswerError("no operator has written its ledger yet")
+    if not leader.readable:
+        raise NoAnswerError(f"only its operator's leader knows it, and you may not read the Lease {leader.lease}: {_CURE}")
+    if leader.holder is None:
+        raise NoAnswerError(f"only its operator's leader knows it, and the Lease {leader.lease} names none: see `baton doctor`")
+    if leader.port is None:
+        raise NoAnswerError(
+            f"only its operator's leader knows it, and {leader.holder} says no address, for it runs outside of the cluster: give "
+            "--operator http://HOST:PORT, of which its log has the port"
+        )
+    where = leader.lease.partition("/")[0]
+    try:
+        return await api.relayed(f"{core_path(where, 'pods', f'{leader.holder}:{leader.port}')}/proxy/{page}", LARGEST)
+    except PageTooLargeError:
+        raise NoAnswerError(f"{leader.holder} says more than {LARGEST:,} bytes: {_ODD}") from None
+    except NotFoundError as error:
+        gone = f"there is no pod {leader.holder} in namespace {where}: {_CURE}"
+        raise NoAnswerError(gone if error.reason == "NotFound" else "its operator does not serve it") from None
+    except ApiError:
+        raise NoAnswerError(f"you may not get pods/proxy of {leader.holder} in namespace {where}: {_CURE}") from None
+    except UnavailableError as error:
+        raise NoAnswerError(f"the operator {leader.holder} does not answer through the API server ({error}): {_CURE}") from None
+
+
+_CURE = "forward its port 8080 to your machine, and give --operator http://127.0.0.1:8080"
+
+
+async def _fetch(url: str) -> Any:
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(WITHIN)) as session,
+            session.get(url, allow_redirects=False) as answer,
+        ):
+            body = await answer.content.read(LARGEST + 1) if answer.status != 200 else await _whole(answer)
+            status = answer.status
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise NoAnswerError(f"{url} does not answer: {str(error) or type(error).__name__}") from None
+    if status == 307:
+        raise NoAnswerError(f"{url}: this replica of the operator does not lead: ask the one that the Lease names")
+    if status == 404:
+        raise NoAnswerError("the operator there does not serve it")
+    if status != 200:
+        raise NoAnswerError(f"{url} answers {status}")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise NoAnswerError(_ODD) from None
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    data = bytearray()
+    async for chunk in answer.content.iter_any():
+        data += chunk
+        if len(data) > LARGEST:
+            raise ValueError(f"it says more than {LARGEST:,} bytes")
+    return bytes(data)
+
+
+MOST_OPERATORS = 8
+"""Those that most groups name are asked: each of the others might take until its time is over."""
+
+Key = tuple[str, str]
+
+
+async def lags(api: Api, groups: Sequence[Key], url: str | None) -> list[GroupLag]:
+    """Of these groups (namespace and name), in their order. What is wrong is each one's `problem`."""
+    known: dict[Key, GroupLag] = {}
+    if url is not None:
+        problem = await _ask(api, None, url, groups, known)
+        return [known.get(key) or GroupLag(*key, problem=problem) for key in groups]
+    try:
+        ledgers = await _ledgers(api, groups)
+    except ApiError as error:
+        return [GroupLag(*key, problem=str(error)) for key in groups]
+    releases = {key: None if (ledger := ledgers.get(key)) is None else release_of(ledger) for key in groups}
+    problems: dict[str | None, str] = {}
+    for release, _ in Counter(releases.values()).most_common(MOST_OPERATORS):
+        served = [key for key in groups if releases[key] == release]
+        problems[release] = await _ask(api, ledgers.get(served[0]), None, served, known)
+    left = f"the groups name more than {MOST_OPERATORS} operators: ask for this one alone"
+    return [known.get(key) or GroupLag(*key, problem=problems.get(releases[key], left)) for key in groups]
+
+
+async def _ask(api: Api, ledger: Json | None, url: str | None, groups: Sequence[Key], known: dict[Key, GroupLag]) -> str:
+    """Make `known` what one operator tells of these groups: the one at the URL, or that has written the ledger. The answer: why
+    it does not of the others."""
+    wanted = set(groups)
+    try:
+        leader = None if url is not None else await leader_of(api, ledger)
+        told = read_groups(await _asked(api, "groups/lag", leader, url))
+    except ValidationError:
+        return _ODD
+    except (NoAnswerError, ApiError) as error:
+        return str(error)
+    known |= {key: one for one in told if (key := (one.namespace, one.group)) in wanted}
+    return "its operator does not serve it"
+
+
+async def _ledgers(api: Api, groups: Sequence[Key]) -> Mapping[Key, Json]:
+    """Their ledgers, or the metadata of these, by group: with as few questions as the rights allow."""
+    namespaces = {namespace for namespace, _ in groups}
+    try:
+        where = core_path(None if len(namespaces) > 1 else next(iter(namespaces), None), "configmaps")
+        found, _ = await listed(api, where, {"labelSelector": f"{MANAGED_BY_LABEL}={MANAGED_BY}"}, metadata=True)
+    except ApiError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        paths = {(namespace, name): core_path(namespace, "configmaps", ledger_name(name)) for namespace, name in groups}
+        alone = {key: ledger_of(await api.find(path), key[1]) for key, path in paths.items()}
+        return {key: ledger for key, ledger in alone.items() if ledger is not None}
+    return {key: ledger for key in groups if (ledger := found.get((key[0], ledger_name(key[1])))) is not None}
 
 
 @click.command()
@@ -54,10 +347,6 @@ def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, fo
 
 
 async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:
-    from baton.cli.group_view import look
-    from baton.cli.lag_view import lag_table
-    from baton.cli.live_lags import lags
-
     async with cluster(target) as (api, where):
         found = (await api.get(groups_path(None if everywhere else where)))["items"]
         known = await lags(api, [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in found], url)
@@ -71,10 +360,6 @@ async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: 
 
 
 async def _show(group: str, target: ClusterTarget, each: bool, url: str | None, form: Form) -> None:
-    from baton.cli.lag_view import lag_by_partition, lag_table, partition_rows
-    from baton.cli.live_group import look_at
-    from baton.cli.operator_pages import lag_of
-
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         told = await lag_of(api, where, group, seen.leader, url)

@@ -4,21 +4,59 @@ A subcommand's module is imported only when it is called, so that `baton plan` s
 """
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 import baton
-from baton.cli.hinting import HintingGroup
+from baton.cli.printing import say
+from baton.model.wording import quoted
+
+
+class HintingGroup(click.Group):
+    """Options stand behind the command, and a slip in its name is told with the name that it is like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = quoted(error.option_name)
+            command = next((one for one in given if one in self.list_commands(ctx)), "COMMAND")
+            where = f"options stand behind the command: {ctx.command_path} {command} {error.option_name} …"
+            raise click.UsageError(f"No such option {option} here: {where}", ctx) from None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            like = get_close_matches(name, self.list_commands(ctx), n=1)
+            raise click.UsageError(f"No such command {quoted(name)}.{f' Did you mean {like[0]}?' if like else ''}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what SHELL needs to complete this command: source <(baton completion bash)."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    main = click.get_current_context().find_root().command
+    for line in kind(main, {}, "baton", "_BATON_COMPLETE").source().splitlines():
+        say(line)
+
 
 COMMANDS = {
     "approve": ("baton.cli.approve", "Show what is proposed to a ConsumerGroup, and approve it"),
     "bundle": ("baton.cli.bundle", "Collect what a report of a bug needs into one archive"),
     "check-order": ("baton.cli.check_order", "Check records of what was processed"),
-    "completion": ("baton.cli.completion", "Print what a shell needs to complete this command"),
+    "completion": ("baton.cli.main", "Print what a shell needs to complete this command"),
     "console": ("baton.console.command", "Show ConsumerGroups in a browser"),
     "dead-letters": ("baton.cli.dead_letters", "List, send again or drop entries that were set aside"),
     "dev": ("baton.cli.dev", "Hand partitions off between processes of this machine"),

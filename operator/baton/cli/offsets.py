@@ -1,24 +1,237 @@
 """`baton offsets`: where a group is in its partitions, and to set that by hand."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from re import ASCII, fullmatch
+from typing import NamedTuple
 
 import click
+from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import GROUP, OBJECT
-from baton.cli.offset_target import TARGET, OffsetTarget, OutsideError
-from baton.cli.output_form import Form, output_option, say_object
-from baton.cli.printing import console, say
-from baton.model.wording import counted
+from baton.cli.group import GroupLook, look_at, partitions
+from baton.cli.lag import shown_lag
+from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, cluster_options, output_option, say_object, shown
+from baton.cli.printing import console, say, table
+from baton.controller.adapters import SecretForbidden, open_queue
+from baton.kube.api import Api
+from baton.model.extras import cure
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.wording import counted, first_of
+from baton.queues.kind import QueueKind
+from baton.queues.offsets import PartitionOffsets, Reached, SetsOffsets, TellsOffsets
+from baton.queues.protocol import Claimant, QueueAdapter, QueueConflict, QueueUnreachable
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+EARLIEST, LATEST = "earliest", "latest"
 
-    from baton.cli.group_view import GroupLook
-    from baton.cli.offset_view import OffsetChange
-    from baton.queues.offsets import PartitionOffsets, SetsOffsets
+
+@dataclass(frozen=True, slots=True)
+class OffsetTarget:
+    """As it was asked for; at most one of the numbers is there."""
+
+    text: str
+    offset: int | None = None
+    since: int | None = None
+    """Milliseconds since 1970."""
+
+    def before(self, now: PartitionOffsets) -> int:
+        """The offset that is meant, and for a time the one that it cannot be behind. Raises OutsideError."""
+        if self.text == EARLIEST:
+            return now.earliest
+        if self.offset is None:
+            return now.end
+        if not now.earliest <= self.offset <= now.end:
+            raise OutsideError(f"has the offsets {now.earliest} to {now.end}; earlier entries are gone")
+        return self.offset
+
+    def known(self, now: PartitionOffsets) -> Reached | None:
+        """What is known without a look at entries. None: they have to be looked at, for a time or to be counted.
+
+        Raises OutsideError.
+        """
+        offset = self.before(now)
+        if offset == now.earliest and self.since is None:
+            return Reached(offset, 0)
+        return Reached(offset, now.lag) if offset == now.end and self.since is None else None
+
+
+class OutsideError(ValueError):
+    """There is no such offset. The message begins after the partition's name."""
+
+
+class _Target(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    name = "target"
+
+    def convert(self, value: str | OffsetTarget, param: click.Parameter | None, ctx: click.Context | None) -> OffsetTarget:
+        if isinstance(value, OffsetTarget):
+            return value
+        if value in (EARLIEST, LATEST):
+            return OffsetTarget(value)
+        if fullmatch(r"[0-9]{1,16}", value, ASCII):
+            return OffsetTarget(value, offset=int(value))
+        try:
+            time = datetime.fromisoformat(value[:40])
+            since = round(time.timestamp() * 1000)
+            if time.tzinfo is not None and value.isascii() and since >= 0:
+                return OffsetTarget(value, since=since)
+        except (ValueError, OverflowError):
+            pass
+        self.fail(
+            f"{shown(value)} is none of earliest, latest, an offset, and a time with its zone such as 2026-11-26T12:00:00Z.",
+            param,
+            ctx,
+        )
+
+
+TARGET = _Target()
+
+
+_MOST_NAMED = 5
+
+
+class OffsetRow(NamedTuple):
+    """A partition: where the group is in it, and whose it is."""
+
+    partition: Partition
+    offsets: PartitionOffsets
+    owner: MemberId | None
+    state: str | None
+    """None: the ledger does not have it."""
+    epoch: int | None
+
+    def to_json(self) -> dict[str, object]:
+        """For programs."""
+        told = self.offsets
+        return {
+            "queue": self.partition.queue,
+            "partition": self.partition.number,
+            "offset": told.committed,
+            "earliest": told.earliest,
+            "end": told.end,
+            "lag": told.lag,
+            "pending": told.pending,
+            "owner": self.owner,
+            "state": self.state,
+            "epoch": self.epoch,
+        }
+
+
+def offset_rows(look: GroupLook, queue: str, told: Mapping[int, PartitionOffsets]) -> list[OffsetRow]:
+    """Of the partitions of a queue, by number."""
+    known = {row.partition: row for row in partitions(look.state) if row.queue == queue}
+    rows = []
+    for number, offsets in sorted(told.items()):
+        partition, row = Partition(QueueName(queue), number), known.get(number)
+        whose = (None, None, None) if row is None else (row.owner, row.state, row.epoch)
+        rows.append(OffsetRow(partition, offsets, *whose))
+    return rows
+
+
+def offset_table(rows: Iterable[OffsetRow], *, wide: bool) -> Table:
+    """For people."""
+    more = ("EARLIEST", "STATE", "EPOCH") if wide else ()
+    lines = []
+    for partition, told, owner, state, epoch in rows:
+        committed = "-" if told.committed is None else told.committed
+        line = (*partition, committed, told.end, shown_lag(told.lag), shown_lag(told.pending), owner)
+        lines.append((*line, told.earliest, state, epoch) if wide else line)
+    head = ("QUEUE", "PARTITION", "OFFSET", "END", "LAG", "PENDING", "OWNER", *more)
+    return table(head, lines, right=("OFFSET", "END", "LAG", "PENDING", "EARLIEST", "EPOCH"))
+
+
+class OffsetChange(NamedTuple):
+    """What a reset does to a partition."""
+
+    partition: Partition
+    before: PartitionOffsets
+    after: Reached
+
+    @property
+    def changes(self) -> bool:
+        return self.after.offset != self.before.committed
+
+    @property
+    def again(self) -> int:
+        """Entries that were finished with and are read again."""
+        before = self.before
+        return max(0, min(before.committed or 0, before.end) - self.after.offset)
+
+
+def change_table(changes: Sequence[OffsetChange], *, back: bool) -> Table:
+    """For people. LEFT OUT: entries that no member will read. `back`: the queue can be set back, too."""
+    more = ("READ AGAIN",) if back else ()
+    rows = []
+    for one in changes:
+        row = (*one.partition, "-" if one.before.committed is None else one.before.committed, one.after.offset)
+        rows.append((*row, f"{one.after.entries:,}", *([f"{one.again:,}"] if back else [])))
+    return table(("QUEUE", "PARTITION", "OFFSET", "NEW", "LEFT OUT", *more), rows, right=("OFFSET", "NEW", "LEFT OUT", *more))
+
+
+def effect(changes: Iterable[OffsetChange]) -> str:
+    """What becomes of entries: "345 entries left out"."""
+    left_out = again = 0
+    for one in changes:
+        left_out, again = left_out + one.after.entries, again + one.again
+    parts = [f"{counted(left_out, 'entry', 'entries')} left out"] if left_out or not again else []
+    return " and ".join([*parts, *([f"{counted(again, 'entry', 'entries')} read again"] if again else [])])
+
+
+def why_not(look: GroupLook, partitions: Sequence[Partition]) -> str | None:
+    """Why no offset of these partitions may be set now; None: it may. No member owns one of them, or is about to: the group is
+    paused, its operator knows it, and the partitions have no owner."""
+    group, state = look.group, look.state
+    where = f"{group.name} -n {group.namespace}"
+    if look.ledger_problem is not None or state is None:
+        return f"the ledger of {group.full_name} {'does not read as one' if look.ledger_problem else 'is not there yet'}"
+    if group.spec is None or not group.spec.paused:
+        return f"{group.full_name} is not paused: `baton pause {where}`, then stop its pods"
+    if not look.spec_seen:
+        return f"no operator has seen yet that {group.full_name} is paused: `baton status {where}` says whether one looks"
+    if unknown := [f"{one.queue}/{one.number}" for one in partitions if one not in state.records]:
+        return f"{group.full_name} has no partition {first_of(unknown, _MOST_NAMED)} yet"
+    if moving := [f"{one.queue}/{one.number}" for one in partitions if one in state.moves]:
+        return f"{first_of(moving, _MOST_NAMED)} changes hands: wait until `baton status {where}` shows no hand-off"
+    owners = sorted({owner for one in partitions if (owner := state.records[one].owner) is not None})
+    if owners:
+        return f"{first_of(owners, _MOST_NAMED)} may still work on what is reset: stop the pods of {group.full_name} first"
+    return None
+
+
+@asynccontextmanager
+async def adapter_of(api: Api, seen: GroupLook, name: str) -> AsyncIterator[tuple[QueueAdapter, QueueKind]]:
+    """Of one of its queues, with its kind. What is missing or goes wrong there is a NoAnswerError."""
+    view = seen.queues[name].view
+    if view is None:
+        raise NoAnswerError(f"there is no PartitionedQueue {seen.group.namespace}/{name}")
+    if view.spec is None:
+        raise NoAnswerError(f"PartitionedQueue {view.full_name}: {view.problem}")
+    kind = view.spec.source.kind
+    try:
+        adapter = await open_queue(api, view, Claimant(seen.group.full_name, seen.group.uid))
+        try:
+            yield adapter, kind
+        finally:
+            await adapter.close()
+    except SecretForbidden:
+        raise NoAnswerError(
+            f"you may not read the Secret that {view.full_name} names: ask for the verb get on it, or call this in the operator's"
+            " pod"
+        ) from None
+    except (QueueUnreachable, QueueConflict) as problem:
+        raise NoAnswerError(str(problem)) from None
+    except ModuleNotFoundError as missing:
+        raise NoAnswerError(f"{missing.name} is not installed: {cure(kind.name.lower())}") from None
+
+
+async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, PartitionOffsets]:
+    """Of one of its queues. Raises NoAnswerError."""
+    async with adapter_of(api, seen, name) as (adapter, kind):
+        if not isinstance(adapter, TellsOffsets):
+            raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets")
+        return await adapter.offsets()
 
 
 class _ShowsUnlessTold(click.Group):
@@ -77,10 +290,6 @@ def reset(
 
 
 async def _show(group: str, target: ClusterTarget, form: Form) -> None:
-    from baton.cli.live_group import look_at
-    from baton.cli.live_offsets import offsets_of
-    from baton.cli.offset_view import offset_rows, offset_table
-
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         rows, silent = [], []
@@ -101,22 +310,16 @@ async def _reset(
     group: str,
     queue: str | None,
     to: OffsetTarget,
-    numbers: "Collection[int]",
+    numbers: Collection[int],
     target: ClusterTarget,
     *,
     dry_run: bool,
     yes: bool,
 ) -> None:
-    from baton.cli.live_group import look_at
-    from baton.cli.live_offsets import adapter_of, kind_of
-    from baton.cli.offset_view import change_table, effect, why_not
-    from baton.queues.offsets import SetsOffsets
-
     async with cluster(target) as (api, where):
         seen = await look_at(api, where, group)
         name = _named(seen, queue)
-        kind = kind_of(seen, name)
-        async with adapter_of(api, seen, name) as adapter:
+        async with adapter_of(api, seen, name) as (adapter, kind):
             if not isinstance(adapter, SetsOffsets):
                 raise NoAnswerError(f"{name}: queues of type {kind.name} do not tell offsets, and Baton sets none")
             changes = await _changes(adapter, name, to, _chosen(seen, name, await adapter.offsets(), numbers))
@@ -142,10 +345,8 @@ async def _reset(
     say(f"`baton resume {group} -n {where}` lets it go on")
 
 
-async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[OffsetChange]") -> None:
+async def _set(adapter: SetsOffsets, seen: GroupLook, changes: Sequence[OffsetChange]) -> None:
     """One partition after the other: where one is refused, or does not answer, those before it stay set."""
-    from baton.queues.protocol import QueueConflict, QueueUnreachable
-
     assert seen.state is not None
     for done, one in enumerate(changes):
         try:
@@ -154,7 +355,7 @@ async def _set(adapter: "SetsOffsets", seen: "GroupLook", changes: "Sequence[Off
             raise NoAnswerError(f"{problem}; {counted(done, 'partition is', 'partitions are')} set") from None
 
 
-def _named(seen: "GroupLook", named: str | None) -> str:
+def _named(seen: GroupLook, named: str | None) -> str:
     """The name of the queue that is meant."""
     if named is None and len(seen.queues) != 1:
         raise NoAnswerError(f"{seen.group.full_name} has the queues {', '.join(seen.queues) or '-'}: name one with --queue")
@@ -165,8 +366,8 @@ def _named(seen: "GroupLook", named: str | None) -> str:
 
 
 def _chosen(
-    seen: "GroupLook", name: str, told: "Mapping[int, PartitionOffsets]", numbers: "Collection[int]"
-) -> "dict[int, PartitionOffsets]":
+    seen: GroupLook, name: str, told: Mapping[int, PartitionOffsets], numbers: Collection[int]
+) -> dict[int, PartitionOffsets]:
     known = {one.number for one in (seen.state.records if seen.state is not None else ()) if one.queue == name}
     if unknown := sorted(set(numbers) - told.keys() - known):
         raise NoAnswerError(f"{name} has no partition {unknown[0]}: `baton offsets` lists those that there are")
@@ -176,11 +377,8 @@ def _chosen(
 
 
 async def _changes(
-    adapter: "SetsOffsets", queue: str, to: OffsetTarget, chosen: "Mapping[int, PartitionOffsets]"
-) -> "list[OffsetChange]":
-    from baton.cli.offset_view import OffsetChange
-    from baton.model.ids import Partition, QueueName
-
+    adapter: SetsOffsets, queue: str, to: OffsetTarget, chosen: Mapping[int, PartitionOffsets]
+) -> list[OffsetChange]:
     changes = []
     with click.progressbar(chosen.items(), label="looking at entries", file=sys.stderr, hidden=not sys.stderr.isatty()) as each:
         for number, now in each:

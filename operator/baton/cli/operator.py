@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from baton.cli.names import NAMESPACE, OBJECT, WORD
+from baton.cli.options import NAMESPACE, OBJECT, WORD
 from baton.cli.printing import say
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.tls_folder import TLS_FOLDER
@@ -130,7 +130,7 @@ def operator(
     """
     from kubernetes.aio.config import ConfigException
 
-    from baton.cli.kubeconfig import KubeconfigError, context_of, default_kubeconfig
+    from baton.cli.cluster import KubeconfigError, context_of, default_kubeconfig
     from baton.cli.own_assignors import use_own_assignors
     from baton.controller.health import PortTaken
     from baton.controller.logs import set_up

@@ -3,8 +3,7 @@
 import click
 
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import GROUP
+from baton.cli.options import GROUP, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.objects import group_view, groups_path
 

@@ -1,21 +1,23 @@
 """All that the commands print. Names and messages come from outside: no character of theirs moves a cursor, colours or hides
 anything, or begins a line.
 
-`say` is for lines, `console` for what rich draws; JSON for programs has escapes of its own.
+`say` is for lines, `console` for what rich draws; JSON for programs is escaped already.
 """
 
+import asyncio
 import json
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from baton.kube.errors import UnavailableError
 from baton.model.extras import cure
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 PIPED = 10_000
@@ -93,6 +95,23 @@ def console(**options: Any) -> "Console":
             yield from line
 
     return Screen(highlight=False, **{"width": None if sys.stdout.isatty() else PIPED, **options})
+
+
+async def keep_drawing(draw: Callable[[], Awaitable[Iterable["RenderableType"]]], every: float) -> NoReturn:
+    """Draw a live screen again after `every` seconds; the last one stays while the API server does not answer."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    seen = Group(*await draw())
+    with Live(seen, console=console(), screen=True, auto_refresh=False) as live:
+        while True:
+            await asyncio.sleep(every)
+            try:
+                shown = seen = Group(*await draw())
+            except UnavailableError as error:
+                shown = Group(Text(printable(f"As last seen: {error}"), "red"), seen)
+            live.update(shown, refresh=True)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()) -> "Table":

@@ -7,8 +7,7 @@ import click
 from baton.api.enums import Approval
 from baton.api.group import ConsumerGroupSpec
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import GROUP
+from baton.cli.options import GROUP, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.kube.objects import REBALANCE_ANNOTATION, group_view, groups_path
 from baton.model.times import to_micro_text
@@ -35,7 +34,7 @@ async def _request(group: str, target: ClusterTarget) -> None:
 
 
 def follows(group: str, namespace: str, spec: ConsumerGroupSpec | None) -> str:
-    """What comes of the request, for whoever has made it. `spec`: of the group, where it can be read."""
+    """What the request will lead to, in words. `spec`: of the group, where it can be read."""
     proposed = spec is not None and spec.approval is Approval.MANUAL
     then = "what it would move is then proposed" if proposed else "it is carried out"
     plan = f"A plan is made after the delay, and {then}; see `baton status {group} -n {namespace}`"

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.text import Text
 
-from baton.cli.names import GROUP
+from baton.cli.options import GROUP
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
 from baton.simulation import (
+    ChartStyle,
     Result,
     Scenario,
     ScenarioError,
@@ -19,6 +21,7 @@ from baton.simulation import (
     failures,
     history,
     log_lines,
+    palette,
     parse_scenario,
     read_raw,
     read_scenario,
@@ -29,6 +32,25 @@ from baton.simulation import (
     verdict,
 )
 from baton.simulation import simulate as run
+
+
+def terminal_style(style: ChartStyle) -> str:
+    """A style in rich's words."""
+    match style.kind:
+        case "owner":
+            return f"#101010 on {palette.of_owner(style.number)}"
+        case "paused":
+            return palette.of_owner(style.number)
+        case "several":
+            return f"#101010 on {palette.SEVERAL}"
+        case "unowned":
+            return f"bold {palette.UNOWNED}"
+        case "state":
+            return palette.STATES.get(style.state, "yellow")
+        case "faint":
+            return "bright_black"
+        case _:
+            return ""
 
 
 @click.command()
@@ -127,9 +149,6 @@ def _draw(file: Path, title: str, scenario: Scenario, result: Result) -> None:
 
 
 def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
-    from rich.text import Text
-
-    from baton.cli.chart_colours import terminal_style
 
     on = console(soft_wrap=True)
     coloured = on.is_terminal and not on.no_color and on.color_system is not None

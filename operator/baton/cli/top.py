@@ -1,27 +1,98 @@
-"""`baton top`: all groups on one live screen."""
+"""`baton top`: all groups on one live screen, those that need a look first."""
 
-import asyncio
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from baton.api import ConditionStatus
 from baton.cli.cluster import ask, cluster
-from baton.cli.cluster_target import ClusterTarget, all_namespaces_option, cluster_options
-from baton.cli.lag import operator_option
-from baton.cli.output_form import Form, output_option, say_object
-from baton.cli.printing import console, printable
+from baton.cli.group import UNKNOWN, GroupLook, look
+from baton.cli.lag import GroupLag, lags, shown_lag
+from baton.cli.options import (
+    ClusterTarget,
+    Form,
+    all_namespaces_option,
+    cluster_options,
+    operator_option,
+    output_option,
+    say_object,
+)
+from baton.cli.printing import console, keep_drawing, printable, table
 from baton.kube.api import Api
-from baton.kube.errors import UnavailableError
 from baton.kube.objects import groups_path
+from baton.model.wording import counted
 
-if TYPE_CHECKING:
-    from rich.console import Group
+HEAD = ("NAMESPACE", "GROUP", "STATE", "MEMBERS", "PARTITIONS", "UNOWNED", "MOVING", "LAG", "READY")
+_WIDE = ("WORK", "STANDBYS", "MOVES", "MISSED", "ASSIGNOR", "WHY")
+_NUMBERS = ("MEMBERS", "PARTITIONS", "UNOWNED", "MOVING", "LAG", *_WIDE[:4])
 
-    from baton.cli.group_view import GroupLook
-    from baton.cli.lag_view import GroupLag
+
+def top_screen(
+    looks: Sequence[GroupLook], lags: Sequence[GroupLag], lines: int | None, *, wide: bool = False
+) -> Iterator[RenderableType]:
+    """`lags`: of the same groups, in the same order. `lines`: how many there are; None: as many as it takes."""
+    states = Counter(str(look.shown_state or "New") for look in looks)
+    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    yield Text(printable(counted(len(looks), "group") + (f": {told}" if told else "")), "bold")
+    if not looks:
+        return
+    ranked = _ranked(looks, lags)
+    room = len(ranked) if lines is None else max(3, lines - 4)
+    shown, rest = ranked[:room], ranked[room:]
+    head = (*HEAD, *(_WIDE if wide else ()))
+    yield table(head, [(*_row(*one), *(_more(*one) if wide else ())) for one in shown], right=_NUMBERS)
+    if rest:
+        yield Text(f"and {counted(len(rest), 'more group')}, with nothing more urgent")
+    problems = sorted({lag.problem for lag in lags if lag.problem})
+    if problems:
+        yield Text(printable(f"LAG of some is not known: {problems[0]}"), "yellow")
+
+
+def top_json(looks: Sequence[GroupLook], lags: Sequence[GroupLag]) -> list[dict[str, Any]]:
+    """The same groups in the same order, for programs."""
+    return [
+        {**look.listed(), "lag": lag.lag, "lagSeconds": lag.seconds, "lagProblem": lag.problem}
+        for look, lag in _ranked(looks, lags)
+    ]
+
+
+def _ranked(looks: Sequence[GroupLook], lags: Sequence[GroupLag]) -> list[tuple[GroupLook, GroupLag]]:
+    return sorted(zip(looks, lags, strict=True), key=lambda one: _rank(*one))
+
+
+def _rank(look: GroupLook, lag: GroupLag) -> tuple[int, int, str, str]:
+    ready, status = look.condition("Ready"), look.status
+    if look.shown_state == UNKNOWN or ready is None or ready.status is not ConditionStatus.TRUE:
+        urgent = 0
+    elif status.unowned:
+        urgent = 1
+    else:
+        urgent = 2 if status.moving else 3
+    return urgent, -(lag.lag or 0), look.group.namespace, look.group.name
+
+
+def _row(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
+    ready = look.condition("Ready")
+    shown = look.cells(_COUNTED)
+    return (look.group.namespace, look.group.name, look.shown_state, *shown, shown_lag(lag.lag), ready and ready.reason)
+
+
+def _more(look: GroupLook, lag: GroupLag) -> tuple[object, ...]:
+    """The further cells of a wide line."""
+    status, ready = look.status, look.condition("Ready")
+    told = ready.message if ready is not None and ready.status is not ConditionStatus.TRUE else None
+    return (lag.pace, status.standbys, status.moves, status.deadline_misses, status.assignor, told)
+
+
+_COUNTED = ("members", "partitions", "unowned", "moving")
+
 
 LOOK_EVERY = 2.0
 """Seconds between two looks."""
@@ -39,56 +110,27 @@ def top(all_namespaces: bool, once: bool, url: str | None, form: Form, target: C
     Refreshed every two seconds, until Ctrl-C; not with -o json or yaml.
     """
     with suppress(KeyboardInterrupt):
-        if form.for_programs:
-            ask(_tell(target, all_namespaces, url, form))
-        else:
-            ask(_top(target, all_namespaces, url, live=sys.stdout.isatty() and not once, wide=form.wide))
+        ask(_top(target, all_namespaces, url, form, live=sys.stdout.isatty() and not once))
 
 
-async def _tell(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:
-    from baton.cli.top_screen import top_json
-
-    async with cluster(target) as (api, where):
-        seen = await _look(api, groups_path(None if everywhere else where), url)
-    say_object(top_json(*seen), form)
-
-
-async def _top(target: ClusterTarget, everywhere: bool, url: str | None, *, live: bool, wide: bool) -> None:
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
+async def _top(target: ClusterTarget, everywhere: bool, url: str | None, form: Form, *, live: bool) -> None:
     async with cluster(target) as (api, where):
         path = groups_path(None if everywhere else where)
-        on = console()
-        seen = await _screen(api, path, url, on.height - 1 if live else None, wide=wide)
-        if not live:
-            on.print(seen)
-            return
-        with Live(seen, console=on, screen=True, auto_refresh=False) as drawn:
-            while True:
-                await asyncio.sleep(LOOK_EVERY)
-                try:
-                    seen = await _screen(api, path, url, on.height - 1, wide=wide)
-                except UnavailableError as error:
-                    drawn.update(Group(Text(printable(f"As last seen: {error}"), "red"), seen), refresh=True)
-                else:
-                    drawn.update(seen, refresh=True)
+
+        async def draw() -> Iterable[RenderableType]:
+            lines = console().height - 1 if live else None
+            return top_screen(*await _look(api, path, url), lines, wide=form.wide)
+
+        if form.for_programs:
+            say_object(top_json(*await _look(api, path, url)), form)
+        elif live:
+            await keep_drawing(draw, LOOK_EVERY)
+        else:
+            console().print(Group(*await draw()))
 
 
-async def _screen(api: Api, path: str, url: str | None, lines: int | None, *, wide: bool) -> "Group":
-    from rich.console import Group
-
-    from baton.cli.top_screen import top_screen
-
-    return Group(*top_screen(*await _look(api, path, url), lines, wide=wide))
-
-
-async def _look(api: Api, path: str, url: str | None) -> "tuple[list[GroupLook], list[GroupLag]]":
+async def _look(api: Api, path: str, url: str | None) -> tuple[list[GroupLook], list[GroupLag]]:
     """All groups, and their lags in the same order."""
-    from baton.cli.group_view import look
-    from baton.cli.live_lags import lags
-
     found = (await api.get(path))["items"]
     looks = [look(one, {}, now=time.time()) for one in found]
     return looks, await lags(api, [(one.group.namespace, one.group.name) for one in looks], url)

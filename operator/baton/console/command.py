@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_target import ClusterTarget, cluster_options
-from baton.cli.names import ADDRESS, GROUP, HOST, HTTP_URL
+from baton.cli.options import ADDRESS, GROUP, HOST, HTTP_URL, ClusterTarget, cluster_options
 from baton.cli.printing import say
 from baton.model.listening import EVERYWHERE, listening
 
@@ -92,7 +91,7 @@ class _Served:
 
 
 async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewers", str | None]]) -> None:
-    """Until somebody ends it."""
+    """Serve until a signal ends it."""
     from aiohttp import web
 
     from baton.console.guard import LOOPBACK as LOCAL
@@ -136,7 +135,7 @@ async def _viewers(target: ClusterTarget, viewer_tokens: bool, ca: Path | None) 
 
 
 def _in_pod(ca: Path) -> Any:
-    """The API server as a pod finds it, and nobody's credentials."""
+    """The API server as a pod finds it, without credentials."""
     from kubernetes.aio import client
 
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")

@@ -1,19 +1,148 @@
 """What the console shows of groups, as JSON: made of what `baton status` shows, by the same readings. Pure."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from baton.cli.group_problems import problems_of
-from baton.cli.group_view import COUNTS, GroupLook, is_idle, numbers, partitions
-from baton.cli.lag_view import GroupLag
-from baton.cli.move_text import pause
-from baton.console.grid import columns, rows
-from baton.console.ranges_text import short, short_numbers
-from baton.console.timeline import TimelineEntry, newest
-from baton.model.ids import MemberId
+from baton.cli.group import COUNTS, GroupLook, Manifest, PartitionRow, is_idle, numbers, partitions
+from baton.cli.group_words import pause, problems_of
+from baton.cli.lag import GroupLag
+from baton.engine import GroupState
+from baton.engine.partition_state import PartitionState
+from baton.engine.partition_text import write_numbers
+from baton.engine.state import MemberSlot
+from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds
 from baton.model.wording import one_line
+
+
+def short(ranges: str, most: int) -> str:
+    """`0-3,7,9,…`: at most so many characters of `0-3,7,9,11-40`."""
+    return ranges if len(ranges) <= most else ranges[: ranges.rfind(",", 0, most) + 1] + "…"
+
+
+def short_numbers(partitions: Iterable[Partition], most: int) -> dict[QueueName, str]:
+    """`{"orders": "0-3,7"}`"""
+    return {queue: short(ranges, most) for queue, ranges in write_numbers(partitions).items()}
+
+
+NOBODY = -1
+"""In the place of a member's number."""
+
+LETTERS = {
+    PartitionState.READY: "R",
+    PartitionState.PAUSED: "P",
+    PartitionState.UNBOUND: "U",
+    PartitionState.UNASSIGNED: "N",
+}
+
+
+def rows(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slots: Sequence[MemberSlot]) -> list[MemberId]:
+    """The members in the grid's order: by name, also those that are gone, whose slots or partitions are still theirs."""
+    named = {*members, *(slot.member for slot in slots)}
+    named |= {one for row in partitions for one in (row.owner, row.to) if one is not None}
+    return sorted(named)
+
+
+def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slots: Sequence[MemberSlot]) -> list[dict[str, Any]]:
+    """The partitions by queue: `owners` has numbers of members, `states` a letter for each, `epochs` their epochs, `numbers` the
+    partitions where they are not 0, 1, 2, …, and `to` the next owner of those that have one."""
+    number = {name: at for at, name in enumerate(members)}
+    kept: Mapping[Partition, MemberId] = {partition: slot.member for slot in slots for partition in slot.vacated or ()}
+
+    def mapped(row: PartitionRow) -> MemberId | None:
+        """The member in whose row it is: a partition on hold is in the row of the member that it waits for."""
+        return row.owner or kept.get(Partition(row.queue, row.partition))  # type: ignore[arg-type] # a queue's name
+
+    made = []
+    for queue, those in groupby(partitions, key=lambda row: row.queue):
+        of = list(those)
+        numbers = [row.partition for row in of]
+        made.append(
+            {
+                "queue": queue,
+                "numbers": None if numbers == list(range(len(of))) else numbers,
+                "owners": [NOBODY if (name := mapped(row)) is None else number[name] for row in of],
+                "states": "".join(LETTERS[PartitionState(row.state)] for row in of),
+                "epochs": [row.epoch for row in of],
+                "to": {str(at): number[row.to] for at, row in enumerate(of) if row.to is not None and row.to != row.owner},
+            }
+        )
+    return made
+
+
+MOST_ENTRIES = 200
+"""Entries that are shown; the newest."""
+
+MOST_AT_ONCE = 20
+"""Moves of one change of the ledger that are told one by one."""
+
+LONGEST_MOVED, LONGEST_NOTE = 120, 600
+"""Characters."""
+
+
+class TimelineEntry(NamedTuple):
+    """Something that happened. `at`: Unix seconds."""
+
+    at: float
+    kind: str
+    """`Moved`, or the reason of an event."""
+    text: str
+    warning: bool = False
+
+
+def moves_between(before: GroupState | None, after: GroupState | None, now: float) -> list[TimelineEntry]:
+    """The moves between two states of one ledger, by giver and receiver."""
+    if before is None or after is None:
+        return []
+    moved: defaultdict[tuple[MemberId | None, MemberId | None, str], list[Partition]] = defaultdict(list)
+    for partition, record in after.records.items():
+        known = before.records.get(partition)
+        if known is None or known.owner != record.owner:
+            planned = before.moves.get(partition) or after.moves.get(partition)
+            giver = None if known is None else known.owner or known.last
+            if giver == record.owner and record.owner is not None and (known is None or known.owner is not None):
+                continue
+            moved[giver, record.owner, "" if planned is None else planned.why].append(partition)
+    told = sorted(moved.items(), key=lambda one: -len(one[1]))
+    entries = [TimelineEntry(now, "Moved", _sentence(*pair, those)) for pair, those in told[:MOST_AT_ONCE]]
+    if rest := told[MOST_AT_ONCE:]:
+        count = sum(len(those) for _, those in rest)
+        entries.append(TimelineEntry(now, "Moved", f"and {count:,} more partitions between {len(rest):,} other pairs"))
+    return entries
+
+
+def of_events(events: Iterable[Manifest]) -> list[TimelineEntry]:
+    """What the operator posted, as far as it reads."""
+    entries = []
+    for event in events:
+        series = event.get("series") or {}
+        last = series.get("lastObservedTime") or event.get("eventTime") or event.get("deprecatedLastTimestamp")
+        at = read_seconds(last, None)
+        if at is None:
+            continue
+        reason = one_line(str(event.get("reason") or ""), 128)
+        entries.append(
+            TimelineEntry(at, reason, one_line(str(event.get("note") or ""), LONGEST_NOTE), event.get("type") == "Warning")
+        )
+    return entries
+
+
+def newest(*lists: Iterable[TimelineEntry]) -> list[dict[str, Any]]:
+    """Those of all lists, the newest first."""
+    every = sorted((one for some in lists for one in some), key=lambda one: one.at, reverse=True)
+    return [one._asdict() for one in every[:MOST_ENTRIES]]
+
+
+def _sentence(giver: MemberId | None, owner: MemberId | None, why: str, those: Iterable[Partition]) -> str:
+    what = " and ".join(f"{numbers} of {queue}" for queue, numbers in short_numbers(sorted(those), LONGEST_MOVED).items())
+    because = f": {why}" if why else ""
+    if owner is None:
+        return f"{what}: {giver or 'nobody'} → nobody{because}"
+    return f"{what}: {giver or 'nobody'} → {owner}{because}"
+
 
 Json = dict[str, Any]
 

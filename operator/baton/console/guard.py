@@ -46,7 +46,7 @@ def check_source(host: str, origin: str | None, site: str | None, hosts: Collect
 
 
 def bearer(authorization: str) -> str:
-    """The token of an Authorization header. Raises RefusedRequestError where there is none."""
+    """The token of an Authorization header. Raises RefusedRequestError if it has no token."""
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN or not fullmatch(r"[!-~]+", token, ASCII):
         raise RefusedRequestError(401, "no token came with the request")

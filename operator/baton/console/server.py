@@ -12,10 +12,10 @@ from typing import Any
 import click
 from aiohttp import web
 
-from baton.cli.approval import NotProposedError, approve_proposal
-from baton.cli.live_group import UnreadableError, observe
-from baton.cli.names import NAMESPACE, OBJECT
-from baton.cli.rehearsal import WhatIfError
+from baton.cli.approve import approve_proposal
+from baton.cli.cluster import NoAnswerError
+from baton.cli.group import observe
+from baton.cli.options import NAMESPACE, OBJECT
 from baton.console.feeds import Feeds, Topic
 from baton.console.guard import HEADERS, RefusedRequestError, check_source
 from baton.console.viewers import Viewers
@@ -92,7 +92,7 @@ class ConsoleServer:
             answer = await handler(request)
         except RefusedRequestError as error:
             answer = _refusal(error.status, str(error))
-        except (click.BadParameter, NotProposedError, UnreadableError, WhatIfError) as error:
+        except (click.BadParameter, NoAnswerError) as error:
             answer = _refusal(400, error.message if isinstance(error, click.BadParameter) else str(error))
         except ApiError as error:
             answer = _refusal(*self._refused(error))
@@ -150,7 +150,7 @@ class ConsoleServer:
                 body = json.dumps({"status": status, "error": one_line(why, 600)})
                 await answer.write(f"event: refused\ndata: {body}\n\n".encode())
             except (ConnectionError, TimeoutError):
-                pass  # whoever looked has gone
+                pass  # the viewer has gone
             return answer
 
     def _refused(self, error: ApiError) -> tuple[int, str]:
@@ -180,7 +180,7 @@ class ConsoleServer:
         return web.json_response({"approve": may})
 
     async def _approve(self, request: web.Request) -> web.StreamResponse:
-        text = await request.text()  # before there is a viewer: whoever sends it slowly, by any token, would keep others out
+        text = await request.text()  # before there is a viewer: a slow sender with any token would keep others out
         async with self._viewers.of(request.headers.get("Authorization", "")) as viewer:
             if not self._options.may_approve:
                 raise RefusedRequestError(403, "this console only shows: start it with --allow-approve")

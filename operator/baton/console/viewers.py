@@ -1,4 +1,4 @@
-"""As whom the API server is asked: as the person whose console it is, or as each viewer by that viewer's own token."""
+"""With whose rights the API server is asked: those of the person who started the console, or those of each viewer's own token."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ MOST_TOKENS = 256
 
 @dataclass(eq=False, slots=True)
 class Viewer:
-    """Somebody who looks, with the rights of `api`."""
+    """A person who looks, with the rights of `api`."""
 
     api: Api
     key: str
@@ -32,7 +32,7 @@ class Viewers(Protocol):
     """Of this console; None: a viewer's token is of Kubernetes."""
 
     def of(self, authorization: str) -> AbstractAsyncContextManager[Viewer]:
-        """Whoever sends this header, while he is looked after. Raises RefusedRequestError."""
+        """The viewer who sends this header, for one request. Raises RefusedRequestError."""
 
 
 class OnePerson:

@@ -5,11 +5,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from baton.cli.comparison import Comparison, MemberChange
-from baton.cli.explanation import sentences
-from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.cli.cluster import NoAnswerError
+from baton.cli.rehearsal import Comparison, MemberChange, WhatIf, compare, sentences
+from baton.console.group_page import short_numbers
 from baton.console.guard import RefusedRequestError
-from baton.console.ranges_text import short_numbers
 from baton.engine import GroupState
 from baton.engine.observation import Observation
 from baton.engine.victims import cheapest_first
@@ -66,9 +65,9 @@ class Rehearsals:
         self._waiting = 0
 
     async def rehearse(self, group: str, state: GroupState, seen: Observation, pods: int, now: float) -> Json:
-        """What would come of so many pods. Raises WhatIfError, and RefusedRequestError where too many ask."""
+        """What would come of so many pods. Raises NoAnswerError, and RefusedRequestError where too many ask."""
         if not 0 <= pods <= MOST_PODS:
-            raise WhatIfError(f"{pods} pods: give a number from 0 to {MOST_PODS:,}")
+            raise NoAnswerError(f"{pods} pods: give a number from 0 to {MOST_PODS:,}")
 
         def work() -> Json:
             comparison = asyncio.run(compare(group, state, seen, with_pods(state, seen, pods), now))

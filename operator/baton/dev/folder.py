@@ -30,7 +30,7 @@ class Address:
 
 
 class DevFolder:
-    """Nobody else's: the address has a token, and perhaps a password."""
+    """Readable by its owner only: the address has a token, and perhaps a password."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,15 +1,15 @@
 """The group of `baton dev`: processes, executors and Leases into the engine, its effects to the queue, the ledger to the disk."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from uuid import NAMESPACE_URL, uuid5
 
 from baton.controller.large_work import LargeWork
 from baton.controller.ledger import contradicted, in_doubt
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
-from baton.dev.executors import executors
 from baton.dev.folder import DevFolder
 from baton.dev.queues import NAMESPACE, DevQueue
 from baton.dev.server import DevServer, Process
@@ -17,12 +17,37 @@ from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView, SessionClock, view
-from baton.kube.members import DRIVER, membership
+from baton.kube.members import DRIVER, EXECUTOR, membership
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.names import driver_lease_name
 from baton.model.ranges import format_numbers
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
+
+
+def executors(driver: LeaseView, ready_since: Callable[[Uid], float]) -> Iterator[PodView]:
+    """None, once the driver has given up its Lease. Without a kubelet an executor is ready when the driver has registered it.
+
+    Their names are those that `baton.spark` takes for executors of a local cluster, whose pods have none. `ready_since`: unix
+    seconds.
+    """
+    if driver.holder is None or driver.spark_app is None:
+        return
+    for number in sorted(driver.executors):
+        name = f"{driver.spark_app}-exec-{number}"
+        uid = Uid(str(uuid5(NAMESPACE_URL, f"{driver.holder}/{name}")))
+        yield PodView(
+            driver.namespace,
+            MemberId(name),
+            uid,
+            driver.group,
+            ready_since=ready_since(uid),
+            running=True,
+            spark_role=EXECUTOR,
+            spark_app=driver.spark_app,
+            executor_id=number,
+        )
+
 
 _LOOK_EVERY = 1.0
 """Seconds, for sessions that lapse."""
@@ -31,7 +56,7 @@ _LAST_WORD = 3.0
 
 
 class DevGroup:
-    """One group with one queue. `told` is called whenever somebody owns something else, and with problems."""
+    """One group with one queue. `told` is called with each change of owners, and with problems."""
 
     def __init__(
         self,
@@ -84,7 +109,7 @@ class DevGroup:
             await self._release()
 
     async def _release(self) -> None:
-        """Whoever comes next may have the queue; a server that does not answer is not waited for."""
+        """Let the next user have the queue, without waiting for a server that does not answer."""
         adapter = await self._connect()
         with suppress(TimeoutError, QueueUnreachable):
             async with asyncio.timeout(_LAST_WORD):

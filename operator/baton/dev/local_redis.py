@@ -1,4 +1,4 @@
-"""A Redis or Valkey of its own, for as long as `baton dev` runs."""
+"""A Redis or Valkey server that runs as long as `baton dev` does."""
 
 import os
 import shutil
@@ -18,12 +18,12 @@ NO_SERVER = (
 )
 _STARTS_WITHIN = 30.0
 _WHILE_READ = '"$@" & server=$!; cat; kill "$server"; wait "$server"'
-"""A server that ends with whoever holds the other end of its input, however that one ends."""
+"""A server that ends with the process at the other end of its input, however that one ends."""
 
 
 @contextmanager
 def local_redis(asked_to_end: Callable[[], bool]) -> Iterator[str]:
-    """The URL of one that is started, and stopped in the end; it keeps nothing. It is not waited for where somebody asks to end.
+    """Start one that keeps nothing, yield its URL, and stop it. Waiting for it stops when `asked_to_end` says true.
     Raises DevError."""
     program = server_program()
     if program is None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import urllib3
 
-from baton.dev.companion import Companion
-from baton.dev.end_signals import TOGETHER
 from baton.dev.folder import DevError, DevFolder
 from baton.dev.server import CONFLICT
+from baton.dev.signals import TOGETHER, Companion
 from baton.model.names import DEV_QUEUE_VARIABLE
 from baton.queues.kinds import KINDS
 
@@ -84,7 +83,7 @@ class LocalProcess:
         }
 
     def _quietly(self, method: str) -> None:
-        """Where `baton dev` has ended, there is nobody to tell."""
+        """Tell `baton dev`, unless it has ended."""
         try:
             self._request(method, f"/processes/{self.name}")
         except DevError:

@@ -24,13 +24,13 @@ class DevQueue:
     """Of the queue and of the group."""
     kind: QueueKind
     url: str = field(repr=False)
-    """As its pods are told it."""
+    """As its pods get it."""
     place: str
     """For messages."""
     partitions: int | None
     """None: the queue says."""
     taken: str
-    """What to say, and to do, where somebody else has it."""
+    """What to say and do if the queue belongs to another `baton dev` or operator."""
     open: Callable[[Claimant], QueueAdapter]
 
     @property

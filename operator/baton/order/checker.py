@@ -8,13 +8,252 @@
 Pure. What it keeps grows with the keys, and within a key with holes and hand-offs up to a bound, not with the records.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import NamedTuple
 
-from baton.order.finding import Finding, KeyCounts, OrderViolation, Report, ViolationCount
-from baton.order.processing import ProcessedRange, Processing
-from baton.order.sequences import Sequences
+
+class Processing(NamedTuple):
+    """Of a message of a key, by a member."""
+
+    key: str
+    sequence: int
+    """Counts the messages of the key, without holes."""
+    redelivered: bool = False
+    """It was marked: it may have been processed before."""
+    partition: int | None = None
+    member: str = ""
+    """Who processed it."""
+    epoch: int | None = None
+    """Under which the member owned the partition."""
+    time: float | None = None
+    """Seconds since 1970."""
+    run: str = ""
+    """One run of the function, within which sequences only grow, redelivered or not; empty: not known."""
+    late: bool = False
+    """A sink that checks the epoch did not take the result: the work was done, and does not count."""
+
+
+@dataclass(slots=True)
+class ProcessedRange:
+    """Sequences in a row that one member processed under one epoch."""
+
+    first: int
+    last: int
+    member: str
+    epoch: int | None
+    partition: int | None
+    since: float | None
+    until: float | None
+
+    @classmethod
+    def of(cls, one: Processing) -> "ProcessedRange":
+        return cls(one.sequence, one.sequence, one.member, one.epoch, one.partition, one.time, one.time)
+
+    def grew(self, one: Processing) -> bool:
+        """Whether this one is the next of it; then it is in it."""
+        if one.sequence != self.last + 1 or (one.member, one.epoch, one.partition) != (self.member, self.epoch, self.partition):
+            return False
+        self.last, self.until = one.sequence, one.time
+        return True
+
+    def __str__(self) -> str:
+        """`orders-a (partition 3, epoch 12, 2026-11-22T09:00:00.000Z)`"""
+        times = [moment(at) for at in dict.fromkeys((self.since, self.until)) if at is not None]
+        details = [
+            f"partition {self.partition}" if self.partition is not None else "",
+            f"epoch {self.epoch}" if self.epoch is not None else "",
+            " to ".join(times),
+        ]
+        known = ", ".join(filter(None, details))
+        who = self.member or "a member"
+        return f"{who} ({known})" if known else who
+
+
+def moment(seconds: float) -> str:
+    """As RFC 3339 has it, in milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class OrderViolation(StrEnum):
+    """A promise, by how it is broken."""
+
+    GAP = "gap"
+    """Never processed."""
+    DUPLICATE = "duplicate"
+    """Processed again without a mark."""
+    OUT_OF_ORDER = "out of order"
+    """Processed before an earlier one of its key; or after a later one without a mark; or backwards within one run."""
+    REDELIVERED = "redelivered"
+    """Processed again and marked as such: no fault, for a queue that hands out each message at least once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One violation: the key, the sequences and the members."""
+
+    fault: OrderViolation
+    key: str
+    first: int
+    last: int
+    """Of a gap; else the same as `first`."""
+    text: str
+    """What is wrong, in words."""
+    by: ProcessedRange | None = None
+    """Who processed it this time; of a gap: who processed the one behind it."""
+    before: ProcessedRange | None = None
+    """Who processed it, or the one before it, earlier."""
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "fault": self.fault.value,
+            "key": self.key,
+            "first": self.first,
+            "last": self.last,
+            "text": self.text,
+            "by": _json(self.by),
+            "before": _json(self.before),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationCount:
+    """How often, and the first few cases."""
+
+    count: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return tuple(one.text for one in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """The counts of one key."""
+
+    key: str
+    processed: int
+    """Distinct messages."""
+    gaps: int
+    duplicates: int
+    out_of_order: int
+    redelivered: int
+
+    def faults(self) -> int:
+        return self.gaps + self.duplicates + self.out_of_order
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The counts and findings of all keys."""
+
+    records: int
+    keys: int
+    processed: int
+    """Distinct messages that were processed."""
+    late: int
+    """Results that a sink did not take."""
+    tallies: Mapping[OrderViolation, ViolationCount]
+    worst: tuple[KeyCounts, ...]
+    """The keys with most faults, the worst first; no more of them than there are examples of each kind."""
+    keys_at_fault: int
+
+    @property
+    def clean(self) -> bool:
+        return not self.keys_at_fault
+
+    def to_json(self) -> dict[str, object]:
+        tallies = self.tallies
+        return {
+            "records": self.records,
+            "keys": self.keys,
+            "processed": self.processed,
+            "gaps": tallies[OrderViolation.GAP].count,
+            "duplicates": tallies[OrderViolation.DUPLICATE].count,
+            "out_of_order": tallies[OrderViolation.OUT_OF_ORDER].count,
+            "redelivered": tallies[OrderViolation.REDELIVERED].count,
+            "late": self.late,
+            "keys_at_fault": self.keys_at_fault,
+            "worst": [one.to_json() for one in self.worst],
+            "findings": [one.to_json() for tally in tallies.values() for one in tally.findings],
+        }
+
+
+def _json(stretch: ProcessedRange | None) -> dict[str, object] | None:
+    if stretch is None:
+        return None
+    times = {name: moment(at) for name, at in (("since", stretch.since), ("until", stretch.until)) if at is not None}
+    return {"member": stretch.member, "partition": stretch.partition, "epoch": stretch.epoch, **times}
+
+
+MOST_HOLES = 1_000
+"""Of a key. Where there are more, the oldest counts as found and is not filled any more."""
+
+
+class Sequences:
+    """Which sequences of a key there were."""
+
+    __slots__ = ("_firsts", "_lasts", "given_up")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self.given_up = 0
+        """Numbers in holes that were given up."""
+
+    def add(self, number: int) -> bool:
+        """Add a sequence. False: it was in the set already."""
+        firsts, lasts = self._firsts, self._lasts
+        if lasts and number == lasts[-1] + 1:  # as nearly all are
+            lasts[-1] = number
+            return True
+        at = bisect_right(firsts, number) - 1
+        if at >= 0 and number <= lasts[at]:
+            return False
+        after_one = at >= 0 and lasts[at] + 1 == number
+        before_one = at + 1 < len(firsts) and firsts[at + 1] == number + 1
+        if after_one and before_one:
+            lasts[at] = lasts.pop(at + 1)
+            firsts.pop(at + 1)
+        elif after_one:
+            lasts[at] = number
+        elif before_one:
+            firsts[at + 1] = number
+        else:
+            firsts.insert(at + 1, number)
+            lasts.insert(at + 1, number)
+            self._bound()
+        return True
+
+    def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """What of this span there was not."""
+        begin = first
+        for low, high in zip(self._firsts, self._lasts, strict=True):
+            if low > last:
+                break
+            if low > begin:
+                yield begin, low - 1
+            begin = max(begin, high + 1)
+        if begin <= last:
+            yield begin, last
+
+    def highest(self, default: int) -> int:
+        return self._lasts[-1] if self._lasts else default
+
+    def _bound(self) -> None:
+        if len(self._firsts) > MOST_HOLES + 1:
+            self.given_up += self._firsts[1] - self._lasts[0] - 1
+            self._firsts.pop(1)
+            self._lasts[0] = self._lasts.pop(1)
+
 
 FIRST = 1
 STRETCHES = 32

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
 from baton.model.wording import quoted
-from baton.order.processing import Processing
+from baton.order.checker import Processing
 
 LONGEST = 65_536
 """Bytes of a line."""

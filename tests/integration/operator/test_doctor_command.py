@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from baton.api.crd import crds
-from baton.cli.facts import OPERATORS
-from baton.cli.installation_checks import OLDEST_KUBERNETES
+from baton.cli.cluster_facts import OPERATORS
+from baton.cli.doctor import OLDEST_KUBERNETES
 from baton.kube.api import core_path, group_path
 from cluster import Cluster
 from tests.integration.operator.accounts import of_token

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.live_group import look_at
+from baton.cli.group import look_at
 from baton.kube.api import core_path, group_path
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import groups_path

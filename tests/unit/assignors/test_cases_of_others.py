@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 import pytest
 
 from baton.assignors import names
-from baton.cli.plan_answer import AnswerObject, NumbersByQueue, answer_line
+from baton.cli.plan import AnswerObject, NumbersByQueue, answer_line
 
 
 class MemberObject(TypedDict):

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.api import ProposalStatus
-from baton.cli.group_screen import group_table, partition_table, screen
-from baton.cli.group_view import look, partitions
-from baton.cli.move_text import proposal_in_lines
+from baton.cli.group import look, partitions
+from baton.cli.group_words import proposal_in_lines
 from baton.cli.plan import plan
 from baton.cli.printing import console, printable, say
 from baton.cli.simulate import simulate
+from baton.cli.status import group_table, partition_table, screen
 from baton.engine import dump
-from tests.unit.cli.test_status_screen import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
+from tests.unit.cli.test_status import MANIFEST, MOVE, QUEUES, condition, queue, rebalancing
 
 ROOT = Path(__file__).parents[3]
 REQUEST = (

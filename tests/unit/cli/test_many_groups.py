@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from baton.cli.bundle_archive import archive
-from baton.cli.bundle_reading import Bundle, groups_of, read_bundle
-from baton.cli.checks import findings
-from baton.cli.facts import read_facts
+from baton.cli.bundle import Bundle, archive, groups_of, read_bundle
+from baton.cli.cluster_facts import read_facts
+from baton.cli.doctor import findings
 from baton.engine import dump
 from baton.kube.api import Api, Json
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL
 from baton.kube.objects import GROUP_VERSION, groups_path
 from baton.kube.releases import RELEASE_ANNOTATION
 from baton.model.names import GROUP_LABEL, ledger_name
-from tests.unit.cli.test_status_screen import MANIFEST
+from tests.unit.cli.test_status import MANIFEST
 from tests.unit.engine.group import Group
 
 GROUPS = [f"orders-{number}" for number in range(5)]

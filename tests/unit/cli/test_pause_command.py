@@ -4,10 +4,9 @@ import pytest
 
 from baton.api.group import ConsumerGroupSpec
 from baton.cli import rebalance
-from baton.cli.check_result import Verdict
 from baton.cli.cluster_facts import ClusterFacts
-from baton.cli.group_checks import groups
-from baton.cli.group_view import look
+from baton.cli.doctor import Verdict, groups
+from baton.cli.group import look
 from baton.cli.pause import follows
 
 

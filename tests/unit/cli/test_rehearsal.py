@@ -1,16 +1,29 @@
-"""What would happen to a live group, from its ledger and what is seen of it."""
+"""What a plan would do with a group, and what is said of it."""
 
+import json
+import random
+import re
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from rich.console import Console
 
 from baton.api.enums import Approval, ScaleMode
-from baton.cli.comparison import Comparison
-from baton.cli.rehearsal import WhatIf, WhatIfError, compare
+from baton.assignors import Request, get
+from baton.assignors.building_blocks.holders import holders
+from baton.cli.cluster import NoAnswerError
+from baton.cli.main import main
+from baton.cli.rehearsal import Comparison, WhatIf, compare, explanation
 from baton.engine import dump, load
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
 from baton.simulation.virtual_time import run
+from tests.unit.assignors.worlds import requests
 from tests.unit.engine.group import Group
 
 NOW = 1_795_273_758.4289183
@@ -92,12 +105,209 @@ def test_an_exclusive_queue_is_not_counted_as_uneven() -> None:
     ],
 )
 def test_what_is_not_there_cannot_be_supposed_to_change(what_if: dict[str, object], said: str) -> None:
-    with pytest.raises(WhatIfError, match=said):
+    with pytest.raises(NoAnswerError, match=said):
         compared(Group(4).start("a", "b"), **what_if)
 
 
 def test_a_group_without_a_usable_assignor_says_why() -> None:
     group = Group(4).start("a", "b")
     group.spec = GroupSpec(assignors=("example.com/none",))
-    with pytest.raises(WhatIfError, match=r"shop/orders: there is no assignor 'example\.com/none'"):
+    with pytest.raises(NoAnswerError, match=r"shop/orders: there is no assignor 'example\.com/none'"):
         compared(group)
+
+
+def request(assignor: str, queues: dict[str, int], owned: dict[str, str], **more: Any) -> dict[str, Any]:
+    """`owned`: what each member has, as `orders 0 1 returns 2`."""
+    members: dict[str, Any] = {}
+    for name, words in owned.items():
+        claims, queue = [], ""
+        for word in words.split():
+            if word.isdigit():
+                claims.append([queue, int(word)])
+            else:
+                queue = word
+        members[name] = {"subscribed": sorted(queues), "owned": claims}
+    return {"assignor": assignor, "queues": queues, "members": members, **more}
+
+
+def explained(*asked: dict[str, Any]) -> Result:
+    lines = "".join(json.dumps(one) + "\n" for one in asked)
+    return CliRunner().invoke(main, ["plan", "--explain"], input=lines)
+
+
+SEVEN = {"a": "orders 0 3 6", "b": "orders 1 4", "c": "orders 2 5", "d": ""}
+
+
+def test_a_member_more() -> None:
+    assert explained(request("solace", {"orders": 7}, SEVEN)).stdout == (
+        "solace: 7 partitions, 4 members (1 without anything so far)\n"
+        "1 partition moves, the fewest after which members can be balanced.\n"
+        "Balanced: 1 or 2 each.\n"
+        "\n"
+        "MEMBER  NOW  THEN  GAINS     LOSES\n"
+        "a         3     2            orders 6\n"
+        "b         2     2\n"
+        "c         2     2\n"
+        "d         0     1  orders 6\n"
+    )
+
+
+def test_several_queues_and_an_assignor_that_moves_more_than_it_must() -> None:
+    owned = {"a": "orders 0 1 2 3 4", "b": "orders 5 6 7 8 9 returns 0 1", "c": "returns 2 3 4"}
+    assert explained(request("range", {"orders": 10, "returns": 5}, owned)).stdout == (
+        "range: 15 partitions of 2 queues, 3 members\n"
+        "8 partitions move; 4 would be enough for a balance (solace).\n"
+        "Not balanced: from 4 (c) to 6 (a); solace would balance them with 4 moves.\n"
+        "\n"
+        "QUEUE    PARTITIONS  EACH NOW  EACH THEN  MOVE\n"
+        "orders           10  5         3 to 4        4\n"
+        "returns           5  2 to 3    1 to 2        4\n"
+        "\n"
+        "MEMBER  NOW  THEN  GAINS                 LOSES\n"
+        "a         5     6  returns 0-1           orders 4\n"
+        "b         7     5  orders 4 returns 2-3  orders 7-9 returns 0-1\n"
+        "c         3     4  orders 7-9            returns 2-3\n"
+    )
+
+
+def test_what_a_cooperative_assignor_withholds_is_marked() -> None:
+    shown = explained(request("cooperative-sticky", {"orders": 7}, SEVEN)).stdout
+    assert "d         0     1  *orders 6\n* once who holds it has let go\n" in shown
+
+
+def test_from_nothing_nothing_moves() -> None:
+    shown = explained(request("circle", {"orders": 4}, {"a": "", "b": ""})).stdout
+    assert shown.splitlines()[:3] == [
+        "circle: 4 partitions, 2 members",
+        "Nothing moves. 4 partitions get a first owner.",
+        "Balanced: 2 each.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (request("solace", {"orders": 4}, {}), "Nobody is there to own anything."),
+        (
+            {"assignor": "solace", "queues": {"orders": 4}, "members": {"a": {"subscribed": ["gone"]}}},
+            "No member reads any of these queues.",
+        ),
+        (
+            {
+                "assignor": "solace",
+                "queues": {"orders": 4, "returns": 1},
+                "members": {"a": {"subscribed": ["orders"]}, "b": {"subscribed": ["returns"]}},
+            },
+            "As even as the subscriptions allow: from 1 (b) to 4 (a).",
+        ),
+        (
+            request("minimal", {"orders": 2, "returns": 2}, {"a": "orders 0 1", "b": "returns 0 1"}),
+            "Balanced in total (2 each), but not within orders: from 0 (b) to 2 (a).",
+        ),
+        (
+            request("minimal", {"orders": 2, "returns": 2}, {"a": "orders 0 1", "b": "returns 0 1"}),
+            "Nothing moves; a balance of totals and of each queue would take 2 (solace).",
+        ),
+        (
+            request("machine-room", {"orders": 3}, {"a": ""}, zones={"orders": [["e"], ["w"], ["w"]]}, options={"rooms": ["e"]}),
+            "To nobody: orders 1-2.",
+        ),
+        (
+            request("minimal", {"orders": 4}, {"a": "", "b": ""}, weights={"orders": [3, 1, 1, 1]}),
+            "Loads for what members can carry: 3 each, after 0 each.",
+        ),
+    ],
+)
+def test_balanced_or_why_not(asked: dict[str, Any], said: str) -> None:
+    assert said in explained(asked).stdout
+
+
+def test_zones_are_told_of_where_they_are_known() -> None:
+    asked = request("minimal", {"orders": 2}, {"a": "orders 0", "b": "orders 1"}, zones={"orders": [["w"], ["e"]]})
+    asked["members"]["a"]["zone"], asked["members"]["b"]["zone"] = "e", "w"
+    assert "Away from their member's zone: 2 partitions, after 2." in explained(asked).stdout
+    asked["assignor"] = "range"
+    assert "Away from their member's zone: 0 partitions, after 2." in explained(asked).stdout
+
+
+def test_a_refusal_is_one_line_and_the_others_are_explained() -> None:
+    done = explained(request("best", {"orders": 1}, {"a": ""}), request("solace", {"orders": 1}, {"a": ""}))
+    assert done.exit_code == 1
+    assert done.stderr.startswith("baton plan: assignor: there is no assignor 'best'; choose one of ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout.strip().startswith("solace: 1 partition, 1 member")
+
+
+@pytest.mark.parametrize("assignor", ["solace", "round-robin", "cooperative-sticky", "range"])
+def test_a_thousand_members_fit_on_a_screen_of_a_hundred_columns(assignor: str) -> None:
+    chance = random.Random(7)
+    names = [f"orders-consumer-7d9c7f6b4d-{number:05d}-{'x' * chance.randrange(40)}" for number in range(1000)]
+    owned = dict.fromkeys(names[:50], "") | {
+        name: f"orders-of-every-kind {' '.join(str(n) for n in range(place, 10_000, 950))}"
+        for place, name in enumerate(names[50:])
+    }
+    queues = {"orders-of-every-kind": 10_000, "returns": 0}
+    lines = explained(request(assignor, queues, owned)).stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) < 40
+    assert lines[0] == f"{assignor}: 10,000 partitions of 2 queues, 1,000 members (50 without anything so far)"
+    assert lines[-1].endswith(" of 1,000 members unchanged")
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1m" in explained(request("solace", {"orders": 7}, SEVEN)).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in explained(request("solace", {"orders": 7}, SEVEN)).stdout
+    monkeypatch.undo()
+    assert "\x1b" not in explained(request("solace", {"orders": 7}, SEVEN)).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--add", "2"], "go with --explain --group GROUP"),
+        (["--explain", "--assignor", "range"], "go with --explain --group GROUP"),
+        (["--group", "orders"], "add --explain"),
+        (["--explain", "--group", "shop/orders", "-n", "other"], "name two namespaces: give one"),
+        (["--explain", "--group", "orders", "--partitions", "orders"], "'orders' is not QUEUE=COUNT, such as orders=16"),
+        (["--explain", "--group", "orders", "--partitions", "orders=-1"], "'orders=-1' is not QUEUE=COUNT"),
+        (["--explain", "--group", "orders", "--add", "-1"], "--add"),
+        (["--explain", "--group", "orders", "--request", "-"], "give --request or --group, not both"),
+    ],
+)
+def test_switches_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["plan", *arguments], input="")
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_an_unknown_assignor_is_refused_before_anybody_is_asked() -> None:
+    done = CliRunner().invoke(main, ["plan", "--explain", "--group", "orders", "--assignor", "best"])
+    assert (done.exit_code, done.stderr.startswith("baton plan: there is no assignor 'best'; choose one of")) == (1, True)
+
+
+def test_the_example_of_the_reference_is_true() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "plan.md").read_text()
+    request_, shown = re.search(r"```json\n(.*?)```.*?with `--explain`:\n\n```\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    assert explained(json.loads(request_)).stdout == shown
+
+
+@pytest.mark.parametrize("assignor", ["cooperative-sticky", "minimal", "range", "round-robin", "solace"])
+@given(asked=requests(contested=True, zones=True))
+def test_what_is_told_adds_up(assignor: str, asked: Request) -> None:
+    answer, held = get(assignor)(asked), holders(asked)
+    withheld = frozenset(partition for hand in answer.withheld.values() for partition in hand)
+    moves = sum(name not in held.get(partition, (name,)) for partition, name in answer.owners().items())
+    made = Comparison(assignor, asked, held, answer.owners(), moves, 0, withheld)
+    assert sum(made.moves_of(queue) for queue in asked.queues) == moves
+    gained = sum(len(change.gains) + len(change.withheld) for change in made.changes)
+    assert gained == moves + sum(partition not in held for partition in answer.owners())
+    for change in made.changes:
+        assert change.after == change.before + len(change.gains) + len(change.withheld) - len(change.loses)
+    on = Console(width=200, file=StringIO())
+    assert all(
+        len("".join(segment.text for segment in line).rstrip()) <= 100
+        for part in explanation(made)
+        for line in on.render_lines(part)
+    )

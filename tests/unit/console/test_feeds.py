@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from baton.console import feed as feed_module
-from baton.console.feed import Feed, FeedSource, Objects, Seen
-from baton.console.feeds import MOST_OF_ONE, Feeds
+from baton.console import feeds as feed_module
+from baton.console.feeds import MOST_OF_ONE, Feed, Feeds, FeedSource, Objects, Seen
 from baton.console.guard import RefusedRequestError
 from baton.console.viewers import Viewer
 from baton.kube.api import Api, Json

@@ -4,14 +4,22 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from baton.cli.group_view import look, partitions
-from baton.console.grid import columns, rows
-from baton.console.group_page import group_page, group_row
-from baton.console.timeline import MOST, MOST_AT_ONCE, moves_between, newest, of_events
+from baton.cli.group import look, partitions
+from baton.console.group_page import (
+    MOST_AT_ONCE,
+    MOST_ENTRIES,
+    columns,
+    group_page,
+    group_row,
+    moves_between,
+    newest,
+    of_events,
+    rows,
+)
 from baton.engine import GroupState, dump
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
-from tests.unit.cli.test_status_screen import MANIFEST, QUEUES
+from tests.unit.cli.test_status import MANIFEST, QUEUES
 from tests.unit.engine.group import Group
 
 ORDERS = QueueName("orders")
@@ -90,7 +98,7 @@ def test_events_of_others_are_bounded_and_what_is_no_time_is_left_out() -> None:
     ]
     (entry,) = of_events(said)
     assert entry.warning and len(entry.kind) < 200 and entry.text.isprintable()
-    assert len(newest([entry] * (MOST + 50))) == MOST
+    assert len(newest([entry] * (MOST_ENTRIES + 50))) == MOST_ENTRIES
 
 
 def test_a_group_without_a_ledger_is_a_page_and_a_row() -> None:

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from baton.dev.executors import executors
+from baton.dev.group import executors
 from baton.kube.leases import LeaseView
 from baton.kube.members import membership
 from baton.model.ids import Uid

@@ -3,7 +3,7 @@
 import tracemalloc
 
 from baton.order import OrderChecker, OrderViolation, Processing, Report
-from baton.order.sequences import MOST_HOLES
+from baton.order.checker import MOST_HOLES
 
 DEAD_OWNER = Processing("k", 1, partition=3, member="orders-a", epoch=1, time=1.0)
 NEXT_OWNER = DEAD_OWNER._replace(member="orders-b", epoch=2, time=9.0)

@@ -4,7 +4,7 @@ from re import fullmatch
 
 import pytest
 
-from baton.cli.names import REDIS_URL
+from baton.cli.options import REDIS_URL
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
 from baton.queues.redis.resource import REDIS_OPTIONS

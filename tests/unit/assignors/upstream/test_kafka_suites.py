@@ -13,7 +13,7 @@ from typing import NotRequired, TypedDict
 
 import pytest
 
-from baton.cli.plan_answer import AnswerObject, NumbersByQueue, answer_line
+from baton.cli.plan import AnswerObject, NumbersByQueue, answer_line
 
 
 class MemberObject(TypedDict):

@@ -1,0 +1,214 @@
+"""What commands take: names, checked before anything is asked; which cluster is meant; the form of the answer.
+
+A name that is none never gets into the path of a request. A shell gives an empty one where a variable is not set, and bytes that
+are no UTF-8 as lone surrogates.
+"""
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from re import ASCII, fullmatch
+from typing import Any, TypeVar, cast
+
+import click
+
+from baton.cli.printing import say_json, say_text
+from baton.model.ids import Partition, QueueName
+from baton.queues.kinds import kind
+
+_PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_MOST_SHOWN = 60
+
+
+def shown(value: str) -> str:
+    """In quotes, not too much of it, and nothing that a terminal would obey."""
+    return ascii(value) if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!a}…"
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    """A text of this form."""
+
+    name = "text"
+
+    def __init__(self, form: str, most: int, said: str) -> None:
+        self._form, self._most, self._said = form, most, said
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > self._most or not fullmatch(self._form, value, ASCII):
+            self.fail(f"{shown(value)} is {self._said}.", param, ctx)
+        return value
+
+
+_OBJECT = rf"{_PART}(\.{_PART})*"
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_SIGNS = "small letters, digits, - and ., such as orders"
+
+NAMESPACE = _Name(_PART, 63, "no name of a namespace: give small letters, digits and -, such as shop")
+OBJECT = _Name(_OBJECT, 253, f"no name of an object: give {_SIGNS}")
+GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a group: give NAME or NAMESPACE/NAME, of {_SIGNS}")
+QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
+CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
+HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
+ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
+WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
+TOPIC = _Name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
+DEV_PROCESS = _Name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
+DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
+
+
+class _Partition(click.ParamType):  # type: ignore[type-arg] # likewise
+    """A queue and the number of a partition: `orders/5`."""
+
+    name = "partition"
+
+    def convert(self, value: str | Partition, param: click.Parameter | None, ctx: click.Context | None) -> Partition:
+        if isinstance(value, Partition):
+            return value
+        queue, _, number = value.rpartition("/")
+        if len(queue) > 253 or not fullmatch(_OBJECT, queue, ASCII) or not fullmatch(r"[0-9]{1,7}", number, ASCII):
+            self.fail(f"{shown(value)} names no partition: give QUEUE/NUMBER, such as orders/5.", param, ctx)
+        return Partition(QueueName(queue), int(number))
+
+
+PARTITION = _Partition()
+
+
+class _SecretUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+    """What is no URL is not shown: a password may stand in it."""
+
+    name = "url"
+
+    def __init__(self, schemes: Collection[str], said: str) -> None:
+        self._schemes, self._said = schemes, said
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        scheme, _, rest = value.partition("://")
+        if len(value) > _LONGEST_URL or scheme not in self._schemes or not fullmatch("[!-~]+", rest, ASCII):
+            self.fail(f"this is no URL of a {self._said}.", param, ctx)
+        return value
+
+
+_LONGEST_URL = 2048
+REDIS_URL = _SecretUrl(kind("Redis").schemes, "Redis: give one such as redis://127.0.0.1:6379/0")
+KAFKA_URL = _SecretUrl(kind("Kafka").schemes, "Kafka: give one such as kafka://127.0.0.1:9092")
+
+
+class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise
+    """Where a program answers, without a path."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if len(value) > _LONGEST_URL or not fullmatch(r"https?://[\w.:\[\]-]{1,255}/?", value, ASCII):
+            self.fail(f"{shown(value)} is no URL such as http://127.0.0.1:8080.", param, ctx)
+        return value.rstrip("/")
+
+
+HTTP_URL = _HttpUrl()
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """The cluster and the namespace that were asked for; None: as kubectl would take them."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    def within(self, group: str) -> tuple[str, "ClusterTarget"]:
+        """The group's bare name, and where it is: `shop/orders` is `orders` of `shop`."""
+        namespace, slash, name = group.rpartition("/")
+        if not slash:
+            return group, self
+        if self.namespace not in (None, namespace):
+            raise click.UsageError(f"{group} and --namespace {self.namespace} name two namespaces: give one")
+        return name, ClusterTarget(self.kubeconfig, self.context, namespace)
+
+
+def cluster_options(command: F) -> F:
+    """--namespace, --context and --kubeconfig, which reach the command as `target`."""
+
+    @wraps(command)
+    def with_target(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
+        return command(*args, target=ClusterTarget(kubeconfig, context, namespace), **rest)
+
+    namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The namespace. Default: that of the context.")
+    context = click.option(
+        "--context", type=CONTEXT, metavar="NAME", help="The context of the kubeconfig. Default: the current one."
+    )
+    kubeconfig = click.option(
+        "--kubeconfig",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The kubeconfig. Default: the one that kubectl uses.",
+    )
+    return cast(F, namespace(context(kubeconfig(with_target))))
+
+
+def all_namespaces_option(what: str = "The groups") -> Callable[[F], F]:
+    """--all-namespaces, which reaches the command as `all_namespaces`."""
+    return click.option("--all-namespaces", "-A", is_flag=True, help=f"{what} of all namespaces.")
+
+
+def refuse_group_of_all_namespaces(group: str | None, all_namespaces: bool) -> None:
+    """Raises UsageError where both are given."""
+    if group is not None and all_namespaces:
+        raise click.UsageError("give GROUP or --all-namespaces, not both")
+
+
+def operator_option(command: F) -> F:
+    """--operator, which reaches the command as `url`."""
+    return click.option(
+        "--operator",
+        "url",
+        type=HTTP_URL,
+        envvar="BATON_OPERATOR_URL",
+        metavar="URL",
+        help="Where the operator's leader answers. Default: its pod, through the API server.",
+    )(command)
+
+
+class Form(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    """For people, as much as fits on a screen."""
+    WIDE = "wide"
+    """For people, all of it."""
+    JSON = "json"
+    YAML = "yaml"
+
+    @property
+    def for_programs(self) -> bool:
+        return self in (Form.JSON, Form.YAML)
+
+    @property
+    def wide(self) -> bool:
+        return self is Form.WIDE
+
+
+def output_option(*, wide: str | None = None, programs: str = "one object") -> Callable[[F], F]:
+    """-o, which reaches the command as `form`. `wide`: what people see with it; None: there is nothing more to see. `programs`:
+    what json and yaml have."""
+    forms = [Form.JSON, Form.YAML, *([Form.WIDE] if wide else [])]
+    said = f"For programs: json or yaml, {programs}." + (f" For people: wide, {wide}." if wide else "")
+
+    def read(context: click.Context, parameter: click.Parameter, value: str | None) -> Form:
+        return Form.TABLE if value is None else Form(value)
+
+    choice = click.Choice([form.value for form in forms])
+    return click.option("--output", "-o", "form", type=choice, callback=read, help=said)
+
+
+def say_object(value: Any, form: Form) -> None:
+    """One object (or list) for programs. Both forms escape what a terminal would obey."""
+    if form is Form.JSON:
+        say_json(value)
+        return
+    import yaml
+
+    plain = json.loads(json.dumps(value))
+    say_text(yaml.safe_dump(plain, sort_keys=False, width=10_000).rstrip("\n"))

@@ -1,0 +1,101 @@
+"""Which cluster a command is about, and how what is wrong with a kubeconfig reads."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from baton.cli.cluster import Context, KubeconfigError, context_of, default_kubeconfig
+from baton.cli.main import main
+from baton.cli.options import ClusterTarget
+
+USERS = {"users": [{"name": "me", "user": {}}]}
+CLUSTERS = {"clusters": [{"name": "far", "cluster": {"server": "https://192.0.2.1"}}]}
+
+
+def contexts(name: str, namespace: str | None = None) -> dict[str, Any]:
+    return {"contexts": [{"name": name, "context": {"cluster": "far", "user": "me", "namespace": namespace}}]}
+
+
+def written(folder: Path, content: Any, name: str = "config") -> Path:
+    file = folder / name
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return file
+
+
+def test_the_current_context_says_where(tmp_path: Path) -> None:
+    file = written(tmp_path, {**CLUSTERS, **USERS, **contexts("home", "shop"), "current-context": "home"})
+    assert context_of(file) == Context("home", "https://192.0.2.1", "shop")
+
+
+def test_without_a_namespace_it_is_default(tmp_path: Path) -> None:
+    assert context_of(written(tmp_path, {**CLUSTERS, **USERS, **contexts("home")}), "home").namespace == "default"
+
+
+def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path) -> None:
+    one = written(tmp_path, {**contexts("home", "first"), **USERS}, "one")
+    two = written(tmp_path, {**contexts("home", "second"), **CLUSTERS, "current-context": "home"}, "two")
+    three = written(tmp_path, {"current-context": "elsewhere"}, "three")
+    files = Path(os.pathsep.join(map(str, (one, tmp_path / "missing", two, three))))
+    assert context_of(files).namespace == "first"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a: [", "line 1: not YAML"),
+        ("\x00", "not a text in YAML"),
+        ("", "not a kubeconfig"),
+        ([], "not a kubeconfig"),
+        ({**CLUSTERS, **USERS, **contexts("home")}, "current-context is not set: choose one of home, with --context"),
+        ({**CLUSTERS, **USERS, **contexts("home"), "current-context": "hoem"}, "there is no context 'hoem': choose one of home"),
+        ({**CLUSTERS, "contexts": 5}, "contexts is not a list of entries with names"),
+        ({**USERS, **contexts("home"), "current-context": "home"}, "names no cluster with a server"),
+        ({**CLUSTERS, **contexts("home"), "current-context": "home"}, "names nobody of users"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "operator"])
+def test_what_is_wrong_with_a_kubeconfig_is_one_line(tmp_path: Path, content: Any, said: str, command: str) -> None:
+    done = CliRunner().invoke(main, [command, "--kubeconfig", str(written(tmp_path, content))])
+    assert done.exit_code in (1, 2) and isinstance(done.exception, SystemExit)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"baton {command}: {tmp_path}/config") and said in line
+
+
+def test_a_certificate_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    cluster = {"server": "https://192.0.2.1", "certificate-authority-data": "!!x"}
+    file = written(
+        tmp_path, {**USERS, **contexts("home"), "current-context": "home", "clusters": [{"name": "far", "cluster": cluster}]}
+    )
+    done = CliRunner().invoke(main, ["status", "--kubeconfig", str(file)])
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"baton status: {file} cannot be used: ") and len(done.stderr.splitlines()) == 1
+
+
+def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
+    assert default_kubeconfig() == tmp_path / "nothing"
+    done = CliRunner().invoke(main, ["status"])
+    assert done.exit_code == 1
+    assert done.stderr == f"baton status: there is no kubeconfig {tmp_path}/nothing: give --kubeconfig FILE, or set KUBECONFIG\n"
+
+
+def test_a_group_is_named_with_its_namespace_or_without() -> None:
+    assert ClusterTarget(namespace="shop").within("orders") == ("orders", ClusterTarget(namespace="shop"))
+    assert ClusterTarget(context="home").within("shop/orders") == ("orders", ClusterTarget(context="home", namespace="shop"))
+    assert ClusterTarget(namespace="shop").within("shop/orders") == ("orders", ClusterTarget(namespace="shop"))
+
+
+def test_two_namespaces_are_refused() -> None:
+    with pytest.raises(click.UsageError, match="name two namespaces"):
+        ClusterTarget(namespace="bank").within("shop/orders")
+
+
+def test_a_file_without_contexts_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match="it has no contexts at all"):
+        context_of(written(tmp_path, {**CLUSTERS, **USERS, "current-context": "home"}))

@@ -1,0 +1,103 @@
+"""What `baton explain` says of one partition: its past, as the group's events tell it, and its present."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.cli.explain import REPORTED_BY, PartitionHistory, PartitionLook, history, mentions
+from baton.cli.group import look
+from baton.cli.lag import read_group
+from baton.controller.events import granted, named, released, revoked
+from baton.engine.partition_state import PartitionState
+from baton.engine.state import PartitionRecord
+from baton.engine.step_events import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from tests.unit.cli.test_status import MANIFEST
+
+FIVE = Partition(QueueName("orders"), 5)
+A, B = MemberId("exec-a"), MemberId("exec-b")
+
+
+def event(second: int, reason: str, note: str, by: str = REPORTED_BY) -> dict[str, Any]:
+    return {"eventTime": f"1970-01-01T00:00:{second:02}.000000Z", "reason": reason, "message": note, "reportingComponent": by}
+
+
+ENDS = (Released(FIVE, A, ReleaseCause.CONSUMER), Released(FIVE, A, ReleaseCause.GONE), DeadlineMissed(FIVE, A, taken=True))
+
+
+def hand_off(end: Released | DeadlineMissed = ENDS[0]) -> list[dict[str, Any]]:
+    """As the operator words it."""
+    began = revoked([Revoked(FIVE, A, Epoch(1), 8.0, "exec-b joined", B)], {FIVE: 2}, 10)
+    ended = released([end], 10)
+    came = granted([Granted(FIVE, B, Epoch(2), A, 0.4, "exec-b joined")], 10)
+    return [event(second, one.reason, one.note) for second, one in enumerate([*began, *ended, *came], 1)]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=str)
+def test_since_when_who_before_and_why(end: Released | DeadlineMissed) -> None:
+    told = history(FIVE, B, hand_off(end))
+    assert (told.since, told.before, told.why, len(told.events)) == (3.0, "exec-a", "exec-b joined", 3)
+
+
+def test_a_grant_without_a_hand_off_says_why_itself() -> None:
+    ((_, note, _),) = granted([Granted(FIVE, B, Epoch(2), None, None, "exec-b joined")], 10)
+    told = history(FIVE, B, [event(1, "Granted", note)])
+    assert (told.since, told.before, told.why) == (1.0, None, "exec-b joined")
+
+
+def test_what_others_report_and_grants_to_others_do_not_count() -> None:
+    assert history(FIVE, B, [{**one, "reportingComponent": "somebody"} for one in hand_off()]).events == ()
+    assert history(FIVE, MemberId("exec-c"), hand_off()).since is None
+
+
+def test_of_a_partition_that_nobody_owns_the_last_owner_is_told() -> None:
+    assert history(FIVE, None, hand_off(ENDS[1])[:2]).before == "exec-a"
+
+
+@given(numbers=st.sets(st.integers(0, 60), min_size=1), asked=st.integers(0, 60))
+def test_a_range_names_what_is_in_it(numbers: set[int], asked: int) -> None:
+    those = [
+        Released(Partition(QueueName(queue), number), A, ReleaseCause.GONE) for number in numbers for queue in ("mail", "orders")
+    ]
+    assert mentions(named(those), Partition(QueueName("orders"), asked)) == (asked in numbers)
+    assert not mentions(named(those), Partition(QueueName("ord"), asked))
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={name: st.none() | st.text() | st.integers() for name in event(1, "", "")})))
+def test_odd_events_harm_nobody(events: list[dict[str, Any]]) -> None:
+    odd = [*events, *({**one, "reportingComponent": REPORTED_BY} for one in events)]
+    assert history(FIVE, B, odd) == history(FIVE, B, [])
+    assert history(FIVE, B, [*odd, *hand_off()]) == history(FIVE, B, hand_off())
+
+
+@pytest.mark.parametrize("note", ["0-999999999999 of orders", "5-,--,5-5-5 of orders", "٥ of orders", "9" * 5000 + " of orders"])
+def test_odd_ranges_are_no_work(note: str) -> None:
+    mentions(note * 20, FIVE)
+
+
+def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
+    told = read_group({"namespace": "shop", "group": "orders", "unfinished": {"orders": {"5": ["17-0", 4]}}})
+    record = PartitionRecord(Epoch(4), A, A, Epoch(4))
+    seen = look(MANIFEST, {}, now=5.0)
+    one = PartitionLook(seen, FIVE, record, PartitionState.READY, None, unfinished=told.unfinished[FIVE])
+    assert [*one.sentences()][-1] == "Entry 17-0 was handed out 4 times and never acknowledged."
+    assert one.to_json()["unfinished"] == {"offset": "17-0", "handedOut": 4}
+
+
+@pytest.mark.parametrize(
+    ("record", "before", "said"),
+    [
+        # a move has begun, with an epoch of its own
+        (PartitionRecord(Epoch(7), None, A, Epoch(4)), "exec-a", "Nobody owns it. exec-a had it last, at epoch 4."),
+        (PartitionRecord(Epoch(4), None, A, Epoch(4)), None, "Nobody owns it. exec-a had it last, at epoch 4."),
+        (PartitionRecord(Epoch(7), None, A), None, "Nobody owns it. exec-a had it last."),
+        (PartitionRecord(Epoch(7), None, None), "exec-b", "Nobody owns it. exec-b had it last."),
+        (PartitionRecord(Epoch(1), None, None), None, "Nobody owns it. Nobody ever had it."),
+    ],
+)
+def test_who_had_it_last_is_told_with_the_epoch_of_that(record: PartitionRecord, before: str | None, said: str) -> None:
+    history = PartitionHistory(before=before)
+    one = PartitionLook(look(MANIFEST, {}, now=5.0), FIVE, record, PartitionState.UNASSIGNED, None, history)
+    assert next(one.sentences()) == said

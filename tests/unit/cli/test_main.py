@@ -1,0 +1,92 @@
+"""How the command `baton` is called wrongly, asked for help, and completed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click import Context
+from click.testing import CliRunner
+
+from baton.cli.main import SHELLS, main
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("statsu", "No such command 'statsu'. Did you mean status?"),
+        ("rebalence orders", "No such command 'rebalence'. Did you mean rebalance?"),
+        ("qqqq", "No such command 'qqqq'."),
+        ("-n shop status", "No such option '-n' here: options stand behind the command: baton status -n …"),
+        ("--context kind lag orders", "No such option '--context' here: options stand behind the command: baton lag --context …"),
+        ("-A", "No such option '-A' here: options stand behind the command: baton COMMAND -A …"),
+        ("dead-letters -n shop list orders", "options stand behind the command: baton dead-letters list -n …"),
+        ("dead-letters lst orders", "No such command 'lst'. Did you mean list?"),
+    ],
+)
+def test_a_slip_is_told_with_what_was_meant(typed: str, hint: str) -> None:
+    done = CliRunner().invoke(main, typed.split(), prog_name="baton")
+    assert (done.exit_code, done.stderr.splitlines()[-1].endswith(hint)) == (2, True), done.stderr
+
+
+def test_help_and_version_stand_before_a_command() -> None:
+    for option in ("--help", "-h", "--version"):
+        assert CliRunner().invoke(main, [option]).exit_code == 0
+
+
+def test_what_was_typed_is_not_printed_raw() -> None:
+    assert "\x1b" not in CliRunner().invoke(main, ["\x1b[31mred"]).stderr
+
+
+def test_help_and_completion_load_no_command() -> None:
+    program = """if True:
+        import sys
+        from click import Context
+        from baton.cli.main import main
+        print(len(main.shell_complete(Context(main), "st")))
+        main(["--help"], standalone_mode=False)
+        print(*[one for one in sys.modules if one.startswith(("baton.cli.st", "baton.console", "kubernetes"))])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    completed, *help_text, loaded = done.stdout.splitlines()
+    assert (completed, loaded) == ("1", "")
+    assert "  status        Show a ConsumerGroup: its state, who owns what, what moves" in help_text
+
+
+def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
+    context = Context(main)
+    for name in main.list_commands(context):
+        assert main.get_command(context, name) is not None
+    assert "..." not in "".join(CliRunner().invoke(main, ["--help"]).output.split("COMMAND [ARGS]..."))
+    assert len(CliRunner().invoke(main, ["--help"]).output.splitlines()) == 9 + len(main.list_commands(context))
+
+
+BATON = Path(sys.executable).parent / "baton"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_is_given_a_script(shell: str) -> None:
+    done = subprocess.run([BATON, "completion", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "_BATON_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("baton re", ["rebalance", "resume"]),
+        ("baton status --all", ["--all-namespaces"]),
+        ("baton offsets ", ["reset", "show"]),
+        ("baton offsets reset orders --dr", ["--dry-run"]),
+        ("baton offsets orders --out", ["--output"]),
+        ("baton bundle --f", ["--file"]),
+    ],
+)
+def test_bash_completes_commands_and_options(typed: str, wanted: list[str]) -> None:
+    """As it does when Tab is pressed."""
+    script = subprocess.run([BATON, "completion", "bash"], capture_output=True, text=True, check=True).stdout
+    words = typed.split(" ")
+    ask = f'COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _baton_completion baton; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    path = f"PATH={BATON.parent}:$PATH"
+    done = subprocess.run(["bash", "-c", f"{path}\n{script}\n{ask}"], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == wanted, done.stderr
