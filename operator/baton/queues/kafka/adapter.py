@@ -24,7 +24,7 @@ from baton.queues.kafka.open_transactions import OpenTransactions
 from baton.queues.kafka.pauses import Pauses
 from baton.queues.kafka.place_setting import PlaceSetting
 from baton.queues.kafka.place_warnings import place_warnings
-from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of, unfinished
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
@@ -90,6 +90,7 @@ class KafkaQueue:
             finished=sum(max(0, one.offset) for one in committed.values()),
             warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
             zones=topic.racks,
+            unfinished=unfinished(committed, ends),
         )
 
     async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
