@@ -25,7 +25,6 @@ _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
 _TAKING_UP = "unit/queues/kafka/test_take_up_thread.py"
 _LETTING_GO = "unit/queues/kafka/test_letting_go.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
-_LARGE = "unit/queues/kafka/test_place_setting.py"
 _RELEASE = "unit/queues/kafka/test_release.py"
 _QUERY = "unit/queues/kafka/test_query_ranges.py"
 _CLOSED = "unit/queues/kafka/test_closed_connections.py"
@@ -259,7 +258,7 @@ KAFKA = (
     Mutation("query", "reserve nothing of what is handed out", _KAFKA + "query_ranges.py", _RANGES, "                if seen.record.reserved < one.end:", "                if False:"),
     Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_others(seen.record)\n        offset, record", "        offset, record"),
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n        await self._transactions.begin(partition, token)\n"),
-    Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "            self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept\n", "            pass\n"),
+    Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept\n", "            pass\n"),
     Mutation("grant", "leave the group to others while the operator is away", _KAFKA + "adapter.py", _FENCE, "self._guard.leave() if self._given_up else self._guard.close()", "self._guard.leave()"),
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, self._spec.topic)\n", ""),
     Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
@@ -281,12 +280,6 @@ KAFKA = (
     Mutation("guard", "say nothing of a transaction over the place", _KAFKA + "adapter.py", _OPEN, "over_place = self._transactions.unsettled", "over_place: frozenset[int] = frozenset()"),
     Mutation("guard", "ask the broker for ever that coordinated the group once", _KAFKA + "guard.py", _GUARD, "            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE", "            return Code.NONE"),
     Mutation("guard", "say nothing of a group that lets no guard in", _KAFKA + "guard.py", _GUARD, "or time.monotonic() - self._out_since < _MISSED_AFTER:", "or True:"),
-    Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.leave()", "            pass"),
-    Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
-    Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),
-    Mutation("place", "leave the group while a grant is under way", _KAFKA + "place_setting.py", _PLACE, "        self._wanted = wanted and not self._grants", "        self._wanted = wanted"),
-    Mutation("place", "take all owners out in one look, however many there are", _KAFKA + "place_setting.py", _LARGE, "owned, _A_LOOK)", "owned)"),
-    Mutation("place", "leave the group while a partition has an owner", _KAFKA + "place_setting.py", _LARGE, "not any(_has_owner(found.get(number, one)) for number, one in owned.items()):", "found:"),
     Mutation("slow broker", "send all at once that a connection has to answer one by one", _KAFKA + "client.py", "unit/queues/kafka/test_client.py", "asyncio.Semaphore(_AT_ONCE)", "asyncio.Semaphore(10**6)"),
     Mutation("slow broker", "wait for a broker that is lost with each request", _KAFKA + "client.py", "unit/queues/kafka/test_client.py", "            if (loss := self._losses.get(node)) is not None and loss is not known:", "            if (loss := self._losses.get(node)) is not None and False:"),
     Mutation("outputs", "ask a leader that is lost", _KAFKA + "transaction_outputs.py", "unit/queues/kafka/test_transaction_outputs.py", "            except BrokerLost:", "            except ZeroDivisionError:"),

@@ -32,7 +32,7 @@ from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.services import Services
 from baton.controller.takeover import Takeover
-from baton.engine import GroupState, unowned_queues
+from baton.engine import GroupState
 from baton.kube.events import Regarding
 from baton.kube.group_replicas import GroupReplicas
 from baton.kube.ledger_configmap import Deposed, Ledger, LedgerOwner, ServedElsewhere
@@ -192,7 +192,7 @@ class GroupLoop:
         known = self._workers.known(() if group.deleting else names, self._state.queues)
         seen = self._sight.membership(spec, known, self._services.clock.ticks())
         without = self._group_capacity.take(self._state, known, members=bool(seen.members))
-        self._workers.sync(() if self._ends else names, self._state.queues, without, unowned_queues(spec.paused, self._state))
+        self._workers.sync(() if self._ends else names, self._state.queues, without)
         self._ends = group.deleting
         wait = patience(self._ledger_writer.forsaken) if group.deleting else None
         sights = self._workers.sights(() if group.deleting else names, self._state.queues, wait)
