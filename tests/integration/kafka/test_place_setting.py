@@ -90,7 +90,7 @@ async def test_an_offset_further_on_leaves_out_what_is_before_it(at_work: Queue)
 
 
 async def test_what_a_set_offset_would_leave_out_is_looked_for_by_number_and_by_time(make: MakeQueue) -> None:
-    queue = make(1)
+    queue = make(1, **{"retention.ms": "-1"})  # messages from 1970 stay
     await queue.operator.ensure(None)
     for time in (1000, 3000, 2000, 5000):
         queue.producer.produce(queue.topic, b"x", b"k", 0, timestamp=time)
