@@ -25,7 +25,6 @@ _UNTAKEN = "unit/consumer/test_untaken_last_words.py"
 _TAKING_UP = "unit/queues/kafka/test_take_up_thread.py"
 _LETTING_GO = "unit/queues/kafka/test_letting_go.py"
 _GUARD = "unit/queues/kafka/test_guard.py"
-_LARGE = "unit/queues/kafka/test_place_setting.py"
 _RELEASE = "unit/queues/kafka/test_release.py"
 _QUERY = "unit/queues/kafka/test_query_ranges.py"
 _CLOSED = "unit/queues/kafka/test_closed_connections.py"
@@ -71,7 +70,8 @@ KAFKA = (
     Mutation("position", "hand out many where one may end the process", _KAFKA + "read_position.py", _POSITION, "            alone = 0 if self.progress.unfinished else 1\n", "            alone = 10\n"),
     Mutation("position", "hand out the next while one is in hand that may end the process", _KAFKA + "read_position.py", _POSITION, "0 if self.progress.unfinished else 1", "1"),
     Mutation("position", "hand out one by one for ever", _KAFKA + "read_position.py", _POSITION, " and self.progress.offset < self.record.again", ""),
-    Mutation("position", "hand out one by one where tries are not counted", _KAFKA + "read_position.py", _POSITION, "bool(self.record.most) and self.progress.offset", "self.progress.offset"),
+    Mutation("position", "hand out one by one where tries are not counted", _KAFKA + "read_position.py", _POSITION, "(bool(self.record.most) or self.ended > 1) and self.progress.offset", "self.progress.offset"),
+    Mutation("position", "commit entry by entry after each process that ended", _KAFKA + "read_position.py", _POSITION, "self.ended > 1", "self.ended > 0"),
     Mutation("position", "hand out more than a pod may have", _KAFKA + "read_position.py", _POSITION, "max(0, self.record.unacked - in_hand) if self.record.unacked else None", "None"),
     Mutation("position", "hand out less than nothing", _KAFKA + "read_position.py", _POSITION, "max(0, self.record.unacked - in_hand)", "self.record.unacked - in_hand"),
     Mutation("position", "reserve nothing", _KAFKA + "read_position.py", _POSITION, "self.progress.end + ahead, upto)", "upto)"),
@@ -80,10 +80,14 @@ KAFKA = (
     Mutation("position", "reserve as little for who hands out much", _KAFKA + "read_position.py", _POSITION, "max(AHEAD, 2 * (self.progress.end - self.recorded))", "AHEAD"),
     Mutation("position", "reserve more from record to record", _KAFKA + "read_position.py", _POSITION, "record, asked_at, self.progress.end\n", "record, asked_at, self.recorded\n"),
     Mutation("position", "let go of what is in hand", _KAFKA + "read_position.py", _POSITION, "released=not self.progress.unfinished", "released=True"),
-    Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "reserved=self.progress.end, released", "reserved=self.record.reserved, released"),
+    Mutation("position", "leave reserved what was not handed out", _KAFKA + "read_position.py", _POSITION, "self.record.reserved if self.waits else self.progress.end\n", "self.record.reserved\n"),
     Mutation("record", "count who had nothing in hand for what is next", _KAFKA + "record.py", _RECORD, "if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):", "if self.left_behind and self.reader != BY_GIVER:"),
     Mutation("record", "count who let go for what is next", _KAFKA + "record.py", _RECORD, "if self.left_behind and self.reader != BY_GIVER and offset < min(self.reserved, end):", "if self.reader != BY_GIVER and offset < min(self.reserved, end):"),
-    Mutation("position", "reserve what has ended a process before it is handed out", _KAFKA + "read_position.py", _POSITION, "reserved = offset if record.most and offset < again else offset + AHEAD", "reserved = offset + AHEAD"),
+    Mutation("position", "reserve what has ended a process before it is handed out", _KAFKA + "read_position.py", _POSITION, "reserved = offset if offset < again and (record.most or tries.get(offset)) else offset + AHEAD", "reserved = offset + AHEAD"),
+    Mutation("position", "reserve what has ended a process before it is begun", _KAFKA + "read_position.py", _POSITION, "reserved = self.record.reserved if self.waits else max(", "reserved = max("),
+    Mutation("position", "leave reserved what has ended a process and was not begun", _KAFKA + "read_position.py", _POSITION, "reserved = self.record.reserved if self.waits else self.progress.end", "reserved = self.progress.end"),
+    Mutation("position", "hand out what is behind an entry that has ended a process", _KAFKA + "read_position.py", _POSITION, "if self.careful or self.waits:", "if self.careful:"),
+    Mutation("position", "tell how often processes ended where a limit ends that", _KAFKA + "read_position.py", _POSITION, "ended > 0 and not record.most and", "ended > 0 and"),
     Mutation("position", "count no failure", _KAFKA + "read_position.py", _POSITION, "self.record.tries.get(offset, 0) + 1)", "self.record.tries.get(offset, 0))"),
     Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _POSITION, "for place in places) > self.record.most", "for place in places) >= self.record.most"),
     Mutation("position", "count ended processes for an entry that there is not", _KAFKA + "read_position.py", _POSITION, " if offset == self.first else {offset}", " if False else {offset}"),
@@ -114,7 +118,7 @@ KAFKA = (
     Mutation("commits", "reserve for one partition after the other", _KAFKA + "owner_commits.py", _COMMITS, "if one.runs_low and number != partition}", "if False}"),
     Mutation("commits", "wait for a partition because of another", _KAFKA + "owner_commits.py", _COMMITS, "            if position.record.reserved < upto:\n                _raise", "            if True:\n                _raise"),
     Mutation("commits", "hand out what could not be reserved", _KAFKA + "owner_commits.py", _COMMITS, "            if position.record.reserved < upto:\n                _raise", "            if False:\n                _raise"),
-    Mutation("position", "reserve more for who has most of it left", _KAFKA + "read_position.py", _POSITION, "return 4 * (self.record.reserved - self.progress.end)", "return 2 * (self.record.reserved - self.progress.end)"),
+    Mutation("position", "reserve more for who has most of it left", _KAFKA + "read_position.py", _POSITION, "4 * (self.record.reserved - self.progress.end)", "2 * (self.record.reserved - self.progress.end)"),
     Mutation("fetching", "go on behind what is corrupt", _KAFKA + "fetcher.py", "unit/queues/kafka/test_fetcher.py", " is not fetched or fetched.corrupt):", " is not fetched):"),
     Mutation("fetching", "hand out what a disk has broken", _KAFKA + "fetching_client.py", _READING, "\"check.crcs\": True,", "\"check.crcs\": False,"),
     Mutation("slow broker", "take a slow grant for one that nobody writes down", _KAFKA + "transaction.py", "unit/queues/kafka/test_transaction.py", "return max(GRANTED_WITHIN, 2 * answered_in)", "return GRANTED_WITHIN"),
@@ -254,7 +258,7 @@ KAFKA = (
     Mutation("query", "reserve nothing of what is handed out", _KAFKA + "query_ranges.py", _RANGES, "                if seen.record.reserved < one.end:", "                if False:"),
     Mutation("grant", "grant a partition of another group", _KAFKA + "adapter.py", _FENCE, "        self._refuse_others(seen.record)\n        offset, record", "        offset, record"),
     Mutation("grant", "read the offset before the token is taken", _KAFKA + "adapter.py", _FENCE, "        token = await self._transactions.init(partition)\n        seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))\n", "        seen = await self._transactions.stable(partition)\n        token = await self._transactions.init(partition)\n        await self._transactions.begin(partition, token)\n"),
-    Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "            self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept\n", "            pass\n"),
+    Mutation("grant", "leave the group to who commits plainly", _KAFKA + "adapter.py", _FENCE, "        self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept\n", "            pass\n"),
     Mutation("grant", "leave the group to others while the operator is away", _KAFKA + "adapter.py", _FENCE, "self._guard.leave() if self._given_up else self._guard.close()", "self._guard.leave()"),
     Mutation("grant", "work beside members of Kafka's own protocol", _KAFKA + "adapter.py", _FENCE, "        await refuse_members(self._client, self._spec.topic)\n", ""),
     Mutation("grant", "share a group id with a group of another topic", _KAFKA + "adapter.py", _FENCE, "            self._refuse_others(one.record, name)\n", "            pass\n"),
@@ -276,12 +280,6 @@ KAFKA = (
     Mutation("guard", "say nothing of a transaction over the place", _KAFKA + "adapter.py", _OPEN, "over_place = self._transactions.unsettled", "over_place: frozenset[int] = frozenset()"),
     Mutation("guard", "ask the broker for ever that coordinated the group once", _KAFKA + "guard.py", _GUARD, "            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE", "            return Code.NONE"),
     Mutation("guard", "say nothing of a group that lets no guard in", _KAFKA + "guard.py", _GUARD, "or time.monotonic() - self._out_since < _MISSED_AFTER:", "or True:"),
-    Mutation("place", "stay in the group whose place is to be set", _KAFKA + "place_setting.py", _PLACE, "            await self._guard.leave()", "            pass"),
-    Mutation("place", "leave the partitions to their owners while the place is set", _KAFKA + "place_setting.py", _PLACE, "        return replace(record, uid=None)", "        return record"),
-    Mutation("place", "take the owner out that was just granted", _KAFKA + "place_setting.py", _PLACE, "        if record is None or shown is None or (record.uid, record.epoch) != (shown.uid, shown.epoch):", "        if record is None:"),
-    Mutation("place", "leave the group while a grant is under way", _KAFKA + "place_setting.py", _PLACE, "        self._wanted = wanted and not self._grants", "        self._wanted = wanted"),
-    Mutation("place", "take all owners out in one look, however many there are", _KAFKA + "place_setting.py", _LARGE, "owned, _A_LOOK)", "owned)"),
-    Mutation("place", "leave the group while a partition has an owner", _KAFKA + "place_setting.py", _LARGE, "not any(_has_owner(found.get(number, one)) for number, one in owned.items()):", "found:"),
     Mutation("slow broker", "send all at once that a connection has to answer one by one", _KAFKA + "client.py", "unit/queues/kafka/test_client.py", "asyncio.Semaphore(_AT_ONCE)", "asyncio.Semaphore(10**6)"),
     Mutation("slow broker", "wait for a broker that is lost with each request", _KAFKA + "client.py", "unit/queues/kafka/test_client.py", "            if (loss := self._losses.get(node)) is not None and loss is not known:", "            if (loss := self._losses.get(node)) is not None and False:"),
     Mutation("outputs", "ask a leader that is lost", _KAFKA + "transaction_outputs.py", "unit/queues/kafka/test_transaction_outputs.py", "            except BrokerLost:", "            except ZeroDivisionError:"),

@@ -40,7 +40,7 @@ from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.services import Services
 from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
-from baton.engine import GroupState, load, unowned_queues
+from baton.engine import GroupState, load
 from baton.engine.fitting import TooLarge
 from baton.engine.ledger_bounds import partitions_named
 from baton.kube.api import Api
@@ -267,7 +267,7 @@ class GroupLoop:
         known = self._workers.known(names, self._state.queues)
         seen = self._sight.membership(spec, known, self._clock.ticks())
         without = self._group_capacity.take(self._state, known, members=bool(seen.members))
-        self._workers.sync(() if self._ends else named, self._state.queues, without, unowned_queues(spec.paused, self._state))
+        self._workers.sync(() if self._ends else named, self._state.queues, without)
         self._ends = group.deleting
         patience = QUEUES_WITHIN_WITHOUT_LEDGER if self._ledger_writer.forsaken else QUEUES_WITHIN
         sights = self._workers.sights(names, self._state.queues, patience if group.deleting else None)

@@ -66,7 +66,6 @@ class QueueWorker:
         self._changed = changed
         self._adapter: QueueAdapter | None = None
         self._asked_for: int | None = None
-        self._unowned = False
         self._backoff = FIRST_BACKOFF
         self._patient: bool | None = None
         """The queue is to be given up: at all events, or if that is possible at once. None: it is not."""
@@ -82,12 +81,6 @@ class QueueWorker:
         """The queue is to have so many partitions; None: those that it has, or that a change under way gives it."""
         if partitions != self._asked_for:
             self._asked_for = partitions
-            self._look_now.set()
-
-    def keep_unowned(self, unowned: bool) -> None:
-        """The group is paused, and no member has a partition of the queue or is to get one."""
-        if unowned != self._unowned:
-            self._unowned = unowned
             self._look_now.set()
 
     def reconnect(self, connect: Callable[[], Awaitable[QueueAdapter]]) -> None:
@@ -237,7 +230,7 @@ class QueueWorker:
         """Make the queue as asked for; what is still to be done of a change of its number of partitions. One that is not to grow
         goes on with what has begun."""
         async with self._claiming:
-            return await answer(self.queue, adapter.ensure(self._asked_for, unowned=self._unowned), adapter.answers_within)
+            return await answer(self.queue, adapter.ensure(self._asked_for), adapter.answers_within)
 
     async def _look_again(self, adapter: QueueAdapter) -> None:
         while not self._turn.is_set():

@@ -78,11 +78,9 @@ class QueueWorkers:
         named: Iterable[QueueName],
         recorded: Mapping[QueueName, KnownQueue],
         without_room: Set[QueueName] = frozenset(),
-        unowned: Set[QueueName] = frozenset(),
     ) -> None:
         """A worker for each queue of the spec or the ledger that exists; others stay until they were dismissed and have ended.
         One whose PartitionedQueue does not read counts as out of reach. `without_room`: not to be made, nor to grow.
-        `unowned`: see `QueueWorker.keep_unowned`.
         """
         self._reap()
         of_spec = set(named) - without_room
@@ -103,8 +101,6 @@ class QueueWorkers:
                 if self._sources[name] != _where(view):
                     self._sources[name] = _where(view)
                     worker.reconnect(partial(self._open, view))
-        for name, worker in self._workers.items():
-            worker.keep_unowned(name in unowned)
 
     def dismiss(self, done_with: Iterable[QueueName], recorded: frozenset[QueueName]) -> bool:
         """Release queues that the group does not use any more, each in its own time. True when all of them are released.

@@ -5,7 +5,6 @@ Pure: it does no I/O, reads no clock and draws no random numbers. The operator, 
 """
 
 from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.group_state import unowned_queues
 from baton.engine.ledger import dump
 from baton.engine.ledger_reading import load
 from baton.engine.partition_state import PartitionState, partition_state, partition_states
@@ -32,5 +31,4 @@ __all__ = [
     "partition_states",
     "step",
     "summary",
-    "unowned_queues",
 ]

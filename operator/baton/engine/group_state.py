@@ -2,7 +2,6 @@
 
 from baton.engine.state import GroupState
 from baton.engine.step_events import State
-from baton.model.ids import QueueName
 
 
 def state_of(state: GroupState) -> State:
@@ -32,12 +31,3 @@ def why_of(state: GroupState) -> str:
         case State.HOLDDOWN:
             return ", ".join(f"{slot.member} may come back" for slot in state.member_slots if slot.expires is not None)
     return ""
-
-
-def unowned_queues(paused: bool, state: GroupState) -> frozenset[QueueName]:
-    """The queues of which no member has a partition, or is to get one before the pause is over. `paused`: the spec says so."""
-    if not paused:
-        return frozenset()
-    owned = {partition.queue for partition, record in state.records.items() if record.owner is not None}
-    moving = {partition.queue for partition in state.moves}
-    return frozenset(state.queues.keys() - owned - moving)

@@ -108,16 +108,13 @@ class QueueAdapter(Protocol):
         """All that is to be known of the queue, in as few round trips as it takes. A restart of the server that is seen here was
         before the owner records were read."""
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         """Make the queue with `count` partitions and record the claimant as its owner. Raises QueueConflict where it belongs to
         another group, which may be one of the same name in another cluster. None: as many as it has; one that has not been made
         is not made.
 
         Where it has another count, the change is begun, or taken as far as it goes now; until the answer is None, ask again. A
-        change that is under way is ended before another begins.
-
-        `unowned`: the group is paused, and no member has a partition of the queue or is to get one. Where the server's own tools
-        can set the group's place, they may do so until this is asked without it."""
+        change that is under way is ended before another begins."""
 
     async def pause(
         self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None

@@ -1,12 +1,23 @@
 """Reading until there is something, and of what was committed."""
 
+from collections.abc import Sequence
+
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from baton.model.ids import Epoch
+from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 from baton.queues.kafka.reader import KafkaReader
 from tests.kafka_broker import KafkaBroker
 from tests.waiting import PATIENCE, until
+
+
+def read_some(reader: KafkaReader, partition: int, epoch: int, count: int) -> Sequence[Entry]:
+    """What there is, all of it begun: behind what is left over nothing comes before."""
+    entries = Entries.of(reader.read(partition, Epoch(epoch), count))
+    for offset, times in entries.times.items():
+        assert reader.begin_again(partition, Epoch(epoch), offset, times)
+    return entries
 
 
 def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[Entry]:
@@ -14,7 +25,7 @@ def read(reader: KafkaReader, partition: int, epoch: int, count: int) -> list[En
     found: list[Entry] = []
 
     def enough() -> bool:
-        found.extend(reader.read(partition, Epoch(epoch), count - len(found)))
+        found.extend(read_some(reader, partition, epoch, count - len(found)))
         return len(found) == count
 
     until(enough, f"there are {count} entries in partition {partition}")

@@ -13,6 +13,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import BY_GIVER, Record
 from baton.queues.protocol import Heard, Owner
 from tests.integration.kafka.conftest import Queue
+from tests.integration.kafka.reading import read_some
 from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, eventually
 
@@ -59,7 +60,7 @@ class Pod:
 
         async def so() -> bool:
             if await asyncio.to_thread(self.reader.ready, partition, epoch):
-                found.extend(await asyncio.to_thread(self.reader.read, partition, epoch, count - len(found)))
+                found.extend(await asyncio.to_thread(read_some, self.reader, partition, epoch, count - len(found)))
             return len(found) >= count
 
         await eventually(so, f"{count} entries are read")

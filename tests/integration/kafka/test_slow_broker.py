@@ -18,6 +18,7 @@ from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP
+from tests.integration.kafka.reading import read_some
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.kafka_broker.slowed import slowed_broker
@@ -106,7 +107,7 @@ def read_all(reader: KafkaReader, partitions: range, epoch: int, each: int = EAC
 
     def enough() -> bool:
         for number, entries in found.items():
-            entries.extend(reader.read(number, Epoch(epoch), each))
+            entries.extend(read_some(reader, number, epoch, each))
         return all(len(entries) == each for entries in found.values())
 
     until(enough, f"all of {partitions} is read", 3 * PATIENCE)

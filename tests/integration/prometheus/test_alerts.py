@@ -124,6 +124,11 @@ CASES: dict[str, tuple[Case, ...]] = {
             False,  # for BatonDeadLetters does
         ),
     ),
+    "BatonEntriesVanished": (
+        Case({f"baton_vanished_total{{{QUEUE}}}": "0x5 390x20"}, 8, True),
+        Case({f"baton_vanished_total{{{QUEUE}}}": "390x20"}, 8, False),
+        Case({f'baton_vanished_total{{{QUEUE}, pod="new-leader"}}': "_x4 390x20"}, 8, False),
+    ),
     "BatonLedgerEdited": (
         Case({f"baton_ledger_restored_total{{{OF}}}": "0x5 1x20"}, 8, True),
         Case({f"baton_ledger_restored_total{{{OF}}}": "1x20"}, 8, False),

@@ -38,7 +38,7 @@ class SeedQueue:
         owners = {number: _owner(log.uid, log.epoch) for number, log in sorted(queue.logs.items()) if log.epoch}
         return QueueCheck(f"run-{queue.restarts}" if queue.group is not None else None, queue.partitions, owners)
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
+    async def ensure(self, count: int | None) -> None:
         if count is None and (count := await self._ask(lambda: self._queue.partitions)) is None:
             return
         us, wanted = self._claimant, count

@@ -38,7 +38,6 @@ class MemoryQueue:
         self.fails: Exception | None = None
         self.steps: list[Resizing] = []
         """What it answers to `ensure` one after the other, the last again and again. Its count changes when there are none."""
-        self.unowned = False
         """As it was last asked for."""
 
     async def _called(self, name: str) -> None:
@@ -55,9 +54,8 @@ class MemoryQueue:
         await self._called("check")
         return QueueCheck(self.run, self.count, dict(self.records), {0: 5}, 7, {0: 2}, {0: 1}, self.risks)
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         await self._called("ensure")
-        self.unowned = unowned
         if self.conflict is not None:
             raise QueueConflict(self.conflict)
         if self.steps:

@@ -92,14 +92,6 @@ async def test_the_queue_is_made_as_asked_for(kept: Kept) -> None:
     assert kept.news >= 1
 
 
-async def test_that_nobody_is_to_own_a_partition_is_told_the_queue_at_once(kept: Kept) -> None:
-    await until(kept.lag)
-    kept.worker.keep_unowned(True)
-    await until(lambda: kept.queue.unowned)
-    kept.worker.keep_unowned(False)
-    await until(lambda: not kept.queue.unowned)
-
-
 async def test_no_lag_is_told_of_a_queue_that_does_not_answer(kept: Kept) -> None:
     await until(kept.lag)
     kept.queue.down = True
@@ -456,7 +448,7 @@ async def test_a_queue_is_released_after_a_claim_that_is_under_way(kept: Kept) -
     """One that arrives later would make the queue the group's again, which may be gone by then."""
     began, goes_on, done = asyncio.Event(), asyncio.Event(), []
 
-    async def ensure(count: int | None, *, unowned: bool = False) -> None:
+    async def ensure(count: int | None) -> None:
         began.set()
         try:
             await goes_on.wait()

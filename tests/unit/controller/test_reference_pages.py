@@ -72,7 +72,7 @@ def families() -> dict[str, set[str]]:
     backlog, now = Backlog(), replica.clock.ticks()
     for ago in (30, 0):
         backlog.saw(Look(now - ago, {0: 1}, 100 - ago))
-    queues = {"orders": QueueSnapshot(True, backlog, 2, 0, scale="Ready")}
+    queues = {"orders": QueueSnapshot(True, backlog, 2, 0, vanished=0, scale="Ready")}
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
     status = ConsumerGroupStatus(conditions=[ready], moves=0, lower_bound=0, deadline_misses=0)
     metrics.group(("shop", "orders"), Snapshot(status, {("orders", "Ready"): 1}, queues=queues))
@@ -158,7 +158,8 @@ def test_what_is_asked_for_its_growth_has_a_sample_before_it_grows(name: str) ->
     """Prometheus takes the first value that it sees for no increase."""
     replica = new_replica()
     status = ConsumerGroupStatus(moves=0, lower_bound=0, deadline_misses=0)
-    replica.metrics.group(("shop", "orders"), Snapshot(status, queues={"orders": QueueSnapshot(True, Backlog(), 0, 0)}))
+    queues = {"orders": QueueSnapshot(True, Backlog(), 0, 0, vanished=0)}
+    replica.metrics.group(("shop", "orders"), Snapshot(status, queues=queues))
     consumer_metrics(registry := CollectorRegistry())
     samples = [
         sample.value

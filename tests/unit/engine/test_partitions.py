@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.engine import State, partitions, summary, unowned_queues
+from baton.engine import State, partitions, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import QueueName
 from tests.unit.engine.group import Group, grants, partition, pauses
@@ -263,19 +263,3 @@ def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
     group.step(0)
     assert group.state.queues.keys() == {"orders"}
     assert len(group.state.records) == 4
-
-
-def test_the_queues_of_a_paused_group_are_unowned_when_its_members_are_gone() -> None:
-    group = Group(4, GroupSpec(delay=0)).start("a")
-    assert unowned_queues(True, group.state) == frozenset()
-    group.spec = replace(group.spec, paused=True)
-    group.leave("a").step(10)
-    assert unowned_queues(True, group.state) == {QueueName("orders")}
-    assert unowned_queues(False, group.state) == frozenset()
-
-
-def test_a_queue_is_not_unowned_while_a_hand_off_is_under_way() -> None:
-    group = Group(4, GroupSpec(delay=0)).start("a")
-    group.leave("a").join("b").step(10)
-    assert all(record.owner is None for record in group.state.records.values()) and group.state.moves
-    assert unowned_queues(True, group.state) == frozenset()

@@ -17,7 +17,7 @@ class ExternalQueue:
     async def check(self) -> QueueCheck:
         return QueueCheck(partitions=self._partitions)
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
+    async def ensure(self, count: int | None) -> None:
         self._partitions = count if count is not None else self._partitions
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:

@@ -22,9 +22,8 @@ from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.members import refuse_members
 from baton.queues.kafka.open_transactions import OpenTransactions
 from baton.queues.kafka.pauses import Pauses
-from baton.queues.kafka.place_setting import PlaceSetting
 from baton.queues.kafka.place_warnings import place_warnings
-from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of
+from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of, unfinished
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
 from baton.queues.kafka.topic_to_open import TopicToOpen
@@ -65,7 +64,6 @@ class KafkaQueue:
         self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
-        self._place_setting = PlaceSetting(self._transactions, self._guard)
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
@@ -77,7 +75,6 @@ class KafkaQueue:
         owners = {number: self._owner(number, one.record) for number, one in committed.items() if one.record is not None}
         for number, owner in owners.items():
             self._announcer.owned(number, owner.uid)
-        self._place_setting.shown = owners
         lost = lost_entries(committed, begins)
         self._cut_off = cut_off(_of_this(topic, committed), last, self._cut_off)
         self._open.saw(ends, last, over_place)
@@ -90,23 +87,20 @@ class KafkaQueue:
             finished=sum(max(0, one.offset) for one in committed.values()),
             warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
             zones=topic.racks,
+            unfinished=unfinished(committed, ends),
         )
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
+    async def ensure(self, count: int | None) -> None:
         """See QueueAdapter. The topic is made by its owner, so this only sees to it that nobody else uses the group, and that the
-        queue has one topic. Nobody's partitions are left to Kafka's own tool, which may set their place (`PlaceSetting`)."""
-        self._place_setting.want(unowned)
+        queue has one topic."""
         await refuse_members(self._client, self._spec.topic)
         found, _ = await committed(self._client)
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
-        if not unowned:
-            self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
+        self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
         topic = await self._topic.described()
         await self._giving_up.elsewhere(found)
         await self._see_beginning(topic)
-        if unowned:
-            await self._place_setting.begin(await self._committed(topic))
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
@@ -126,8 +120,7 @@ class KafkaQueue:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         self._records.asked_for(partition, epoch)
-        with self._place_setting.over():
-            owner = await self._granted_in_time(partition, uid, epoch)
+        owner = await self._granted_in_time(partition, uid, epoch)
         self._pauses.told(partition, owner.epoch)
         return owner
 
@@ -164,7 +157,7 @@ class KafkaQueue:
             self._refuse_granted(partition, epoch, await self._before(partition))  # first: a new token would hold an owner up
             try:
                 return await self._set(partition, epoch, offset)
-            except StaleToken:  # an operator takes the owner out of the record just now, or grants
+            except StaleToken:  # an operator grants just now
                 await asyncio.sleep(GRANTED_WITHIN)
         raise others_grant(self._client, self._spec.topic, partition)
 

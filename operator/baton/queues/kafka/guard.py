@@ -74,7 +74,7 @@ class GuardMember:
         )
 
     async def leave(self) -> None:
-        """The group: others may set its place, or have it."""
+        """The group: others may have it."""
         await self._stop()
         if self._member:
             with suppress(QueueUnreachable, TimeoutError):

@@ -35,6 +35,16 @@ def offsets_of(
     }
 
 
+def unfinished(committed: Mapping[int, Committed], ends: Mapping[int, int]) -> dict[int, tuple[str, int]]:
+    """See `QueueCheck.unfinished`: the owner that reads now counts as one that was handed it out."""
+    found = {
+        number: (one.offset, one.record.ended_on(one.offset, ends.get(number, 0)))
+        for number, one in committed.items()
+        if one.record is not None
+    }
+    return {number: (str(offset), tries[offset]) for number, (offset, tries) in found.items() if tries.get(offset, 0) > 1}
+
+
 def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) -> dict[int, int]:
     """Of each partition of which entries were deleted that the group had not done, how many that are at most."""
     found = {number: begins.get(number, 0) - one.offset for number, one in committed.items() if one.offset >= 0}

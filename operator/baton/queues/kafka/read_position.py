@@ -48,7 +48,12 @@ class ReadPosition:
     hopeless: list[str] = field(default_factory=list)
     """Offsets of entries on which processes have ended too often: to be set aside before anything else is handed out."""
     begun_at: int = -1
-    """The offset at which this process began: for it the record counts processes that ended (`taken_up`)."""
+    """The offset at which this process began: for it the record counts processes that ended (`taken_up`);"""
+    ended: int = 0
+    """so many, when it began."""
+    waits: bool = False
+    """What earlier processes may have ended by is not begun yet, and so not reserved: if this one ends now, then by something
+    else."""
     alone_from: float = float("inf")
     """From when on whoever read before has heard of this process, or looks before it hands out more (monotonic)."""
     caught_up: bool = False
@@ -74,6 +79,7 @@ class ReadPosition:
         record = seen.record
         assert record is not None
         at = seen.offset
+        ended = record.tries.get(at, 0)
         alone = now + 2 * SURE_FOR  # once for them, and once for the broker to bring what it had by then
         return cls(
             record.epoch,
@@ -84,6 +90,8 @@ class ReadPosition:
             now,
             recorded=at,
             begun_at=at,
+            ended=ended,
+            waits=ended > 0 and not record.most and record.reserved <= at,
             alone_from=alone,
             handed_over=record.reader == BY_GIVER,
         )
@@ -107,7 +115,7 @@ class ReadPosition:
     @property
     def runs_low(self) -> bool:
         """More than three quarters of what its last record reserved is handed out."""
-        return 4 * (self.record.reserved - self.progress.end) < self.record.reserved - self.recorded
+        return not self.waits and 4 * (self.record.reserved - self.progress.end) < self.record.reserved - self.recorded
 
     @property
     def token_is_spent(self) -> bool:
@@ -123,7 +131,7 @@ class ReadPosition:
     def careful(self) -> bool:
         """The process before may have ended on the next entry, or on the one in hand. So entries are handed out one by one, and
         committed at once: where this process ends, too, it has ended on the entry at the committed offset, and on no other."""
-        return bool(self.record.most) and self.progress.offset < self.record.again
+        return (bool(self.record.most) or self.ended > 1) and self.progress.offset < self.record.again
 
     @property
     def is_full(self) -> bool:
@@ -135,7 +143,7 @@ class ReadPosition:
         if self.is_full:
             return 0
         left = max(0, self.record.unacked - in_hand) if self.record.unacked else None
-        if self.careful:
+        if self.careful or self.waits:
             alone = 0 if self.progress.unfinished else 1
             return alone if left is None else min(left, alone)
         return left
@@ -144,6 +152,11 @@ class ReadPosition:
     def marked(self) -> int:
         """Entries before this offset are marked as redelivered."""
         return self.record.again if self.caught_up else self.record.marked
+
+    @property
+    def times(self) -> Mapping[str, int]:
+        """See `Entries.times`: only the committed offset says it, so it is known of the first entry alone."""
+        return {str(self.first): self.ended} if self.waits and self.first is not None else {}
 
     def all_is_out(self, now: float) -> None:
         """Nothing waits in the log."""
@@ -172,7 +185,7 @@ class ReadPosition:
         if self.left:
             return self.last_record()
         ahead = max(AHEAD, 2 * (self.progress.end - self.recorded))
-        reserved = max(self.record.reserved, self.progress.end + ahead, upto)
+        reserved = self.record.reserved if self.waits else max(self.record.reserved, self.progress.end + ahead, upto)
         return replace(self._record_here(), reserved=reserved, released=False)
 
     def last_record(self) -> Record:
@@ -183,7 +196,8 @@ class ReadPosition:
         if self.needs_several:  # it is not the last one yet
             return replace(here, reserved=self.progress.end)
         if then is None or self.progress.unfinished or here.marked or here.tries:
-            return replace(here, reserved=self.progress.end, released=not self.progress.unfinished)
+            reserved = self.record.reserved if self.waits else self.progress.end
+            return replace(here, reserved=reserved, released=not self.progress.unfinished)
         reserved = self.progress.end + AHEAD
         return replace(here, uid=then.uid, epoch=then.epoch, reader=BY_GIVER, reserved=reserved, released=False)
 
@@ -222,8 +236,8 @@ def sent_together(positions: Mapping[int, ReadPosition]) -> dict[int, ReadPositi
 
 def taken_up(record: Record, offset: int, end: int, reader: str) -> Record:
     """By a process that begins to read; `end` is where the log ends. The pod's own last process is over, a query may not be. What
-    may have ended one comes one by one: it is reserved when it is handed out."""
+    may have ended one comes one by one: it is reserved when it is handed out, or begun (`ReadPosition.waits`)."""
     again, tries = record.comes_again(end), record.ended_on(offset, end)
     stale = record.still_read() if record.query else record.stale
-    reserved = offset if record.most and offset < again else offset + AHEAD
+    reserved = offset if offset < again and (record.most or tries.get(offset)) else offset + AHEAD
     return replace(record, reader=reader, reserved=reserved, again=again, stale=stale, query=0, tries=tries, released=False)

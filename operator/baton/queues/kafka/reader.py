@@ -93,6 +93,7 @@ class KafkaReader:
         offsets = cast("list[int]", list(map(Message.offset, messages)))
         entries = MessageEntries(self._queue, partition, position.epoch, messages, offsets, position.marked)
         position.handed_out(offsets)
+        entries.times = position.times
         position.read.update(zip(entries.offsets, messages, strict=True))
         self._in_hand += len(entries)
         if not position.record.tries:
@@ -147,6 +148,16 @@ class KafkaReader:
             self.set_aside(partition, epoch, offset, why)
         position.counted(int(offset))
         return not hopeless
+
+    def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
+        """See `Reader`: from here on a process that ends counts for this entry."""
+        position = self._of(partition, epoch)
+        if position.record.reserved > int(offset):  # it was asked for before
+            self._commits.looks.look(partition, position)
+            return True
+        position.waits = False
+        self._commits.reserve(partition, position, int(offset) + 1)
+        return True
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
@@ -285,9 +296,12 @@ class KafkaReader:
     def _take(self, partition: int, position: ReadPosition, count: int, most_bytes: int) -> list[Message]:
         assert self._fetcher is not None
         first = self._fetcher.next(partition)
-        if first is not None and first >= position.record.reserved:
+        upto = 0
+        if first is not None and position.waits and position.first is None:
+            upto = first + 1  # it is reserved when it is begun
+        if first is not None and first >= max(position.record.reserved, upto):
             self._commits.reserve(partition, position, first + count)
-        messages = self._fetcher.take(partition, count, most_bytes, position.record.reserved)
+        messages = self._fetcher.take(partition, count, most_bytes, max(position.record.reserved, upto))
         if not messages and self._pass_marks(partition, position):
             self._commits.commit(partition, position)
         return messages

@@ -111,7 +111,7 @@ class RedisQueue:
             self._announcing.owned(partition, owner.uid)
         return checked
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> Resizing | None:
+    async def ensure(self, count: int | None) -> Resizing | None:
         """See QueueAdapter. Costs one round trip once the queue is there. Raises QueueConflict."""
         server = self._transport.server or await self._transport.discover()
         if count is None and (count := await self._count()) is None:
@@ -130,7 +130,7 @@ class RedisQueue:
             table, change = records.table(version, text, there), records.change(version, text, *under_way)
             if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
                 await self._transport.run(scripts.RECALL, [key], found_again.record(table), server_answers.number)
-                return await self.ensure(count, unowned=unowned)
+                return await self.ensure(count)
             told = limits == [b"%d" % limit for limit in self._limits]
             if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)

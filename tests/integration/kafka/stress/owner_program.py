@@ -15,6 +15,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import read
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.protocol import QueueUnreachable
+from tests.integration.kafka.reading import read_some
 from tests.kafka_pod import shared, wait_for_entries
 
 _AT_ONCE = 5
@@ -60,7 +61,7 @@ class Owner:
             return
 
     def _turn(self, partition: int, epoch: Epoch) -> None:
-        entries = self._reader.read(partition, epoch, _AT_ONCE)
+        entries = read_some(self._reader, partition, epoch, _AT_ONCE)
         for entry in entries:
             self._say("handled", partition, epoch, entry.offset, int(entry.redelivered))
         if entries:

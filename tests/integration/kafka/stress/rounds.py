@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
+from baton.model.ids import Epoch
 from baton.queues.kafka.adapter import KafkaQueue
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.record import Committed
@@ -118,9 +117,9 @@ async def full_disk_rounds(
 async def place_rounds(
     broker: KafkaBroker, topic: str, folder: Path, count: int, seed: int
 ) -> tuple[list[Mapping[int, Committed]], list[Mapping[int, Committed]]]:
-    """While all owners sleep, nobody owns a partition any more, and the place is set a little back, as Kafka's tool does it; then
-    they wake up. By round: what was set, and what stood there when all of them had been refused."""
-    group, admin = f"shop.{topic}", broker.admin()
+    """While all owners sleep, the place is set a little back; then they wake up. By round: what was set, and what was there when
+    all of them had been refused."""
+    group = f"shop.{topic}"
     spec = TopicToOpen(topic=topic, queue="orders")
     operator = KafkaQueue(KafkaAddress((broker.servers,)), group, spec, Claimant(group, "uid-of-the-group"))
     await operator.ensure(None)
@@ -129,17 +128,12 @@ async def place_rounds(
     async with Fleet(broker.servers, topic, group, [operator], folder, seed) as fleet:
         for _ in range(count):
             await fleet.frozen()
-            await operator.check()  # only owners that it has seen are taken out
-            await operator.ensure(None, unowned=True)
-            before = await operator._transactions.committed(tuple(fleet.owners))
-            wanted = {number: Committed(max(0, one.offset - fleet.chance.randrange(20)), None) for number, one in before.items()}
-            places = [TopicPartition(topic, number, one.offset) for number, one in wanted.items()]
-            set_by = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
-            await asyncio.to_thread(set_by[group].result, PATIENCE)
+            for number, one in (await operator.offsets()).items():
+                place = max(0, (one.committed or 0) - fleet.chance.randrange(20))
+                await operator.set_offset(number, Epoch(fleet.owners[number][1]), place)
+            set_to.append(await operator._transactions.committed(tuple(fleet.owners)))
             await fleet.refused()
-            set_to.append(wanted)
             found.append(await operator._transactions.committed(tuple(fleet.owners)))
-            await operator.ensure(None)
             for partition in list(fleet.owners):
                 await fleet.grant(partition)
     await operator.close()

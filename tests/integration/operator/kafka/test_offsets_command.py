@@ -84,7 +84,7 @@ def make_told(api: Cluster, start: Callable[..., Operator], kubeconfig: Path, br
     async def make(name: str) -> Told:
         world = await namespace(api, name)
         await start(world, "one").leads()
-        broker.make_topic(name, 2)
+        broker.make_topic(name, 2, **{"retention.ms": "-1"})  # messages from 2001 stay
         await queue_of(world, broker, "told", name)
         await world.group("told")
         await world.pod("told-a", "told")

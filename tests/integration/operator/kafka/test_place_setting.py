@@ -1,6 +1,7 @@
-"""A group is set back by Kafka's own tool ("Setting the place" in docs/guides/kafka.md), also where a pod sleeps meanwhile."""
+"""A group is set back ("Setting the place" in docs/guides/kafka.md), also where a pod sleeps meanwhile."""
 
 import asyncio
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet
 from tests.integration.operator.kafka.test_kafka import made
+from tests.integration.operator.kafka.test_offsets_command import BATON
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker import KafkaBroker
-from tests.kafka_broker.commands import described, reset
+from tests.kafka_broker.commands import described
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
@@ -30,18 +32,22 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
         await fleet.join("a", "b")
         await world.spread(name, 1, 1, seconds=30)
         await fleet.handles()
-        assert "can only be reset if the group" in await asyncio.to_thread(reset, broker, group_id, name, "--to-earliest")
         await world.change("consumergroups", name, {"spec": {"paused": True}})
         await world.seen(name)
         fleet.freeze("a")
         await fleet.leave("b")
         await world.delete_pod("a")
 
-        async def is_set() -> bool:
-            await asyncio.to_thread(reset, broker, group_id, name, "--to-earliest")
-            return {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()} == {0}
+        command = [str(BATON), "offsets", "reset", name, "-n", name, "--to", "earliest", "--yes", "--kubeconfig", str(kubeconfig)]
 
-        await eventually(is_set, "Kafka's tool sets the place")
+        async def places() -> set[int]:
+            return {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()}
+
+        async def is_set() -> bool:
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+            return done.returncode == 0 and await places() == {0}
+
+        await eventually(is_set, "`baton offsets reset` sets the place")
         fleet.thaw("a")
         fleet.processes["a"].terminate()
 
@@ -49,7 +55,7 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
             return fleet.processes["a"].poll() is not None
 
         await eventually(ended, "the pod that slept ends, and would commit what it has done")
-        assert {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()} == {0}
+        assert await places() == {0}
         before = len(fleet.handled())
         await fleet.join("c")
         await world.change("consumergroups", name, {"spec": {"paused": False}})

@@ -33,7 +33,8 @@ def test_what_may_have_ended_a_process_is_reserved_when_it_is_handed_out() -> No
     ended = replace(GRANTED, reader="p-0", reserved=50)
     assert taken_up(replace(ended, most=3), 10, 100, "p-1").reserved == 10
     assert taken_up(replace(ended, most=3), 10, 10, "p-1").reserved == 10 + AHEAD, "nothing was there"
-    assert taken_up(ended, 10, 100, "p-1").reserved == 10 + AHEAD, "no tries are counted"
+    assert taken_up(ended, 10, 100, "p-1").reserved == 10
+    assert taken_up(replace(GRANTED, again=50), 10, 100, "p-1").reserved == 10 + AHEAD, "none has ended on it"
 
 
 def test_who_takes_up_what_a_query_read_marks_what_that_had_reserved_and_ends_it() -> None:
@@ -68,6 +69,31 @@ def test_entries_that_may_have_ended_a_process_are_handed_out_one_by_one() -> No
 
 def test_where_no_tries_are_counted_entries_are_handed_out_as_ever() -> None:
     assert position(replace(GRANTED, again=12)).most(0) is None
+
+
+def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it_is_begun() -> None:
+    ended = taken_up(replace(GRANTED, reader="p-0", reserved=50), 10, 100, "p-1")
+    one = position(ended)
+    assert (one.times, one.most(0), one.runs_low) == ({}, 1, False)
+    one.handed_out([12])
+    assert (one.times, one.most(1)) == ({"12": 1}, 0)
+    for record in (one.next_record(upto=13), one.last_record()):
+        assert record.reserved == 10
+        assert (record.ended_on(10, 100), record.comes_again(100)) == ({10: 1}, 50)
+    one.waits = False
+    begun = one.next_record(upto=13)
+    assert begun.reserved > 12 and begun.ended_on(10, 100) == {10: 2}
+
+
+def test_how_often_processes_ended_is_not_told_where_a_limit_ends_that() -> None:
+    one = position(replace(GRANTED, most=3, again=30, reserved=10, tries={10: 2}))
+    one.handed_out([10])
+    assert (one.waits, one.times) == (False, {})
+
+
+def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:
+    once, twice = (position(replace(GRANTED, again=30, tries={10: count})) for count in (1, 2))
+    assert (once.careful, twice.careful) == (False, True)
 
 
 def test_what_is_reserved_covers_what_is_to_be_handed_out_and_never_shrinks() -> None:

@@ -29,7 +29,7 @@ class ToyAdapter:
             lag[partition] -= 1
         return QueueCheck("the only run", queue.partitions, dict(queue.owners), lag)
 
-    async def ensure(self, count: int | None, *, unowned: bool = False) -> None:
+    async def ensure(self, count: int | None) -> None:
         if self._queue.group not in (None, self._claimant.uid):
             raise QueueConflict(f"the toy queue belongs to the group {self._queue.group}: delete that one first")
         self._queue.group = self._claimant.uid
