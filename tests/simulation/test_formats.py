@@ -1,4 +1,4 @@
-"""What the operator writes to the API server: the ledger that pods and drivers read, statuses, annotations, Leases, events."""
+"""What the operator writes to the API server: the ledger that pods and drivers read, statuses, Leases, events."""
 
 import asyncio
 import json
@@ -51,7 +51,6 @@ async def test_what_the_operator_writes(world: OneReplica) -> None:
         "status of the group": group["status"],
         "finalizers of the group": group["metadata"]["finalizers"],
         "status of a queue": (await world.admin.get(f"{queues}/orders"))["status"],
-        "annotations of a member": (await world.admin.get(core_path("shop", "pods", "a")))["metadata"]["annotations"],
         "lease of the operator": (await world.admin.get(leases_path("baton-system", "operator")))["spec"],
         "an event": next(one for one in events if one["reason"] == "Rebalancing"),
     }

@@ -54,7 +54,7 @@ class PodWarnings:
         """Ready pods by the group that does not exist."""
         self._changed = False
         """Of what the gauge shows."""
-        self._told: Counter[str] = Counter()
+        self._said: Counter[str] = Counter()
         """Events since all pods were looked at, by namespace."""
 
     def begin(self) -> None:
@@ -108,7 +108,7 @@ class PodWarnings:
     def _look_at_all(self) -> None:
         now = self._clock.ticks()
         self._all_again = now + AGAIN
-        self._told.clear()
+        self._said.clear()
         for pod in self._cache.pods:
             self._due.setdefault((pod.namespace, pod.name), now + AFTER)
 
@@ -148,9 +148,9 @@ class PodWarnings:
         self._metrics.without_group(counts)
 
     def _warn(self, pod: PodView, reason: EventReason, note: str) -> None:
-        if self._told[pod.namespace] == MOST_EVENTS:
+        if self._said[pod.namespace] == MOST_EVENTS:
             return
-        self._told[pod.namespace] += 1
+        self._said[pod.namespace] += 1
         about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.post(about, Kind.WARNING, reason, note, action="Join")
 

@@ -13,8 +13,9 @@ from baton.kube.elector import Terms
 def options(arguments: Sequence[str], **others: Any) -> Options:
     """Sets up the log, too."""
     reader = argparse.ArgumentParser()
-    for name in ("kubeconfig", "lease-namespace", "lease-name", "namespace", "identity", "metrics-address", "log-format"):
+    for name in ("kubeconfig", "lease-namespace", "lease-name", "identity", "metrics-address", "log-format"):
         reader.add_argument(f"--{name}", required=True)
+    reader.add_argument("--namespace", action="append", required=True)
     reader.add_argument("--metrics-port", type=int, required=True)
     plain = Terms()
     for name, seconds in (
@@ -27,7 +28,7 @@ def options(arguments: Sequence[str], **others: Any) -> Options:
     set_up("info", told.log_format)
     return Options(
         kubeconfig=Path(told.kubeconfig),
-        namespaces=(told.namespace,),
+        namespaces=tuple(told.namespace),
         lease_namespace=told.lease_namespace,
         lease_name=told.lease_name,
         identity=told.identity,

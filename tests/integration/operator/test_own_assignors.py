@@ -11,14 +11,13 @@ import pytest
 from baton.controller.operator_replica import LOOK_EVERY, LOOKS
 from baton.kube.leases import leases_path
 from baton.model.times import to_seconds
-from tests.integration.operator.world import Operator, World
+from tests.integration.operator.world import IMPATIENT, Operator, World
 from tests.waiting import eventually
 
 Start = Callable[..., Operator]
 Mood = Callable[[str], object]
 EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "own-assignor"
 UV = Path(sys.executable).parent / "uv"
-IMPATIENT = (sys.executable, "-m", "tests.integration.operator.impatient")
 MOODY = """
 import os, time
 from pathlib import Path

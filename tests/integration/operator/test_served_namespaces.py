@@ -11,7 +11,7 @@ from baton.kube.api import core_path
 from baton.model.names import ledger_name
 from tests.integration.operator.accounts import HOME, Account, account, may, service_account
 from tests.integration.operator.conftest import namespace
-from tests.integration.operator.world import Cluster, Operator, World
+from tests.integration.operator.world import IMPATIENT, Cluster, Operator, World
 from tests.waiting import eventually
 
 _numbers = itertools.count(1)
@@ -36,7 +36,7 @@ async def two(api: Cluster, kubeconfig: Path, tmp_path: Path) -> AsyncIterator[T
 
     def start() -> Operator:
         options = ("--namespace", bank.namespace)
-        started.append(Operator(mine.kubeconfig, shop.namespace, f"one-{len(started)}", tmp_path, *options))
+        started.append(Operator(mine.kubeconfig, shop.namespace, f"one-{len(started)}", tmp_path, *options, program=IMPATIENT))
         return started[-1]
 
     yield Two(shop, bank, mine, start)

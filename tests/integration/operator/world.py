@@ -33,6 +33,8 @@ from tests.waiting import PATIENCE, eventually
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
+IMPATIENT = (sys.executable, "-m", "tests.integration.operator.impatient")
+"""`program` of an operator that is."""
 
 SHOP = "-".join(filter(None, ("shop", os.environ.get("PYTEST_XDIST_WORKER"))))
 """The namespace of `shared_operator`: each of xdist's processes has its own."""
