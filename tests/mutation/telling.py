@@ -49,7 +49,7 @@ TELLING = (
     Mutation("events", "tell of every hand-off of a rebalance that goes on and on", "controller/events.py", "unit/controller/test_events.py",
              "        self._tokens = max(0.0, self._tokens - len(told))\n", ""),
     Mutation("events", "tell of every pod of a group that does not exist", "controller/mislabelled_pods.py", "unit/controller/test_pod_warnings.py",
-             "        if self._told[pod.namespace] == MOST_EVENTS:", "        if False:"),
+             "        if self._said[pod.namespace] == MOST_EVENTS:", "        if False:"),
     Mutation("events", "look at a pod without a group only once", "controller/mislabelled_pods.py", "unit/controller/test_pod_warnings.py",
              "        if now >= self._all_again:", "        if False:"),
     Mutation("status", "call a group ready whose ledger is refused", "controller/group_loop.py", "simulation/test_refused_ledgers.py",
