@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from baton.controller.relists import LEDGERS_EVERY
 from baton.engine import GroupState, PartitionState, State, load, partition_states
 from baton.engine.group_state import state_of
 from baton.kube.mount_refresh import mark
@@ -22,10 +23,10 @@ several times (a hand-off takes four writes), with what the slowest network here
 def bound(tenant: Tenant) -> float:
     """Seconds from the last fault to balance.
 
-    A fact is noticed at the next resync at the latest. Then it waits for the session timeout of a static member, or for a
-    holddown, or for both, since what happened in the one may only be put right by the other. Then hand-offs wait for at most
-    their longest, once for the plan in force and once for the next; where their number is bounded, in as many turns as there
-    are partitions. An External queue waits for the consumer's word.
+    A fact is noticed at the next resync at the latest, and what a neighbour wrote into its ledger when ledgers are listed next.
+    Then it waits for the session timeout of a static member, or for a holddown, or for both, since what happened in the one may
+    only be put right by the other. Then hand-offs wait for at most their longest, once for the plan in force and once for the
+    next; where their number is bounded, in as many turns as there are partitions. An External queue waits for the consumer's word.
     """
     rebalance = tenant.rebalance
     partitions = sum(map(tenant.partitions, tenant.queue_specs))
@@ -33,7 +34,10 @@ def bound(tenant: Tenant) -> float:
     turns = -(-partitions // at_once) if at_once else 1
     slowest = max((pod.work + pod.pace for pod in tenant.pods.values()), default=0.0) if _waits(tenant) else 0.0
     longest = max(tenant.max_handoff(), slowest) + REACTION
-    waits = float(rebalance["resyncSeconds"]) + 2 * float(rebalance["delaySeconds"])
+    noticed = float(rebalance["resyncSeconds"])
+    if not tenant.strict:
+        noticed = max(noticed, LEDGERS_EVERY)
+    waits = noticed + 2 * float(rebalance["delaySeconds"])
     return waits + tenant.session_timeout + (1 + turns) * longest
 
 
