@@ -1,4 +1,4 @@
-"""A group is set back ("Setting the place" in docs/guides/kafka.md), also where a pod sleeps meanwhile."""
+"""A group is set back ("Setting the offset" in docs/guides/kafka.md), also where a pod sleeps meanwhile."""
 
 import asyncio
 import subprocess
