@@ -100,14 +100,19 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
 
     await eventually(settled, "the group is settled", shown=lambda: world.status("orders"))
 
+    await world.queue("mail", {"type": "External", "external": {"onDeadline": "Force"}}, 1)
+    await world.group("mail")
+    await world.pod("d", "mail")
+
     async def told() -> bool:
-        pod = await world.api.get(core_path(world.namespace, "pods", "c"))
+        pod = await world.api.get(core_path(world.namespace, "pods", "d"))
         return "baton.dev/ledger" in (pod["metadata"].get("annotations") or {})
 
     await eventually(told, "its kubelet is made to look")
     await world.event("Granted")
-    await world.delete("consumergroups", "orders")
-    await world.gone("orders")
+    for group in ("orders", "mail"):
+        await world.delete("consumergroups", group)
+        await world.gone(group)
     assert "orbidden" not in operator.log.read_text()[before:]
 
 
