@@ -47,9 +47,8 @@ class StatusWriter:
         """This is how it should read; `known` is how it reads, as far as it was seen."""
         if self._written is None:
             self._written = _without_date(known)
-        status = _without_date(status)
-        if status != self._wanted:
-            self._wanted = status
+        self._wanted = _without_date(status)
+        if self._wanted != self._written:
             self._write_soon()
 
     def put_right(self, known: Mapping[str, object]) -> None:

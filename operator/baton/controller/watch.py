@@ -161,7 +161,7 @@ class Watching:
                     namespaces=self._namespaces,
                     stop_flag=self._stopping,
                 )
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             log.exception("kopf failed", error=str(error)[:500])
         if not self._stopping.is_set():
             self._stopping.set()  # a thread of kopf's waits for it

@@ -108,8 +108,9 @@ class Store(Generic[V]):
         for key, (seen, _) in list(self._objects.items()):
             if seen <= as_of and key not in there and namespace in (None, key[0]):
                 self._replace(key, as_of, None)
-        for key in [key for key in self._unread if key not in there and namespace in (None, key[0])]:
-            del self._unread[key]
+        for key, (seen, _, _) in list(self._unread.items()):
+            if seen <= as_of and key not in there and namespace in (None, key[0]):
+                del self._unread[key]
 
     def _refuse(self, key: Key, version: int, manifest: Manifest, error: Exception) -> None:
         if self._unread.get(key, (-1, "", ""))[0] == version:

@@ -26,7 +26,7 @@ def bound(tenant: Tenant) -> float:
     A fact is noticed at the next resync at the latest, and what a neighbour wrote into its ledger when ledgers are listed next.
     Then it waits for the session timeout of a static member, or for a holddown, or for both, since what happened in the one may
     only be put right by the other. Then hand-offs wait for at most their longest, once for the plan in force and once for the
-    next; where their number is bounded, in as many turns as there are partitions. An External queue waits for the consumer's word.
+    next; where their number is bounded, in a turn for each partition. An External queue waits for the consumer's word.
     """
     rebalance = tenant.rebalance
     partitions = sum(map(tenant.partitions, tenant.queue_specs))

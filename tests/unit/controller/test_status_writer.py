@@ -88,6 +88,28 @@ async def test_a_status_at_rest_is_never_written_and_one_that_changes_says_when(
     assert shop.group is before
 
 
+def test_a_writer_whose_task_died_goes_on_with_the_next_report() -> None:
+    async def story() -> None:
+        shop = Shop()
+        started: list[asyncio.Task[None]] = []
+
+        def start(coroutine: Any) -> asyncio.Task[None]:
+            started.append(asyncio.create_task(coroutine))
+            return started[-1]
+
+        shop.writer = StatusWriter(MemoryApi(shop.server), ORDERS, shop.group["metadata"]["uid"], ApiServerClock(), start)
+        shop.writer.want({"state": "Ready"}, BEFORE)
+        started[0].cancel()
+        await asyncio.sleep(2 * APART)
+        assert shop.group["status"] == BEFORE
+        shop.writer.want({"state": "Ready"}, BEFORE)
+        await asyncio.sleep(2 * APART)
+        assert shop.group["status"] == {"state": "Ready"}
+        shop.writer.close()
+
+    virtual_time.run(story())
+
+
 def test_a_burst_of_changes_is_one_write() -> None:
     async def story() -> None:
         shop = Shop()

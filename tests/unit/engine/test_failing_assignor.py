@@ -91,3 +91,22 @@ def test_an_assignor_that_is_not_installed_any_more_is_unknown(mine: Moody) -> N
     problem = summary(group.state).problem
     assert problem is not None and problem.reason == "UnknownAssignor" and MINE in problem.message
     assert group.owners() == "abab"
+
+
+def test_an_assignor_that_a_pod_alone_names_is_not_loaded() -> None:
+    loaded: list[str] = []
+
+    def load() -> Callable[[Request], Answer]:
+        loaded.append(MINE)
+        return get("solace")
+
+    install(lambda: {MINE: load})
+    try:
+        group = Group().join("a").join("b", assignors=(MINE,))
+        group.step(0)
+        group.step(5)
+        problem = summary(group.state).problem
+        assert problem is not None and f"add {MINE}, which all support, to spec.assignors" in problem.message
+        assert loaded == []
+    finally:
+        install(dict)
