@@ -112,6 +112,7 @@ class HttpApiServer:
             return _status(self.refused[where])
         if "watch" not in request.query:
             self.lists.append(where)
+            self._latest.pop(where, None)  # what is said from now on is for the watch that begins where this list ends
             if "continue" in request.query and where in self.stale:
                 self.stale.remove(where)
                 return _status(410)
@@ -119,8 +120,8 @@ class HttpApiServer:
         stream = web.StreamResponse()
         await stream.prepare(request)
         self._latest[where] = stream
-        while not self._closing and self._latest[where] is stream:
-            while self._latest[where] is stream and (said := self.lines.get(where)):
+        while not self._closing and self._latest.get(where) is stream:
+            while self._latest.get(where) is stream and (said := self.lines.get(where)):
                 await stream.write(said.pop(0))
             self._news.clear()
             await self._news.wait()
