@@ -100,9 +100,9 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
 
     await eventually(settled, "the group is settled", shown=lambda: world.status("orders"))
 
-    await world.queue("mail", {"type": "External", "external": {"onDeadline": "Force"}}, 1)
-    await world.group("mail")
-    await world.pod("d", "mail")
+    await world.queue("letters", {"type": "External", "external": {"onDeadline": "Force"}}, 1)
+    await world.group("letters")
+    await world.pod("d", "letters")
 
     async def told() -> bool:
         pod = await world.api.get(core_path(world.namespace, "pods", "d"))
@@ -110,7 +110,7 @@ async def hands_over(world: World, operator: Operator, redis_server: RedisServer
 
     await eventually(told, "its kubelet is made to look")
     await world.event("Granted")
-    for group in ("orders", "mail"):
+    for group in ("orders", "letters"):
         await world.delete("consumergroups", group)
         await world.gone(group)
     assert "orbidden" not in operator.log.read_text()[before:]
