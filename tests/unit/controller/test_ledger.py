@@ -58,6 +58,13 @@ class Desk:
             ApiServerClock(),
         )
 
+    async def written(self) -> LedgerWriter:
+        """Of a ledger that it has claimed, with a first word in it."""
+        writer = await self.open()
+        await writer.claim()
+        await writer.write({"group": "1"})
+        return writer
+
 
 def data(api: ShopApi) -> Any:
     return api.objects[OWNER.path].get("data", {})
@@ -87,9 +94,7 @@ async def test_an_empty_ledger_is_made_and_owned_by_the_group() -> None:
 async def test_a_ledger_is_carried_on_by_the_next_leader() -> None:
     api = ShopApi()
     first = Desk(api)
-    ledger_writer = await first.open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    await first.written()
     await first.elector.resign()
     assert await (await Desk(api, "two").open()).claim() == {"group": "1"}
 
@@ -130,9 +135,7 @@ def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
 
 async def test_what_is_written_already_is_not_written_again() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     assert not await ledger_writer.write({"group": "1"})
     assert api.objects[OWNER.path]["metadata"]["resourceVersion"] == version
@@ -141,9 +144,7 @@ async def test_what_is_written_already_is_not_written_again() -> None:
 
 async def test_an_edit_is_overruled_by_the_next_write() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     edit(api, group="mine")
     assert await ledger_writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
@@ -152,9 +153,7 @@ async def test_an_edit_is_overruled_by_the_next_write() -> None:
 
 async def test_a_change_of_labels_alone_is_no_edit() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     edit(api, group="1")
     assert not await ledger_writer.write({"group": "2"})
     assert data(api) == {"group": "2"}
@@ -162,9 +161,7 @@ async def test_a_change_of_labels_alone_is_no_edit() -> None:
 
 async def test_an_edit_or_a_deletion_that_a_list_shows_is_put_right() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     written = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     for version in (written, str(int(written) - 1)):
         ledger_writer.listed(version)
@@ -182,9 +179,7 @@ async def test_an_edit_or_a_deletion_that_a_list_shows_is_put_right() -> None:
 
 async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     edit(api, group="mine")
     ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
     api.read_only = True
@@ -197,9 +192,7 @@ async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() 
 
 async def test_a_resync_looks_while_a_write_without_an_answer_may_still_arrive() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     ledger_writer.resync()
     assert not ledger_writer.doubtful
     await write_without_answer(api, ledger_writer, group="2")
@@ -210,9 +203,7 @@ async def test_a_resync_looks_while_a_write_without_an_answer_may_still_arrive()
 @pytest.mark.parametrize("looks", [True, False], ids=["by a look", "by the next write"])
 async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(looks: bool) -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     await write_without_answer(api, ledger_writer, group="2")
     version = api.objects[OWNER.path]["metadata"]["resourceVersion"]
     with pytest.raises(AlreadyWritten) as landed:
@@ -228,9 +219,7 @@ async def test_a_write_whose_answer_was_lost_is_found_to_stand_there(looks: bool
 @pytest.mark.parametrize("edited", [True, False], ids=["edited", "deleted"])
 async def test_who_overwrites_what_may_have_stood_there_without_an_answer_is_told_of_once(edited: bool) -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     edit(api, group="mine")
     assert await ledger_writer.write({"group": "2"})
     assert not ledger_writer.took_unseen(), "all that stood there is known"
@@ -246,9 +235,7 @@ async def test_who_overwrites_what_may_have_stood_there_without_an_answer_is_tol
 
 async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     api.read_only = True
     with pytest.raises(UnavailableError):
         await ledger_writer.write({"group": "2"})
@@ -289,9 +276,7 @@ async def succeeded() -> tuple[ShopApi, Desk, LedgerWriter]:
     """Who wrote the ledger, before another one led and wrote it and gave the lead back."""
     api = ShopApi()
     first = Desk(api)
-    ledger_writer = await first.open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await first.written()
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     second = Desk(api, "two")
     successor = await second.open()
@@ -323,9 +308,7 @@ async def test_a_lead_that_is_won_again_only_when_it_is_confirmed_does_not_count
 async def test_a_ledger_that_a_successor_claimed_and_left_as_it_was_is_not_taken_for_ones_own() -> None:
     api = ShopApi()
     first = Desk(api)
-    ledger_writer = await first.open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await first.written()
     api.put(LEASE, {**api.objects[LEASE], "spec": {**api.objects[LEASE]["spec"], "holderIdentity": ""}})
     await (await Desk(api, "two").open()).claim()
     ledger_writer.listed("999999")
@@ -361,9 +344,7 @@ async def test_what_is_not_a_ledger_of_a_group_of_this_name_is_left_alone(metada
 
 async def test_ones_own_ledger_is_put_right_whatever_somebody_took_from_it() -> None:
     api = ShopApi()
-    ledger_writer = await Desk(api).open()
-    await ledger_writer.claim()
-    await ledger_writer.write({"group": "1"})
+    ledger_writer = await Desk(api).written()
     metadata = {key: api.objects[OWNER.path]["metadata"][key] for key in ("name", "uid")}
     api.put(OWNER.path, {"metadata": metadata, "data": {"mine": "1"}})
     assert await ledger_writer.write({"group": "2"})
