@@ -22,9 +22,9 @@ from baton.cli.printing import printable, table
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
-from baton.engine.assignor_inputs import member_input, request_of
+from baton.engine.ledger import write_numbers
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue
-from baton.engine.partition_text import write_numbers
+from baton.engine.placement import member_input, request_of
 from baton.engine.state import moment
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import counted, first_of

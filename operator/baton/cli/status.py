@@ -27,8 +27,8 @@ from baton.cli.options import (
     say_object,
 )
 from baton.cli.printing import console, keep_drawing, printable, say, table
-from baton.engine.partition_state import PartitionState
-from baton.engine.partition_text import write_numbers
+from baton.engine.ledger import write_numbers
+from baton.engine.state_machine import PartitionState
 from baton.kube.objects import groups_path
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry

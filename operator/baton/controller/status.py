@@ -13,7 +13,7 @@ from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUE
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, without_room
 from baton.controller.problems import Problem, Reason, worst
 from baton.engine import State, Summary
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.state import Move
 from baton.kube.api import Json
 from baton.kube.members import DRIVER, GroupMembers, LeftOut

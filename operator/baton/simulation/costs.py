@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import chain
 
-from baton.engine.step_events import DeadlineMissed, Granted, Released, Revoked, StepEvent
+from baton.engine.results import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, Partition, Uid
 from baton.simulation.simulated_cluster import SimulatedCluster
 

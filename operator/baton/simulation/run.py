@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, load, summary
+from baton.engine.results import ReleaseCause, StepEvent
 from baton.engine.state import moment
-from baton.engine.step_events import ReleaseCause, StepEvent
 from baton.model.ids import MemberId
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY

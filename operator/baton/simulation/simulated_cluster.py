@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
-from baton.engine.specs import engine_spec, observed_queue
+from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, engine_spec, observed_queue
 from baton.engine.state import PodKey
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.simulation.consumers import SimulatedConsumer

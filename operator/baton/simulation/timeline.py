@@ -7,7 +7,7 @@ and the final state.
 from collections import defaultdict
 from typing import Any
 
-from baton.engine.step_events import (
+from baton.engine.results import (
     Approved,
     DeadlineMissed,
     Fenced,

@@ -6,8 +6,7 @@ import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
 from baton.api.enums import Protocol, ScaleMode
-from baton.engine.observation import GroupSpec
-from baton.engine.specs import engine_spec
+from baton.engine.observation import GroupSpec, engine_spec
 
 
 def queue(delay: int) -> PartitionedQueueSpec:

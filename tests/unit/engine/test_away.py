@@ -7,8 +7,8 @@ import pytest
 
 from baton.api.enums import Protocol
 from baton.engine import State
-from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, ObservedQueue
+from baton.engine.state_machine import state_of
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.on_deadline import OnDeadline
 from baton.model.session import Release
