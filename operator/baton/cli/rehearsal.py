@@ -13,10 +13,9 @@ from rich.text import Text
 
 from baton.api.enums import Approval
 from baton.assignors import Member
-from baton.assignors.building_blocks.subscriptions import readable
-from baton.assignors.building_blocks.zones import zones_of
+from baton.assignors.building_blocks import readable, zones_of
 from baton.assignors.request import Request
-from baton.assignors.solace.balance import Claims, fair_shares
+from baton.assignors.solace import Claims, fair_shares
 from baton.cli.cluster import NoAnswerError
 from baton.cli.printing import printable, table
 from baton.controller.large_work import LargeWork
