@@ -27,7 +27,7 @@ from baton.engine.placement import member_input, request_of
 from baton.engine.state import moment
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import counted, first_of
-from baton.simulation.queue import FencedQueues
+from baton.simulation.simulated_cluster import FencedQueues
 
 
 @dataclass(frozen=True, slots=True)
