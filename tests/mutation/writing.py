@@ -6,7 +6,7 @@ from tests.mutation.mutation import Mutation
 WRITING = (
     Mutation("elector", "take a Lease that is renewed", "model/lease.py", "unit/model/test_lease.py",
              'or now >= self._sighting.since + duration', "or now >= self._sighting.since"),
-    Mutation("elector", "never take a Lease that was not given up", "model/sighting.py", "unit/model/test_lease.py",
+    Mutation("elector", "never take a Lease that was not given up", "model/lease.py", "unit/model/test_lease.py",
              "if before is not None and before.record == record:", "if False:"),
     Mutation("elector", "lead until others may", "kube/elector.py", "unit/kube/test_election.py",
              "now < renewed_at + terms.renew_deadline", "now < renewed_at + terms.duration"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import Step
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue
 from baton.engine.results import Approved, Revoked

@@ -15,8 +15,7 @@ from baton.api import (
     PartitionedQueueStatus,
     sessions_required,
 )
-from baton.api.enums import Approval
-from baton.api.group_status import OF_QUEUES
+from baton.api.group import OF_QUEUES, Approval
 from baton.cli.cluster import NoAnswerError
 from baton.controller.group_observation import QueueFacts, QueueSight, observation
 from baton.engine import GroupState, LedgerError, load

@@ -11,7 +11,7 @@ from textwrap import wrap
 from rich.console import RenderableType
 from rich.text import Text
 
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.assignors import Member
 from baton.assignors.building_blocks import readable, zones_of
 from baton.assignors.request import Request

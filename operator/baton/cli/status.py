@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from baton.api import ConditionStatus
-from baton.api.enums import Approval, ScaleSteps
+from baton.api.group import Approval, ScaleSteps
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, look, look_at, numbers, partitions
 from baton.cli.group_words import MOST_QUEUES, Severity, ago, handoff, pause, problems_of, proposed

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes, sessions_required
-from baton.api.enums import ScaleSteps
+from baton.api.group import ScaleSteps
 from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem

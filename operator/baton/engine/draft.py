@@ -18,8 +18,7 @@ from baton.engine.state import (
     Unreleased,
     moment,
 )
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 
 
 class WorkingState:

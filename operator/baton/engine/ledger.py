@@ -22,7 +22,7 @@ from math import isfinite
 from types import UnionType
 from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from baton.api.enums import Protocol
+from baton.api.group import Protocol
 from baton.engine.state import (
     Facts,
     GroupState,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from baton.api.enums import ScaleMode
+from baton.api.group import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.placement import active_members, traits
 from baton.engine.state import MemberSlot, moment

@@ -5,7 +5,7 @@ and are no victims. Members leave when they vanish, are asked to stop, or drop a
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from baton.api.enums import ScaleMode
+from baton.api.group import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
 from baton.engine.results import Fenced, StandsBy

@@ -11,11 +11,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, attributes
-from baton.api.enums import Approval, Protocol, ScaleMode
+from baton.api.group import Approval, Protocol, ScaleMode
 from baton.api.queue import QueueRebalance
 from baton.assignors import DEFAULT
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 from baton.model.ranges import Spans
 from baton.model.session import Release
 

@@ -8,7 +8,7 @@ because it cannot wait for a person.
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine.draft import Draft
 from baton.engine.holddown import due
 from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot, slot_holders

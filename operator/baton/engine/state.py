@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from baton.api.enums import Protocol
-from baton.api.group_status import GroupNumbers
+from baton.api.group import GroupNumbers, Protocol
 from baton.engine.observation import GroupMember, Observation
 from baton.engine.results import Effect, ReleaseCause
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid

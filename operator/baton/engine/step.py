@@ -7,8 +7,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from baton.api.enums import Protocol, ScaleMode
-from baton.api.group_status import GroupNumbers
+from baton.api.group import GroupNumbers, Protocol, ScaleMode
 from baton.engine import handoff
 from baton.engine.draft import Draft
 from baton.engine.holddown import balanced, settled

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from baton.api.enums import Protocol
-from baton.api.group_status import (
+from baton.api.group import (
     LONGEST_RANGES,
     LONGEST_REASON,
     MOST_PROPOSED_SHOWN,
@@ -15,13 +14,13 @@ from baton.api.group_status import (
     ProposalStatus,
     ProposedChange,
     ProposedMove,
+    Protocol,
 )
 from baton.engine.observation import HeldBack, Observation
 from baton.engine.results import State
 from baton.engine.state import GroupState, Move, PlanProblem, Proposal
 from baton.engine.state_machine import state_of
-from baton.model.ids import MemberId, Partition, QueueName
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import MemberId, OnDeadline, Partition, QueueName
 from baton.model.ranges import format_numbers
 from baton.model.times import to_text
 

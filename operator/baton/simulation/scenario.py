@@ -9,8 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
-from baton.api.queue import PartitionedQueueSpec, QueueRebalance
-from baton.api.source import Source
+from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source
 from baton.assignors import DEFAULT, names
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.schema.shape import Shape

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
-from baton.api.enums import Protocol, ScaleMode
+from baton.api.group import Protocol, ScaleMode
 from baton.engine.observation import GroupSpec, engine_spec
 
 

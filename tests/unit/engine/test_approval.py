@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import State, dump, load
 from baton.engine.observation import GroupSpec
 from baton.engine.results import ApprovalRefused, Approved, Granted, Proposed, Withdrawn

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import Grant, State, Step, dump, load
 from baton.engine.draft import Draft
 from baton.engine.member_slots import expire_reserved_slots
