@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from baton.assignors import Request, get
-from baton.assignors.building_blocks.holders import holders
+from baton.assignors.building_blocks import holders
 from baton.model import Partition
 from tests.peers import PeerAnswer, ask
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from baton.engine import Effect, Grant, GroupState, Pause, State, Step, dump, load, step, summary
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.results import Granted
 from baton.engine.state import moment
-from baton.engine.step_events import Granted
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY

@@ -7,7 +7,7 @@ from typing import Any
 
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.operator_replica import Replica
-from baton.engine.fitting import SIZE_LIMIT
+from baton.engine.step import SIZE_LIMIT
 from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import Step
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue
-from baton.engine.step_events import Approved, Revoked
+from baton.engine.results import Approved, Revoked
 from baton.model.ids import MemberId, Partition, QueueName
 from tests.simulation.fleet import Fleet
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.engine.fitting import size
+from baton.engine.step import size
 from baton.kube.api import group_path
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, groups_path
 from baton.model.ids import Epoch, Uid

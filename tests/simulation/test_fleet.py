@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baton.api.enums import Protocol
+from baton.api.group import Protocol
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import MemberId, QueueName

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from baton.controller.group_loop import FITS_AFTER
-from baton.engine.fitting import size
+from baton.engine.step import size
 from baton.model.ids import QueueName
 from tests.simulation.one_replica import OneReplica, lives
 

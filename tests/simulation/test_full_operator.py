@@ -10,7 +10,7 @@ import pytest
 
 from baton.controller.group_loops import LEDGERS_WITHIN
 from baton.engine import GroupState
-from baton.engine.ledger_bounds import WITHDRAWN_OF_ONE
+from baton.engine.ledger import WITHDRAWN_OF_ONE
 from baton.kube.api import core_path, group_path
 from baton.kube.events import EVENTS
 from baton.kube.leases import leases_path

@@ -13,7 +13,7 @@ from baton.cli.main import main
 from baton.cli.simulate import simulate
 from baton.simulation import chart, history, log_lines, parse_scenario, svg, verdict
 from baton.simulation import simulate as run
-from baton.simulation.orphaned_partitions import orphaned_partitions
+from baton.simulation.history import orphaned_partitions
 
 BASE = {
     "queues": {"orders": 4},

@@ -1,15 +1,27 @@
 """The custom resources: pydantic models, from which the CRDs in `crds/` are generated."""
 
-from baton.api.attributes import Attributes, attributes
-from baton.api.condition import Condition, ConditionStatus
-from baton.api.group import ConsumerGroup, ConsumerGroupSpec, SessionRule, sessions_required
-from baton.api.group_status import ConsumerGroupStatus, Handoff, ProposalStatus, ProposedChange, ProposedMove, ShownState
+from baton.api.group import (
+    ConsumerGroup,
+    ConsumerGroupSpec,
+    ConsumerGroupStatus,
+    Handoff,
+    ProposalStatus,
+    ProposedChange,
+    ProposedMove,
+    SessionRule,
+    ShownState,
+    sessions_required,
+)
 from baton.api.queue import (
     AccessType,
+    Attributes,
+    Condition,
+    ConditionStatus,
     PartitionedQueue,
     PartitionedQueueSpec,
     PartitionedQueueStatus,
     PartitionScaleStatus,
+    attributes,
 )
 
 __all__ = [

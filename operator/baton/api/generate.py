@@ -1,12 +1,133 @@
 """`python -m baton.api.generate`, in the repository's root: writes the CRDs and their reference page."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from baton.api.crd import Document, crds
-from baton.api.reference import reference
-from baton.model.names import API_GROUP
+from baton.model.names import API_GROUP, API_VERSION
+
+# docs/reference/resources.md: the fields of the resources, from the same models as the CRDs.
+
+
+Schema = dict[str, Any]
+
+_PAGE_HEADING = f"""# The resources
+
+<!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
+
+Two resources of the API group `{API_GROUP}/{API_VERSION}`, both namespaced. Durations are whole seconds.
+`kubectl explain cg.spec` and `kubectl explain pq.spec` show the same in a terminal. What the
+conditions mean is in [conditions.md](conditions.md).
+
+A queue and a group that use little more than the defaults:
+
+```yaml
+apiVersion: {API_GROUP}/{API_VERSION}
+kind: PartitionedQueue
+metadata: {{name: orders, namespace: shop}}
+spec:
+  source: {{type: Redis, redis: {{url: "redis://redis.shop:6379/0"}}}}
+  partitions: 12
+---
+apiVersion: {API_GROUP}/{API_VERSION}
+kind: ConsumerGroup
+metadata: {{name: orders, namespace: shop}}
+spec:
+  queues: [{{name: orders}}]
+```
+
+The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready.
+
+| label or annotation | on | meaning |
+|---|---|---|
+| label `baton.dev/group: orders` | pod | The group that the pod takes part in. |
+| annotation `baton.dev/subscribed: orders,returns` | pod | It reads only these of the group's queues. Without it: all. |
+| annotation `baton.dev/assignors: range,solace` | pod | The assignors that it supports. Without it: all. |
+| annotation `baton.dev/capacity: "2"` | pod | It can carry twice as much as others, for assignors that look at it. |
+| annotation `baton.dev/drain: "true"` | pod | It gives its partitions away and gets none, until this is gone (`baton drain`). |
+| annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value asks for a rebalance, as `baton rebalance` does. |
+| annotation `baton.dev/take-over: "6f1c…"` | ConsumerGroup | Uids of groups that are gone: it takes its queues from these. |
+| annotation `baton.dev/approve: <id>` | ConsumerGroup | Approves the proposal in `status.proposal`, as `baton approve` does. |
+
+How to [change over to another assignor](../guides/change-assignor.md), and to [approve](../guides/approve.md).
+
+Who owns what is in the ConfigMap `<group>-assignments`; `baton status <group>` shows it on one screen.
+"""
+
+
+def reference() -> str:
+    """The page's text."""
+    return _PAGE_HEADING + "".join(_page(document) for document in crds())
+
+
+def _page(document: Schema) -> str:
+    kind = document["spec"]["names"]["kind"]
+    short = document["spec"]["names"]["shortNames"][0]
+    schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    parts = [f"\n## {kind} (`{short}`)\n\n{schema['description']}\n"]
+    for part in ("spec", "status"):
+        parts.append(f"\n### {kind}.{part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n")
+        parts += [_row(path, field, required) for path, field, required in _fields(schema["properties"][part])]
+    refused = [rule["message"] for rule in _rules(schema)]
+    parts.append("\nRefused at apply, with these words:\n\n" + "".join(f"- {_plain(message)}\n" for message in refused))
+    return "".join(parts)
+
+
+def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]]:
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, field, name in schema.get("required", ())
+        items = field.get("items", {})
+        yield from _fields(items, f"{here}[]") if items else _fields(field, here)
+
+
+def _row(path: str, field: Schema, required: bool) -> str:
+    default = "required" if required else _default(field)
+    return f"| `{path}` | {_type(field)} | {default} | {_plain(field['description'])} |\n"
+
+
+def _plain(text: str) -> str:
+    """A text as Markdown shows it: a bar would end the cell, and <this> would be taken for HTML."""
+    return text.replace("|", "&#124;").replace("<", "&lt;")
+
+
+def _default(field: Schema) -> str:
+    default = field.get("default")
+    match default:
+        case None | {} | "":
+            return ""
+        case list():
+            return f"`{', '.join(map(str, default))}`"
+        case bool():
+            return f"`{str(default).lower()}`"
+        case _:
+            return f"`{default}`"
+
+
+def _type(field: Schema) -> str:
+    values = field.get("enum") or (field.get("items") or {}).get("enum")
+    if values:
+        listed = ", ".join(f"`{value}`" for value in values)
+        return f"list of {listed}" if "items" in field else listed
+    if field["type"] == "array":
+        return "list"
+    limits = [f"{sign} {field[name]}" for name, sign in (("minimum", "≥"), ("maximum", "≤")) if name in field]
+    kind: str = field["format"] if field["type"] == "string" and "format" in field else field["type"]
+    return " ".join([kind, *limits])
+
+
+def _rules(schema: Schema) -> Iterator[Schema]:
+    yield from schema.get("x-kubernetes-validations", ())
+    for field in schema.get("properties", {}).values():
+        yield from _rules(field)
+        yield from _rules(field.get("items") or {})
+
+
+# The files
+
 
 HEADING = "# Generated from operator/baton/api by `make generate`. Do not edit.\n"
 

@@ -1,17 +1,233 @@
 """PartitionedQueue: where the partitions of one queue are, and how gently they may be moved."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from fractions import Fraction
+from functools import lru_cache
+from re import ASCII, fullmatch
+from typing import Annotated, Literal, TypeVar, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, create_model
 
-from baton.api.attributes import PartitionAttributes
-from baton.api.condition import Conditions
-from baton.api.source import Source
-from baton.queues.kind import QueueKind
-from baton.queues.kinds import KINDS
-from baton.schema.shape import NonNegativeSeconds, Rule, Shape, rule, rules
+from baton.model.ids import OnDeadline
+from baton.model.ranges import Spans
+from baton.queues.kind import QueueKind, load
+from baton.queues.kinds import KINDS, kind
+from baton.schema.shape import NonNegativeSeconds, Rule, Shape, list_map, rule, rules
+from baton.schema.source_fields import SourceFields
+
+# Conditions, as the Kubernetes API conventions have them
+
+
+class ConditionStatus(StrEnum):
+    """As Kubernetes writes it."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(Shape):
+    """One aspect of the state: its status, since when, and why."""
+
+    type: Annotated[str, Field(max_length=64)]
+    """The name of the condition, for example Ready."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(max_length=128)]
+    """The reason in one word, for programs. The reference page about conditions lists all reasons with their cures."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """The reason in a sentence, with the cure."""
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When the status last changed."""
+    observed_generation: int | None = None
+    """The generation of the spec that the condition is about."""
+
+
+Conditions = Annotated[list[Condition], Field(max_length=16, json_schema_extra=list_map("type"))]
+
+
+# spec.source of a PartitionedQueue: the fields of all kinds of queues, of which its type names one.
+
+
+M = TypeVar("M", bound=Shape)
+
+
+def _source_rules() -> Iterator[Rule]:
+    for one in KINDS:
+        here = f"spec.source.{one.field}"
+        if one.needs:
+            needed = (" and " if one.needs_all else " or ").join(f"{here}.{field}" for field in one.needs)
+            yield rule(
+                f"self.type != '{one.name}' || has(self.{one.field})",
+                f"{here} is missing: spec.source.type {one.name} needs {needed}",
+                field=f".{one.field}",
+                reason="FieldValueRequired",
+            )
+        yield rule(
+            f"self.type == '{one.name}' || !has(self.{one.field})",
+            f"{here} belongs to spec.source.type {one.name} only: remove it, or change the type (one queue has one source)",
+            field=f".{one.field}",
+            reason="FieldValueForbidden",
+        )
+    yield rule(
+        "self.type == oldSelf.type",
+        "spec.source.type cannot change, for what is in the old source would be left behind: make a second "
+        "PartitionedQueue and name it in the ConsumerGroup's spec.queues",
+        field=".type",
+        reason="FieldValueForbidden",
+    )
+
+
+def _model(one: QueueKind) -> type[SourceFields]:
+    return cast("type[SourceFields]", load(one.resource))
+
+
+def _with_the_fields_of_each_kind(model: type[M]) -> type[M]:
+    """`type` names one kind, and each kind has a field for its own model."""
+    names = Literal[tuple(one.name for one in KINDS)]  # type: ignore[valid-type] # for pydantic, which reads it when it runs
+    about = model.model_fields["type"].description
+    fields = {one.field: (_model(one) | None, Field(None, description=one.about)) for one in KINDS}
+    made = create_model(model.__name__, __base__=model, __doc__=model.__doc__, type=(names, Field(description=about)), **fields)  # type: ignore[call-overload]
+    return cast("type[M]", made)
+
+
+@_with_the_fields_of_each_kind
+class Source(Shape):
+    """Exactly the source that `type` names."""
+
+    model_config = ConfigDict(json_schema_extra=rules(*_source_rules()))
+
+    type: str
+    """Where the queue is. Cannot be changed."""
+
+    @property
+    def kind(self) -> QueueKind:
+        """What its type says of itself."""
+        return kind(self.type)
+
+    @property
+    def fields(self) -> SourceFields:
+        """Those of its kind. Raises ValidationError where they are missing, and may not be."""
+        given = getattr(self, self.kind.field)
+        return given if isinstance(given, SourceFields) else _model(self.kind)()
+
+    @property
+    def on_deadline(self) -> OnDeadline:
+        """What a hand-off does at its deadline, where the queue cannot fence."""
+        return OnDeadline.WAIT if self.kind.fenced else self.fields.at_deadline()
+
+
+# The attributes of a queue's partitions, by ranges: the zones of their replicas, and their weights.
+#
+# Ten thousand partitions are a few lines: `[{partitions: 0-4999, zones: [east]}, {partitions: 5000-9999, zones: [west]},
+# {partitions: "17,42", weight: 5}]`.
+
+
+T = TypeVar("T")
+
+
+class PartitionAttributes(Shape):
+    """The zones and the weight of some partitions."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "has(self.zones) || has(self.weight)",
+                "an entry of spec.partitionAttributes says nothing of its partitions: give zones, or weight, or both",
+                reason="FieldValueRequired",
+            ),
+        )
+    )
+
+    partitions: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=1024,
+            json_schema_extra=rules(
+                rule(
+                    r"self.matches('^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$')",
+                    "spec.partitionAttributes: write partitions as numbers and ranges, such as 0-49,60",
+                    reason="FieldValueInvalid",
+                )
+            ),
+        ),
+    ]
+    """The partitions: numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and in one with a
+    weight."""
+    zones: (
+        Annotated[
+            tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
+            Field(min_length=1, max_length=16, json_schema_extra={"x-kubernetes-list-type": "set"}),
+        ]
+        | None
+    ) = None
+    """The zones with replicas of these partitions, as in the pods' label topology.kubernetes.io/zone. Default: unknown."""
+    weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """The load of each of these partitions; other partitions have 1. For minimal and assignors of your own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """All entries of a queue, each partition once: of ranges that overlap the one that begins first holds."""
+
+    zones: Spans[frozenset[str]] = ()
+    weights: Spans[Fraction] = ()
+    problems: tuple[str, ...] = ()
+    """What cannot be meant so, with the cure."""
+    top: int = -1
+    """The highest partition that is named."""
+
+    def beyond(self, partitions: int) -> tuple[str, ...]:
+        """What is wrong where the queue has this many partitions."""
+        if self.top < partitions:
+            return self.problems
+        there = f"0 to {partitions - 1}" if partitions else "none"
+        return (
+            *self.problems,
+            f"spec.partitionAttributes names partition {self.top}, and the queue has {partitions} ({there}): correct the range",
+        )
+
+
+@lru_cache(maxsize=1024)
+def attributes(entries: tuple[PartitionAttributes, ...]) -> Attributes:
+    """The entries as spans. Nothing in them is an error: what cannot be meant so is left out and told."""
+    problems: list[str] = []
+    zones: list[tuple[int, int, frozenset[str]]] = []
+    weights: list[tuple[int, int, Fraction]] = []
+    for entry in entries:
+        for part in entry.partitions.split(","):
+            match = fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, ASCII)
+            first = int(match[1]) if match else 0
+            last = int(match[2] or match[1]) if match else -1
+            if last < first:
+                problems.append(f"spec.partitionAttributes: {part!r} is no range: write the smaller number first, such as 3-7")
+                continue
+            if entry.zones is not None:
+                zones.append((first, last, frozenset(entry.zones)))
+            if entry.weight is not None:
+                weights.append((first, last, Fraction(entry.weight)))
+    top = max((last for spans in (zones, weights) for _, last, _ in spans), default=-1)
+    return Attributes(_apart(zones, "zones", problems), _apart(weights, "a weight", problems), tuple(problems), top)
+
+
+def _apart(spans: Iterable[tuple[int, int, T]], what: str, problems: list[str]) -> Spans[T]:
+    """Sorted, and the later of two that overlap cut down."""
+    kept: list[tuple[int, int, T]] = []
+    for span in sorted(spans, key=lambda span: span[:2]):
+        first, last, value = span
+        end = kept[-1][1] if kept else -1
+        if first <= end:
+            problems.append(f"spec.partitionAttributes gives partition {first} {what} twice: name it in one entry")
+            first = end + 1
+        if first <= last:
+            kept.append((first, last, value))
+    return tuple(kept)
+
+
+# The resource
 
 
 class AccessType(StrEnum):

@@ -3,15 +3,46 @@
 from collections.abc import Callable, Mapping
 from re import fullmatch
 
-from baton.assignors.declaration import Declaration, Traits
-from baton.assignors.installed import INSTALLED_NAME, Installed, Loader
-from baton.assignors.kafka import range as kafka_range
-from baton.assignors.kafka import round_robin, sticky
-from baton.assignors.own import minimal
-from baton.assignors.request import Assignor
-from baton.assignors.rocketmq import average, circle, consistent_hash, machine_room, machine_room_nearby
-from baton.assignors.runnel import contiguous
-from baton.assignors.solace import solace
+from baton.assignors import kafka, rocketmq
+from baton.assignors.building_blocks import Declaration, Traits
+from baton.assignors.own.minimal import MINIMAL
+from baton.assignors.request import Assignor, checked, describe
+from baton.assignors.runnel import CONTIGUOUS
+from baton.assignors.solace import SOLACE
+
+INSTALLED_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
+"""A regular expression for <domain>/<name>: nobody takes a slip in a built-in name for an installed assignor."""
+
+Loader = Callable[[], Assignor]
+"""Imports an installed assignor. May raise anything."""
+
+
+class Installed:
+    """The installed assignors by name. A broken one does not disturb the others."""
+
+    def __init__(self, find: Callable[[], Mapping[str, Loader]]) -> None:
+        self._find = find
+        self._loaders: Mapping[str, Loader] | None = None
+        self._known: dict[str, Assignor | str] = {}
+
+    def loaders(self) -> Mapping[str, Loader]:
+        """By name. The first call finds them."""
+        if self._loaders is None:
+            self._loaders = self._find()
+        return self._loaders
+
+    def get(self, name: str) -> Assignor | str:
+        """The assignor of a name among `loaders`, held to the contract; a text says why it cannot be used."""
+        if name not in self._known:
+            self._known[name] = self._load(name)
+        return self._known[name]
+
+    def _load(self, name: str) -> Assignor | str:
+        try:
+            return checked(name, self.loaders()[name]())
+        except (Exception, SystemExit) as error:
+            return str(error) if isinstance(error, ValueError) else describe(error)
+
 
 LONGEST_NAME = 128
 """Characters, as in a ConsumerGroup."""
@@ -55,7 +86,7 @@ def install(find: Callable[[], Mapping[str, Loader]]) -> None:
 
 
 def get(name: str) -> Assignor:
-    """The assignor of this name. An installed one answers only within its contract (`baton.assignors.contract`). Raises
+    """The assignor of this name. An installed one answers only within its contract (`baton.assignors.request`). Raises
     UnknownAssignorError."""
     if name in DECLARED:
         return DECLARED[name].assign
@@ -83,23 +114,23 @@ DECLARED: dict[str, Declaration] = {}
 DECLARED |= {
     one.name: one
     for one in (
-        solace.SOLACE,
-        minimal.MINIMAL,
-        sticky.STICKY,
-        sticky.COOPERATIVE_STICKY,
-        kafka_range.RANGE,
-        round_robin.ROUND_ROBIN,
-        average.AVERAGE,
-        circle.CIRCLE,
-        contiguous.CONTIGUOUS,
-        consistent_hash.CONSISTENT_HASH,
-        machine_room.MACHINE_ROOM,
-        machine_room_nearby.declared(DECLARED, get, names),
+        SOLACE,
+        MINIMAL,
+        kafka.STICKY,
+        kafka.COOPERATIVE_STICKY,
+        kafka.RANGE,
+        kafka.ROUND_ROBIN,
+        rocketmq.AVERAGE,
+        rocketmq.CIRCLE,
+        CONTIGUOUS,
+        rocketmq.CONSISTENT_HASH,
+        rocketmq.MACHINE_ROOM,
+        rocketmq.nearby(DECLARED, get, names),
     )
 }
 
 BUILT_IN = tuple(sorted(DECLARED))
 """The names that are always there."""
 
-DEFAULT = solace.SOLACE.name
+DEFAULT = SOLACE.name
 """The assignor of a group that names none."""

@@ -1,10 +1,22 @@
-"""An assignor's input and output."""
+"""The request to an assignor, its answer, and the rules for answers.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+Baton checks each answer of an installed assignor, and uses none that breaks a rule.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from pathlib import PurePath
+from traceback import extract_tb
+from types import MappingProxyType
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, Field
 
 from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ranges import format_numbers
 
 NO_GENERATION = -1
 """The generation of a claim whose member names none (Kafka's DEFAULT_GENERATION)."""
@@ -70,3 +82,183 @@ class Answer:
 
 Assignor = Callable[[Request], Answer]
 """A pure function: equal requests have equal answers, whatever the order of their mappings."""
+
+
+# The rules for answers
+
+
+LONGEST = 300
+"""Characters that Baton shows of an error message that is not its own."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class AssignorError(Exception):
+    """An assignor failed, or its answer breaks the contract. The message is one line that names it and what it did."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"the assignor {name} {what}")
+
+
+def checked(name: str, assignor: Assignor) -> Assignor:
+    """The assignor with its answers checked and sorted. It raises AssignorError for an answer that breaks the contract.
+
+    An answer may leave out members without partitions, and may list partitions in any order.
+    """
+
+    def ask(request: Request) -> Answer:
+        try:
+            answer: object = assignor(_read_only(request))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also one that would end the caller, such as SystemExit
+            raise AssignorError(name, f"failed{_where(error)} with {describe(error)}") from error
+        if not isinstance(answer, Answer):
+            raise AssignorError(name, f"answered with {type(answer).__name__} instead of baton.assignors.Answer")
+        made = Answer(
+            {**dict.fromkeys(request.members, ()), **_owned_by(name, request, answer.assignment, "assignment")},
+            {member: owned for member, owned in _owned_by(name, request, answer.withheld, "withheld").items() if owned},
+        )
+        _check_complete(name, request, made)
+        return made
+
+    return ask
+
+
+def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
+    """The assignor, called twice: the second time with members and queues in reverse. It raises AssignorError if the answers
+    differ."""
+
+    def ask(request: Request) -> Answer:
+        answer = assignor(request)
+        if assignor(_turned_round(request)) != answer:
+            raise AssignorError(
+                name, "answers otherwise when the same members or queues are listed in another order: let names or ranks decide"
+            )
+        return answer
+
+    return ask
+
+
+def describe(error: BaseException) -> str:
+    """The exception's type and message on one line, at most LONGEST characters of the message."""
+    words = " ".join(str(error).split())
+    words = words if len(words) <= LONGEST else words[:LONGEST] + "…"
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _where(error: BaseException) -> str:
+    frames = extract_tb(error.__traceback__)[1:]  # the first is Baton's
+    return f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+
+
+def _owned_by(name: str, request: Request, side: object, field: str) -> dict[MemberId, tuple[Partition, ...]]:
+    """One field of the answer, sorted. Raises AssignorError where it names no member or no partition of the request."""
+    if not isinstance(side, Mapping):
+        raise AssignorError(name, f"answered with a {field} that is {type(side).__name__}, no mapping of members to partitions")
+    owned_by: dict[MemberId, tuple[Partition, ...]] = {}
+    for member, owned in side.items():
+        if member not in request.members:
+            raise AssignorError(name, f"gave something to {member!r}, which is not a member")
+        if not isinstance(owned, Iterable) or isinstance(owned, str):
+            raise AssignorError(name, f"gave {member} {type(owned).__name__} instead of partitions")
+        owned_by[member] = tuple(sorted(_partition(name, request, member, one) for one in owned))
+    return owned_by
+
+
+def _partition(name: str, request: Request, member: MemberId, one: object) -> Partition:
+    match one:
+        case (str() as queue, int() as number) if isinstance(one, tuple) and not isinstance(number, bool):
+            size = request.queues.get(QueueName(queue))
+        case _:
+            raise AssignorError(name, f"gave {member} {one!r}, which is not a Partition(queue, number)")
+    if size is None:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, and there is no queue {queue}")
+    if not 0 <= number < size:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, which has {size}, numbered from 0")
+    if queue not in request.members[member].subscribed:
+        raise AssignorError(name, f"gave {member} partition {number} of {queue}, which that member does not read")
+    return Partition(QueueName(queue), number)
+
+
+def _check_complete(name: str, request: Request, answer: Answer) -> None:
+    """Raises AssignorError unless every partition that somebody reads has one owner."""
+    owners: dict[Partition, MemberId] = {}
+    for side in (answer.assignment, answer.withheld):
+        for member, owned in side.items():
+            for partition in owned:
+                if partition in owners:
+                    to = f"{owners[partition]} and to {member}" if owners[partition] != member else f"{member} twice"
+                    raise AssignorError(name, f"gave partition {partition.number} of {partition.queue} to {to}")
+                owners[partition] = member
+    read = frozenset().union(*(member.subscribed for member in request.members.values()))
+    for queue in sorted(read & request.queues.keys()):
+        missing = [number for number in range(request.queues[queue]) if (queue, number) not in owners]
+        if missing:
+            numbers = format_numbers(missing[:20]) + (f" and {len(missing) - 20} more" if len(missing) > 20 else "")
+            raise AssignorError(name, f"gave {queue} {numbers} to nobody, though there are members that read it")
+
+
+def _read_only(request: Request) -> Request:
+    return replace(
+        request,
+        queues=MappingProxyType(dict(request.queues)),
+        members=MappingProxyType(dict(request.members)),
+        zones=MappingProxyType(dict(request.zones)),
+        weights=MappingProxyType(dict(request.weights)),
+        options=MappingProxyType(dict(request.options)),
+    )
+
+
+def _turned_round(request: Request) -> Request:
+    return replace(
+        request,
+        queues=_reversed(request.queues),
+        members=_reversed(request.members),
+        zones=_reversed(request.zones),
+        weights=_reversed(request.weights),
+    )
+
+
+def _reversed(mapping: Mapping[K, V]) -> dict[K, V]:
+    return dict(reversed(list(mapping.items())))
+
+
+# Types of the fields of a request in JSON, for pydantic, and the refusal of a request.
+
+
+T = TypeVar("T")
+
+LONGEST_PATH = 300
+"""Characters. Names in a path may be of any length."""
+
+
+class RequestError(ValueError):
+    """A refused request. The message is one line that names the field, what is wrong and what is right."""
+
+    def __init__(self, path: str, sentence: str) -> None:
+        words = f"{_cut(path, LONGEST_PATH)}: {sentence}" if path else sentence
+        super().__init__("".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in words))
+
+
+def shown(value: object) -> str:
+    """The value as it stands in the request, at most 60 characters of it."""
+    text = _cut(json.dumps(value, ensure_ascii=False, default=lambda _: "…"), 60)
+    return text.encode(errors="backslashreplace").decode()  # pydantic writes no half of a surrogate pair
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[:length] + "…"
+
+
+def _each_once(values: list[T]) -> list[T]:
+    for value, count in Counter(values).items():
+        if count > 1:
+            raise ValueError(f"{shown(value)} is given {count} times; keep one")
+    return values
+
+
+EachOnce = AfterValidator(_each_once)
+Text = Annotated[str, Field(strict=True, min_length=1)]
+Whole = Annotated[int, Field(strict=True, ge=0)]

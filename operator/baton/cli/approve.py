@@ -3,7 +3,7 @@
 import click
 
 from baton.api import ProposalStatus
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group_words import proposal_in_lines
 from baton.cli.options import GROUP, WORD, ClusterTarget, cluster_options

@@ -18,7 +18,7 @@ from baton.cli.group import UNKNOWN, drained
 from baton.cli.options import ClusterTarget, Form, all_namespaces_option, cluster_options, output_option, say_object
 from baton.cli.printing import say
 from baton.controller.problems import Reason
-from baton.engine.fitting import SIZE_LIMIT
+from baton.engine.step import SIZE_LIMIT
 from baton.kube.pods import SEE_LOG, PodView
 from baton.model.names import OPERATOR_SELECTOR
 from baton.model.times import read_seconds

@@ -20,8 +20,8 @@ from baton.cli.printing import say
 from baton.cli.rehearsal import WhatIf, compare
 from baton.controller.problems import EventReason
 from baton.engine import GroupState
-from baton.engine.partition_state import PartitionState, partition_state
 from baton.engine.state import PartitionRecord
+from baton.engine.state_machine import PartitionState, partition_state
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import ApiError
 from baton.model.ids import Epoch, MemberId, Partition

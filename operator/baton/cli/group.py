@@ -15,16 +15,14 @@ from baton.api import (
     PartitionedQueueStatus,
     sessions_required,
 )
-from baton.api.enums import Approval
-from baton.api.group_status import OF_QUEUES
+from baton.api.group import OF_QUEUES, Approval
 from baton.cli.cluster import NoAnswerError
 from baton.controller.group_observation import QueueFacts, QueueSight, observation
 from baton.engine import GroupState, LedgerError, load
-from baton.engine.group_state import state_of, why_of
+from baton.engine.ledger import write_numbers
 from baton.engine.observation import Observation
-from baton.engine.partition_state import PartitionState, partition_states
-from baton.engine.partition_text import write_numbers
 from baton.engine.state import MemberSlot
+from baton.engine.state_machine import PartitionState, partition_states, state_of, why_of
 from baton.kube import leases, pods
 from baton.kube.api import Api, Json, core_path
 from baton.kube.elector import ADDRESS_ANNOTATION

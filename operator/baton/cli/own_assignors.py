@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from re import fullmatch
 
 from baton.assignors import INSTALLED_NAME, Assignor, install
-from baton.assignors.installed import Loader
+from baton.assignors.registry import Loader
 from baton.model.options import function
 
 GROUP = "baton.assignors"

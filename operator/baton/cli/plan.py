@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple, TypedDic
 import click
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, TypeAdapter, ValidationError
 
-from baton.assignors.building_blocks.holders import holders
-from baton.assignors.contract import AssignorError, whatever_the_order
-from baton.assignors.declaration import Declaration
-from baton.assignors.fields import EachOnce, RequestError, Text, Whole, shown
+from baton.assignors.building_blocks import Declaration, holders
 from baton.assignors.registry import DECLARED, UnknownAssignorError, get
-from baton.assignors.request import NO_GENERATION, Answer, Assignor, Member, Request
-from baton.assignors.solace.lower_bound import least_moves
+from baton.assignors.request import (
+    NO_GENERATION,
+    Answer,
+    Assignor,
+    AssignorError,
+    EachOnce,
+    Member,
+    Request,
+    RequestError,
+    Text,
+    Whole,
+    shown,
+    whatever_the_order,
+)
+from baton.assignors.solace import least_moves
 from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, cluster_options
 from baton.cli.options import shown as quoted_name
 from baton.cli.own_assignors import use_own_assignors

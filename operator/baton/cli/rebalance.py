@@ -4,8 +4,7 @@ import time
 
 import click
 
-from baton.api.enums import Approval
-from baton.api.group import ConsumerGroupSpec
+from baton.api.group import Approval, ConsumerGroupSpec
 from baton.cli.cluster import ask, cluster
 from baton.cli.options import GROUP, ClusterTarget, cluster_options
 from baton.cli.printing import say

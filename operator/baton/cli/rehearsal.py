@@ -11,24 +11,23 @@ from textwrap import wrap
 from rich.console import RenderableType
 from rich.text import Text
 
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.assignors import Member
-from baton.assignors.building_blocks.subscriptions import readable
-from baton.assignors.building_blocks.zones import zones_of
+from baton.assignors.building_blocks import readable, zones_of
 from baton.assignors.request import Request
-from baton.assignors.solace.balance import Claims, fair_shares
+from baton.assignors.solace import Claims, fair_shares
 from baton.cli.cluster import NoAnswerError
 from baton.cli.printing import printable, table
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, summary
-from baton.engine.assignor_inputs import member_input, request_of
+from baton.engine.ledger import write_numbers
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue
-from baton.engine.partition_text import write_numbers
+from baton.engine.placement import member_input, request_of
 from baton.engine.state import moment
 from baton.model.ids import MemberId, Partition, QueueName, Uid
 from baton.model.wording import counted, first_of
-from baton.simulation.queue import FencedQueues
+from baton.simulation.simulated_cluster import FencedQueues
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from baton.api import ConditionStatus
-from baton.api.enums import Approval, ScaleSteps
+from baton.api.group import Approval, ScaleSteps
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import UNKNOWN, GroupLook, PartitionRow, QueueLook, is_idle, look, look_at, numbers, partitions
 from baton.cli.group_words import MOST_QUEUES, Severity, ago, handoff, pause, problems_of, proposed
@@ -27,8 +27,8 @@ from baton.cli.options import (
     say_object,
 )
 from baton.cli.printing import console, keep_drawing, printable, say, table
-from baton.engine.partition_state import PartitionState
-from baton.engine.partition_text import write_numbers
+from baton.engine.ledger import write_numbers
+from baton.engine.state_machine import PartitionState
 from baton.kube.objects import groups_path
 from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import LedgerError, MemberEntry

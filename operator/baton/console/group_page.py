@@ -9,9 +9,9 @@ from baton.cli.group import COUNTS, GroupLook, Manifest, PartitionRow, is_idle, 
 from baton.cli.group_words import pause, problems_of
 from baton.cli.lag import GroupLag
 from baton.engine import GroupState
-from baton.engine.partition_state import PartitionState
-from baton.engine.partition_text import write_numbers
+from baton.engine.ledger import write_numbers
 from baton.engine.state import MemberSlot
+from baton.engine.state_machine import PartitionState
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
 from baton.model.times import read_seconds

@@ -10,8 +10,8 @@ from baton.cli.rehearsal import Comparison, MemberChange, WhatIf, compare, sente
 from baton.console.group_page import short_numbers
 from baton.console.guard import RefusedRequestError
 from baton.engine import GroupState
+from baton.engine.membership import cheapest_first
 from baton.engine.observation import Observation
-from baton.engine.victims import cheapest_first
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.large_work import aside
 from baton.controller.metrics import Metrics
 from baton.controller.problems import EventReason, Problem, Reason
-from baton.engine.step_events import (
+from baton.engine.results import (
     ApprovalRefused,
     Approved,
     DeadlineMissed,

@@ -12,7 +12,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.group_observation import QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.engine import GroupState
-from baton.engine.ledger_bounds import MOST_PARTITIONS, WITHDRAWN_OF_ONE
+from baton.engine.ledger import MOST_PARTITIONS, WITHDRAWN_OF_ONE
 from baton.model.ids import QueueName
 from baton.model.wording import counted, first_of
 

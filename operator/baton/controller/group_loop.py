@@ -41,8 +41,8 @@ from baton.controller.scaling import Scaling
 from baton.controller.services import Services
 from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
 from baton.engine import GroupState, load
-from baton.engine.fitting import TooLarge
-from baton.engine.ledger_bounds import partitions_named
+from baton.engine.ledger import partitions_named
+from baton.engine.step import TooLarge
 from baton.kube.api import Api
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.events import Regarding

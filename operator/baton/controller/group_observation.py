@@ -5,14 +5,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from baton.api import Attributes, ConsumerGroupSpec, PartitionedQueueSpec, attributes, sessions_required
-from baton.api.enums import ScaleSteps
+from baton.api.group import ScaleSteps
 from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
-from baton.engine.even_shares import even_size
-from baton.engine.ledger_bounds import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.specs import engine_spec, observed_queue
+from baton.engine.ledger import MOST_PARTITIONS
+from baton.engine.observation import (
+    GroupSpec,
+    Observation,
+    ObservedQueue,
+    Outcome,
+    OwnerRecord,
+    engine_spec,
+    even_size,
+    observed_queue,
+)
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView

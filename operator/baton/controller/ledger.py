@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from baton.controller.problems import EventReason
 from baton.controller.retrying import Attempts
 from baton.engine import GroupState
-from baton.engine.fitting import size
 from baton.engine.state import IN_DOUBT
+from baton.engine.step import size
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError

@@ -58,7 +58,7 @@ class Snapshot:
     status: ConsumerGroupStatus = field(default_factory=ConsumerGroupStatus)
     """As it is written, or is to be."""
     partitions: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By queue and state (`baton.engine.partition_state`)."""
+    """By queue and state (`baton.engine.state_machine`)."""
     reconciled_at: float = 0.0
     """monotonic seconds"""
     queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
 from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
-from baton.engine.fitting import SIZE_LIMIT
+from baton.engine.step import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Do, Elector, Terms, here

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from baton.engine.fitting import TooLarge
+from baton.engine.step import TooLarge
 from baton.kube.errors import ApiError, ConflictError, TooLargeError, UnavailableError
 from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner
 from baton.model.wording import one_line

@@ -9,8 +9,8 @@ from typing import TypeVar
 import structlog
 
 from baton.controller.owner_records import OwnerRecords
-from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, Partition
 from baton.queues.protocol import Owner, PartitionUnavailable, QueueAdapter, QueueUnreachable

@@ -16,8 +16,8 @@ from baton.controller.problems import Reason
 from baton.controller.queue_effects import NOTHING
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end
-from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.results import Effect, Grant, Pause
 from baton.engine.state import IN_DOUBT, KnownQueue
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView

@@ -28,7 +28,7 @@ from baton.controller.status import (
 )
 from baton.controller.status_writer import StatusWriter
 from baton.engine import GroupState, Summary, summary
-from baton.engine.partition_state import PartitionState, partition_states, unopened
+from baton.engine.state_machine import PartitionState, partition_states, unopened
 from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import MemberId, Partition

@@ -12,8 +12,8 @@ from typing import Protocol
 from baton.assignors import BUILT_IN
 from baton.controller.large_work import GroupWork, aside
 from baton.engine import Effect, GroupState, Step, load
-from baton.engine.fitting import SIZE_LIMIT, Fitted, TooLarge, fitting_step
 from baton.engine.observation import Observation, Outcome
+from baton.engine.step import SIZE_LIMIT, Fitted, TooLarge, fitting_step
 from baton.model.ids import Epoch, Partition
 
 

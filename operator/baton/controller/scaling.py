@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from baton.api import ConsumerGroupSpec
-from baton.api.enums import ScaleMode
+from baton.api.group import ScaleMode
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.problems import EventReason, Problem, Reason
 from baton.controller.supervision import Tasks

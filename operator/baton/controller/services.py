@@ -11,7 +11,7 @@ from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
 from baton.controller.supervision import Tasks
-from baton.engine.fitting import SIZE_LIMIT
+from baton.engine.step import SIZE_LIMIT
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector

@@ -8,12 +8,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupSpec, ConsumerGroupStatus, Handoff, ProposalStatus, ShownState
-from baton.api.enums import Approval, ScaleMode
-from baton.api.group_status import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUES, GroupNumbers
+from baton.api.group import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUES, Approval, GroupNumbers, ScaleMode
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, without_room
 from baton.controller.problems import Problem, Reason, worst
 from baton.engine import State, Summary
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.state import Move
 from baton.kube.api import Json
 from baton.kube.members import DRIVER, GroupMembers, LeftOut

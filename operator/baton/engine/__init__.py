@@ -4,13 +4,11 @@ Pure: it does no I/O, reads no clock and draws no random numbers. The operator, 
 "Rule 5" and "ledger 2" in its comments are those of docs/concepts/rules.md.
 """
 
-from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.ledger import dump
-from baton.engine.ledger_reading import load
-from baton.engine.partition_state import PartitionState, partition_state, partition_states
+from baton.engine.ledger import dump, load
+from baton.engine.results import Effect, Grant, Pause, State
 from baton.engine.state import GroupState, PlanProblem
+from baton.engine.state_machine import PartitionState, partition_state, partition_states
 from baton.engine.step import Step, step
-from baton.engine.step_events import State
 from baton.engine.summary import Summary, summary
 from baton.model.ledger import LedgerError
 

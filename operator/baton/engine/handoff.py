@@ -1,12 +1,15 @@
-"""The hand-off of each partition: pause, wait for the release, fence, grant (rule 3)."""
+"""The hand-off of each partition: pause, wait for the release, fence, grant (rule 3).
+
+A hand-off whose receiver vanished is redirected to another member (rule 5).
+"""
 
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.effects import Effect, Grant, Pause
-from baton.engine.observation import OwnerRecord
+from baton.engine.observation import HeldBack, OwnerRecord
+from baton.engine.placement import receivers_by_assignor, receivers_with_fewer_moves
+from baton.engine.results import Effect, Grant, Pause, ReleaseCause, Released
 from baton.engine.state import Move
-from baton.engine.step_events import ReleaseCause, Released
 from baton.model.ids import Partition
 from baton.model.session import Release
 
@@ -119,3 +122,51 @@ def _released(draft: Draft, partition: Partition, move: Move) -> ReleaseCause | 
     if draft.now >= move.deadline:
         return ReleaseCause.DEADLINE
     return None
+
+
+def redirect_lost_moves(draft: Draft) -> None:
+    """Redirect each hand-off to its giver, if that is a member, which costs no move; else to the assignor's choice."""
+    lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]
+    without_receiver: list[Partition] = []
+    for partition in lost:
+        move = draft.moves[partition]
+        draft.unsettled = True
+        if move.quiet:
+            draft.leave_unowned(partition)
+        elif move.giver is not None and draft.may_own(move.giver, partition.queue):
+            draft.hand_off(partition, move.giver, f"{move.receiver} is gone")
+            draft.new_generation()
+        else:
+            without_receiver.append(partition)
+    chosen = receivers_by_assignor(draft, without_receiver) if without_receiver and not _waits(draft) else {}
+    if draft.full and len(chosen) == len(without_receiver) > 0:
+        chosen = receivers_with_fewer_moves(draft, chosen)
+    gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in without_receiver}))
+    for partition, receiver in sorted(chosen.items()):
+        draft.hand_off(partition, receiver, f"{gone} is gone")
+        draft.new_generation()
+    for partition in without_receiver:
+        move = draft.moves[partition]
+        if partition in chosen:
+            continue
+        if move.giver is None:
+            draft.leave_unowned(partition)
+        else:
+            draft.hand_off(partition, None, f"{move.receiver} is gone")
+    for partition, receiver in list(draft.waiting.items()):
+        if not draft.may_own(receiver, partition.queue):
+            del draft.waiting[partition]
+            draft.unsettled = True
+
+
+def _waits(draft: Draft) -> bool:
+    return draft.spec.paused or draft.observation.held_back is HeldBack.ALL
+
+
+def _lost(draft: Draft, partition: Partition) -> bool:
+    move = draft.moves[partition]
+    if move.receiver is None or (move.quiet and move.giver is not None):
+        return False
+    if not draft.may_own(move.receiver, partition.queue):
+        return True
+    return draft.eligible[move.receiver].uid != move.uid

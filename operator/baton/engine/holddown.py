@@ -1,18 +1,74 @@
-"""The holddown: a fixed time after the first trigger, in which the fleet comes to rest (rule 1, Solace)."""
+"""The holddown: a fixed time after the first trigger, in which the fleet comes to rest (rule 1, Solace).
+
+The triggers besides members and partitions are the facts of the group, compared with the recorded ones. A group at rest is
+balanced, and settled where each owner is recorded.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from baton.engine.assignor import traits
-from baton.engine.assignor_inputs import left_out
+from baton.engine.balance import even, evenly_spread, within_one
 from baton.engine.draft import Draft
-from baton.engine.evenness import even, within_one
-from baton.engine.exclusive import several_active
 from baton.engine.handoff import waits_for_giver
 from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, slot_holders, vacant_slots
-from baton.engine.state import MemberSlot
+from baton.engine.placement import assignor_in_use, fingerprint, left_out, several_active, traits
+from baton.engine.state import Facts, KnownQueue, MemberSlot
 from baton.model.ids import Partition
 from baton.model.wording import first_of
+
+
+def follow_facts(draft: Draft) -> None:
+    """Start a holddown for each difference, and record the facts. Differences wait while the group is paused or held back."""
+    spec, before = draft.spec, draft.facts
+    assignor = assignor_in_use(draft)
+    if before is not None and (assignor is None or not draft.eligible):
+        assignor = before.assignor or assignor
+    known = all(queue.zones_known for queue in draft.observation.queues.values())
+    inputs = fingerprint(draft.observation) if known or before is None else before.inputs
+    if before is None:
+        draft.facts = Facts(assignor, spec.protocol, spec.paused, draft.observation.request, draft.observation.approved, inputs)
+        return
+    if spec.paused or draft.observation.held_back:
+        draft.facts = replace(before, paused=before.paused or spec.paused)
+        return
+    draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, inputs)
+    if before.paused:
+        draft.plan_now = "the group goes on after a pause"
+    if not any(slot.vacated is None for slot in draft.member_slots):
+        return  # No member holds a slot yet: the first to join starts the holddown.
+    if before.assignor is not None and assignor != before.assignor:
+        draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
+    if inputs != before.inputs:
+        draft.trigger("the assignor's options, or zones or weights of partitions, changed")
+    if spec.protocol != before.protocol:
+        draft.trigger(f"the protocol is {spec.protocol} instead of {before.protocol}")
+    if draft.observation.request not in (None, before.request):
+        draft.trigger("a rebalance was asked for")
+
+
+def follow_subscriptions(draft: Draft) -> None:
+    """A member that reads more queues than before is a trigger, unless a vacant slot has its partitions of them."""
+    for member, known in sorted(draft.known.items()):
+        seen = draft.eligible.get(member)
+        if seen is None or seen.subscribed == known.subscribed:
+            continue
+        queues = frozenset(draft.queues)
+        more = draft.subscribed(member) - (queues if known.subscribed is None else known.subscribed)
+        left = {
+            partition.queue for slot in draft.member_slots if slot.member == member and slot.vacated for partition in slot.vacated
+        }
+        draft.known[member] = replace(known, subscribed=seen.subscribed)
+        if more - left:
+            draft.trigger(f"{member} reads {', '.join(sorted(more))} too")
+
+
+def follow_capacities(draft: Draft) -> None:
+    """A member with another capacity than before is a trigger."""
+    for member, known in sorted(draft.known.items()):
+        seen = draft.eligible.get(member)
+        if seen is not None and seen.capacity != known.capacity:
+            draft.known[member] = replace(known, capacity=seen.capacity)
+            draft.trigger(f"{member} can carry {seen.capacity} instead of {known.capacity}")
 
 
 def update_holddown(draft: Draft) -> None:
@@ -84,3 +140,45 @@ def _how(draft: Draft, slot: MemberSlot) -> str:
     if draft.draining(slot.member, slot.uid):
         return "is drained"
     return "is stopping" if slot.member in draft.known else "vacated"
+
+
+def at_rest(draft: Draft) -> bool:
+    """No hand-off runs or is planned or proposed, no holddown runs, and no slot is vacant."""
+    under_way = draft.holddown is not None or draft.waiting or draft.proposal is not None
+    return (
+        not under_way
+        and all(move.quiet for move in draft.moves.values())
+        and all(slot.vacated is None for slot in draft.member_slots)
+    )
+
+
+def balanced(draft: Draft) -> bool:
+    """The group is at rest, and its members own the partitions as the assignor in use would plan it.
+
+    Members and partitions that came during a pause count too, so they make the group unbalanced.
+    """
+    return (
+        bool(draft.queues)
+        and _follows_queues(draft)
+        and at_rest(draft)
+        and evenly_spread(draft, slot_holders(draft))
+        and not unserved(draft)
+        and not newcomers(draft)
+    )
+
+
+def settled(draft: Draft) -> bool:
+    """The group is balanced, each owner is a member that its queue has recorded, and nothing keeps the engine from acting.
+
+    A group without queues or without members is not settled.
+    """
+    free_to_act = not draft.spec.paused and not draft.observation.held_back and draft.problem is None
+    served = all(owner in draft.eligible for owner, partitions in draft.owned.items() if partitions)
+    return free_to_act and bool(draft.eligible) and not draft.moves and served and balanced(draft)
+
+
+def _follows_queues(draft: Draft) -> bool:
+    """The group has taken in all changes of its queues. A pause, or a ledger without room, delays them."""
+    seen = draft.observation.queues
+    known = {queue: KnownQueue(one.partitions, one.exclusive) for queue, one in seen.items()}
+    return known == {queue: one._replace(incarnation=None) for queue, one in draft.queues.items()}

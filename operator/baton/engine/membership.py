@@ -1,14 +1,16 @@
 """The members of a group: pods that are Ready, neither stop nor drain, are not fenced off by a newer pod of the same identity,
-and are no victims."""
+and are no victims. Members leave when they vanish, are asked to stop, or drop a queue: their slots become vacant.
+"""
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from baton.api.enums import ScaleMode
+from baton.api.group import ScaleMode
 from baton.engine.draft import Draft
 from baton.engine.observation import ObservedMember
-from baton.engine.step_events import Fenced
-from baton.engine.victims import choose_victims
-from baton.model.ids import MemberId
+from baton.engine.results import Fenced, StandsBy
+from baton.engine.state import MemberSlot, PodKey, moment
+from baton.model.ids import MemberId, Partition
 from baton.model.names import LEDGER_GROUP_KEY
 
 
@@ -68,3 +70,203 @@ def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:
         draft.fenced |= {(older, pod.uid)}
         if (older, pod.uid) not in draft.before.fenced:
             draft.events.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))
+
+
+def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
+    """The pods whose loss costs the fewest moves: first those that drain, then standbys, then those with the fewest partitions,
+    then the youngest.
+
+    A victim stays one while the fleet is too large. If the desired size grows, the victim chosen last is spared first, and one
+    that drains last.
+    """
+    excess = len(live) - (draft.spec.replicas or 0)
+    if excess <= 0:
+        return ()
+
+    def draining_first(pods: Iterable[PodKey]) -> list[PodKey]:
+        return sorted(pods, key=lambda pod: not live[pod[0]].draining)
+
+    chosen = draining_first(pod for pod in draft.victims if pod[0] in live and live[pod[0]].uid == pod[1])[:excess]
+    if len(chosen) < excess:
+        loads = draft.loads()
+        holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
+        names = {name for name, _ in chosen}
+        counts = {name: len(of) for name, of in loads.items()}
+        rest = cheapest_first({name: pod for name, pod in live.items() if name not in names}, holders, counts)
+        chosen = draining_first([*chosen, *((name, live[name].uid) for name in rest[: excess - len(chosen)])])
+    return tuple(chosen)
+
+
+def cheapest_first(
+    pods: Mapping[MemberId, ObservedMember], holders: Collection[MemberId], counts: Mapping[MemberId, int]
+) -> list[MemberId]:
+    """Pods by what their loss costs. `holders`: those that do not stand by; `counts`: the numbers of their partitions."""
+    youngest = sorted(pods, key=lambda name: (pods[name].joined, name), reverse=True)
+    return sorted(youngest, key=lambda name: (not pods[name].draining, name in holders, counts.get(name, 0)))
+
+
+LETTING_GO = 5.0
+"""Seconds of its grace period that a consumer keeps for letting go."""
+
+
+def notice_departures(draft: Draft) -> None:
+    """A member that vanished has released its partitions. One that is stopping, or may still work, keeps them (rules 1, 5, 7)."""
+    for member in sorted(draft.known):
+        known = draft.known[member]
+        if draft.present(member, known.uid):
+            if member in draft.eligible:
+                _unsubscribe(draft, member)
+            else:
+                _leave(draft, member)
+        elif draft.may_still_work(member, known.uid):
+            _step_aside(draft, member)
+        else:
+            _vanish(draft, member)
+
+
+def release_stopping_static(draft: Draft) -> None:
+    """A static member that is asked to stop releases at once, because its slot is reserved for its return (rule 7)."""
+    for slot in draft.member_slots:
+        if slot.expires is not None and slot.vacated and draft.present(slot.member, slot.uid):
+            for partition in sorted(slot.vacated):
+                if draft.records[partition].owner == slot.member and draft.at_rest(partition):
+                    draft.hand_off(partition, None, f"{slot.member} is stopping and keeps its slot")
+                    draft.new_generation()
+
+
+def release_ending(draft: Draft) -> None:
+    """A pod that would be killed before the holddown ends releases while it still can (rule 7). Its slot stays vacant."""
+    for member, at in release_times(draft).items():
+        for partition in sorted(draft.owned[member]) if draft.now >= at else ():
+            if draft.at_rest(partition):
+                draft.hand_off(partition, None, f"the grace period of {member} ends")
+                draft.new_generation()
+
+
+def release_times(draft: Draft) -> dict[MemberId, float]:
+    """When terminating members release what no hand-off takes from them: maxHandoffSeconds before they let go of it by
+    themselves, or after a holddown that ends before that."""
+    times: dict[MemberId, float] = {}
+    for member in sorted(draft.owned):
+        seen = draft.observation.members.get(member)
+        rests = [partition for partition in draft.owned[member] if draft.at_rest(partition)]
+        if seen is None or seen.ends is None or not rests or not draft.present(member, draft.known[member].uid):
+            continue
+        last = seen.ends - LETTING_GO
+        held = draft.holddown
+        if held is not None and not held.rest and draft.now < held.until <= last:
+            times[member] = held.until
+        else:
+            times[member] = last - max(draft.queue(partition).max_handoff for partition in rests)
+    return times
+
+
+def _vanish(draft: Draft, member: MemberId) -> None:
+    kept = _kept(draft, member)
+    for partition in sorted(draft.owned[member]):
+        draft.owner_is_gone(partition)
+    _vacate(draft, member, kept, vanished=True)
+    del draft.known[member]
+    draft.changed_members.add(member)
+
+
+def _step_aside(draft: Draft, member: MemberId) -> None:
+    """The pod takes no part, but its process may still work (rule 5).
+
+    It loses the partitions of queues that fence, as if it had vanished. It keeps the others until it releases them or ends.
+    """
+    fenced = frozenset(partition for partition in draft.owned[member] if draft.queue(partition).fenced)
+    if fenced == draft.owned[member]:
+        _vanish(draft, member)
+        return
+    kept = _kept(draft, member)
+    for partition in sorted(fenced):
+        draft.owner_is_gone(partition)
+    _vacate(draft, member, kept & fenced, kept - fenced, vanished=False)
+
+
+def _leave(draft: Draft, member: MemberId) -> None:
+    _vacate(draft, member, _kept(draft, member), vanished=False)
+
+
+def _unsubscribe(draft: Draft, member: MemberId) -> None:
+    """A member that drops a queue leaves it: its partitions of the queue wait in a vacant slot of their own (rule 1)."""
+    reads = draft.subscribed(member)
+    dropped = sorted(partition for partition in draft.owned[member] if partition.queue not in reads)
+    if not dropped:
+        return
+    left = frozenset(partition for partition in dropped if draft.stays_put(partition))
+    for partition in dropped:
+        if draft.queue(partition).fenced:
+            draft.owner_is_gone(partition)
+        elif partition in left:
+            # An External queue cannot fence, so the partition waits for the member's release.
+            draft.hand_off(partition, None, f"{member} does not read {partition.queue} any more")
+            draft.new_generation()
+    at = next((n for n, slot in enumerate(draft.member_slots) if slot.member == member), len(draft.member_slots) - 1)
+    draft.member_slots[at + 1 : at + 1] = _split(draft, MemberSlot(member, draft.known[member].uid, vacated=left))
+
+
+def _kept(draft: Draft, member: MemberId) -> frozenset[Partition]:
+    """The member's partitions that no hand-off, running or planned, takes from it."""
+    return frozenset(partition for partition in draft.owned[member] if draft.stays_put(partition))
+
+
+def _vacate(draft: Draft, member: MemberId, *kept: frozenset[Partition], vanished: bool) -> None:
+    """Make the member's slot vacant. Each set of `kept` partitions waits in a slot of its own.
+
+    `vanished`: the session timeout of a static member counts from now, and not from when it was asked to stop.
+    """
+    if member in draft.standbys:
+        draft.standbys.remove(member)
+    slots: list[MemberSlot] = []
+    for slot in draft.member_slots:
+        if slot.member != member or slot.uid != draft.known[member].uid:
+            slots.append(slot)
+        elif slot.vacated is None:
+            for part in kept:
+                slots += _split(draft, replace(slot, vacated=part))
+        elif vanished and slot.expires is not None:
+            slots.append(replace(slot, expires=moment(draft.now + slot.length)))
+        else:
+            slots.append(slot)
+    draft.member_slots = slots
+
+
+def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
+    """The vacant slots that one slot becomes: a reserved one for a static member, and one with its exclusive queues for anybody.
+
+    A slot without partitions is dropped. A member that drains is not waited for: it is there, and is to own nothing (rule 7).
+    """
+    assert slot.vacated is not None
+    length = draft.spec.session_timeout
+    if slot.instance is None or length <= 0 or draft.draining(slot.member, slot.uid):
+        return [slot] if slot.vacated else []
+    exclusive = frozenset(p for p in slot.vacated if draft.queues[p.queue].exclusive)
+    waiting = replace(slot, vacated=slot.vacated - exclusive, expires=moment(draft.now + length), length=length)
+    return [part for part in (waiting, replace(slot, vacated=exclusive)) if part.vacated]
+
+
+def update_member_keys(draft: Draft) -> None:
+    """Set the generation of keys whose assignment changed. A member without partitions stands by, with one event."""
+    incoming = {move.receiver for move in draft.moves.values()} | set(draft.waiting.values())
+    slots = {slot.member for slot in draft.member_slots}
+    for member in sorted(draft.known):
+        known = draft.known[member]
+        has = bool(draft.owned[member]) or member in incoming
+        waits = member in slots and draft.present(member, known.uid)  # it stops or drains, and its slot is not taken yet
+        if not has and member not in draft.eligible and not waits:
+            del draft.known[member]
+            continue
+        if not has and member in draft.eligible and member not in slots and member not in draft.standbys:
+            del draft.known[member]  # a newcomer has no part in the assignment yet
+            continue
+        was = draft.before.known.get(member)
+        if member in draft.changed_members or has != known.active:
+            draft.known[member] = replace(known, active=has, generation=draft.generation)
+        if not has and member in draft.eligible and (was is None or was.active or was.uid != known.uid):
+            draft.events.append(StandsBy(member))
+            if member not in draft.standbys:
+                draft.standbys.append(member)
+        elif has and member in draft.standbys:
+            draft.standbys.remove(member)

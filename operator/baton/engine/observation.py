@@ -1,19 +1,20 @@
-"""Observations: one group's spec, its queues, its members, and what queues and consumers report.
+"""Observations: one group's spec, its queues, its members, and the reports of queues and consumers.
 
 An observation has facts and not changes. The same observation twice changes nothing, and the order in which the caller learnt its
 parts does not matter. Times are seconds on the clock of `now`.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 from typing import NamedTuple
 
-from baton.api.enums import Approval, Protocol, ScaleMode
+from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, attributes
+from baton.api.group import Approval, Protocol, ScaleMode
+from baton.api.queue import QueueRebalance
 from baton.assignors import DEFAULT
-from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 from baton.model.ranges import Spans
 from baton.model.session import Release
 
@@ -159,3 +160,47 @@ class Observation:
     part: int | None = None
     """How many hand-offs a step may begin, because the ledger has no room for more. None: all."""
     held_back: HeldBack = HeldBack.NOTHING
+
+
+def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
+    """The group's spec with defaults. Without a delay of its own it has the longest of its queues' delays."""
+    delay = spec.rebalance.delay_seconds
+    if delay is None:
+        delay = max((queue.rebalance.delay_seconds for queue in queues), default=5)
+    return GroupSpec(
+        assignors=tuple(spec.assignors),
+        protocol=spec.protocol,
+        delay=float(delay),
+        resync=float(spec.rebalance.resync_seconds),
+        max_concurrent_handoffs=spec.rebalance.max_concurrent_handoffs,
+        session_timeout=float(spec.membership.session_timeout_seconds) if spec.membership.identity_label else 0.0,
+        paused=spec.paused,
+        approval=spec.approval,
+        replicas=spec.replicas,
+        scale_mode=spec.scale.mode if spec.scale else None,
+        options=spec.assignor_options.as_arguments() if spec.assignor_options else {},
+    )
+
+
+def observed_queue(spec: PartitionedQueueSpec | None, group: ConsumerGroupSpec, partitions: int) -> ObservedQueue:
+    """A queue as its spec describes it. `partitions`: those in operation; `spec` None: the resource is gone or unreadable."""
+    handoff = group.rebalance.max_handoff_seconds
+    if spec is None:
+        return ObservedQueue(partitions, max_handoff=float(QueueRebalance().max_handoff_seconds if handoff is None else handoff))
+    told = attributes(spec.partition_attributes)
+    return ObservedQueue(
+        partitions,
+        exclusive=spec.access_type is AccessType.EXCLUSIVE,
+        fenced=spec.source.kind.fenced,
+        max_handoff=float(spec.rebalance.max_handoff_seconds if handoff is None else handoff),
+        on_deadline=spec.source.on_deadline,
+        zones=told.zones,
+        weights=told.weights,
+    )
+
+
+def even_size(replicas: int, partitions: int) -> int:
+    """The largest size, `replicas` at most, that divides the partitions evenly: 64 go to 1, 2, 4, 8, 16, 32 or 64 pods. Where
+    there are no partitions it is `replicas`."""
+    most = min(replicas, partitions)
+    return next((size for size in range(most, 0, -1) if partitions % size == 0), replicas)

@@ -1,16 +1,23 @@
-"""Queues that are added, removed, resized, or change their access type (rules 1 and 8)."""
+"""Queues that are added, removed, resized, or change their access type (rules 1 and 8).
+
+Owners are recovered where the ledger was lost or overwritten, or a queue's server came back with older records (ledger 2).
+
+Owners may still work on partitions that are gone: their queue was deleted, or left the group, and no queue refuses them. Nobody
+waits for them while the partitions are gone, because nobody else gets them. A partition that comes back is theirs until they
+release it (rules 3 and 5).
+"""
 
 from collections import Counter
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.ledger_bounds import MOST_WITHDRAWN
+from baton.engine.ledger import MOST_WITHDRAWN
 from baton.engine.member_slots import end_reservations, mark_overtaken
+from baton.engine.observation import OwnerRecord
 from baton.engine.placement import receivers_with_fewest
-from baton.engine.recovery import adopt, assert_again
-from baton.engine.state import IN_DOUBT, KnownQueue, PartitionRecord
-from baton.engine.unreleased import call_back
-from baton.model.ids import Epoch, Partition, QueueName
+from baton.engine.state import IN_DOUBT, KnownMember, KnownQueue, PartitionRecord, Unreleased
+from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.model.session import Release
 from baton.model.wording import counted
 
 _NEVER = PartitionRecord()
@@ -140,3 +147,102 @@ def _take_from_slots(draft: Draft, partition: Partition) -> None:
         if slot.vacated and partition in slot.vacated:
             rest = slot.vacated - {partition}
             draft.member_slots[n : n + 1] = [replace(slot, vacated=rest)] if rest else []
+
+
+def adopt(draft: Draft, queue: QueueName) -> None:
+    """Take over a queue's owner records after the ledger was lost.
+
+    A live member keeps its partitions at new epochs. All other partitions continue above the recorded epochs.
+    """
+    pods = {member.uid: name for name, member in draft.eligible.items()}
+    holders = {slot.member for slot in draft.member_slots}
+    adopted: set[MemberId] = set()
+    for number, owner_record in sorted(draft.observation.queues[queue].owners.items()):
+        partition = Partition(queue, number)
+        if partition not in draft.records:
+            draft.epoch_tombstones[partition] = Epoch(max(owner_record.epoch, draft.epoch_tombstones.get(partition, 0)))
+            continue
+        owner = pods.get(owner_record.uid) if owner_record.uid is not None else None
+        record = draft.records[partition]
+        epoch = Epoch(max(owner_record.epoch, record.epoch))
+        draft.records[partition] = PartitionRecord(epoch, None, owner or record.last, epoch)
+        if owner is not None and draft.may_own(owner, queue):
+            draft.assert_owner(partition, owner, owner_record.epoch)
+            adopted.add(owner)
+    newly = sorted(adopted - holders, key=lambda name: (draft.eligible[name].joined, name))
+    if newly:
+        draft.member_slots += [draft.new_slot(member) for member in newly]
+        draft.new_generation()
+        draft.unsettled = True
+
+
+def assert_again(draft: Draft, queue: QueueName) -> None:
+    """Grant every partition to its owner again, because another run of the server may have rolled its records back."""
+    owner_records = draft.observation.queues[queue].owners
+    for partition in sorted(partition for partition in draft.records if partition.queue == queue):
+        above = owner_records.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+        record = draft.records[partition]
+        move = draft.moves.get(partition)
+        if move is not None and not move.quiet:
+            draft.raise_epoch(partition, above)
+        elif record.owner is not None:
+            if draft.present(record.owner, draft.known[record.owner].uid):
+                draft.assert_owner(partition, record.owner, above)
+        elif move is None and above > record.epoch:
+            draft.records[partition] = record._replace(epoch=above)
+
+
+def grant_released_again(draft: Draft) -> None:
+    """Grant a partition again that its owner has let go of, though nobody calls it back: somebody overwrote the ledger, and what
+    is let go of at one epoch stays let go of."""
+    releases = draft.observation.releases
+    if not releases:
+        return  # a large group at rest
+    for member, known in sorted(draft.known.items()):
+        if member not in draft.eligible:
+            continue
+        said = [
+            partition
+            for partition in draft.owned[member]
+            if Release(known.uid, partition.queue, partition.number, draft.records[partition].epoch) in releases
+        ]
+        for partition in sorted(set(said) - draft.moves.keys()):
+            above = draft.queue(partition).owners.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+            draft.assert_owner(partition, member, above)
+
+
+def call_back(draft: Draft, partition: Partition) -> None:
+    """A partition has come back. If its last owner may still work on it, it owns it again, and is to release it, at a new epoch
+    to itself if it may own it."""
+    last = draft.unreleased.pop(partition, None)
+    if last is None or draft.queue(partition).fenced or not _may_still_work(draft, partition, last):
+        return
+    highest = draft.records[partition].epoch
+    if draft.present(last.member, last.uid):
+        draft.add_member(last.member)
+    else:
+        draft.known.setdefault(last.member, KnownMember(last.uid))
+    draft.records[partition] = PartitionRecord(last.epoch, last.member, last.member)
+    draft.owned[last.member].add(partition)
+    receiver = last.member if draft.may_own(last.member, partition.queue) else None
+    draft.hand_off(partition, receiver, "it has come back, and its last owner had not released it")
+    if draft.moves[partition].epoch <= highest:
+        draft.raise_epoch(partition, highest)
+    draft.new_generation()
+
+
+def forget_released(draft: Draft) -> None:
+    """Forget the owners that have released their partition, or cannot work any more: the session lapsed, or the pod ended. Of
+    more than MOST_WITHDRAWN partitions those of the queues with the most are forgotten, too: nobody waits for their owners."""
+    if not draft.unreleased:
+        return
+    draft.unreleased = {one: last for one, last in draft.unreleased.items() if _may_still_work(draft, one, last)}
+    while len(draft.unreleased) > MOST_WITHDRAWN:
+        (queue, _), *_ = Counter(partition.queue for partition in draft.unreleased).most_common(1)
+        draft.unreleased = {one: last for one, last in draft.unreleased.items() if one.queue != queue}
+
+
+def _may_still_work(draft: Draft, partition: Partition, last: Unreleased) -> bool:
+    if Release(last.uid, partition.queue, partition.number, last.epoch) in draft.observation.releases:
+        return False
+    return draft.present(last.member, last.uid) or draft.may_still_work(last.member, last.uid)

@@ -1,14 +1,277 @@
-"""Receivers for partitions: for all of them, for those whose receiver vanished, or for new ones."""
+"""Receivers for partitions: for all of them, for those whose receiver vanished, or for new ones.
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+The assignor in use decides: the first of spec.assignors that every member supports, so a fleet changes over by restarts (Kafka).
+If it fails, the group keeps its owners, and the engine asks again with every step. Exclusive queues have one active member,
+which owns all partitions of the queue, and the others stand by (rule 8).
+"""
 
-from baton.assignors import get, place_new
-from baton.engine.assignor_call import ask_assignor
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from hashlib import sha256
+from typing import TypeVar
+
+from baton.assignors import Answer, AssignorError, Member, Request, Traits, UnknownAssignorError, get, names, place_new, traits_of
 from baton.engine.draft import Draft
-from baton.engine.exclusive import owners_of_exclusive
-from baton.engine.failure import FAILURES, problem_of
-from baton.model.ids import MemberId, Partition
+from baton.engine.observation import Observation, ObservedMember
+from baton.engine.state import PlanProblem
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.model.ranges import Spans
+
+# The assignor in use
+
+
+def assignor_in_use(draft: Draft) -> str | None:
+    """The first of spec.assignors that exists and that every member supports. None: there is none, and the draft gets a
+    problem."""
+    missing: UnknownAssignorError | None = None
+    for name in draft.spec.assignors:
+        try:
+            get(name)
+        except UnknownAssignorError as error:
+            missing = missing or error
+            continue
+        if all(member.assignors is None or name in member.assignors for member in draft.eligible.values()):
+            return name
+    if missing is not None:
+        draft.problem = PlanProblem("UnknownAssignor", str(missing))
+    else:
+        wanted = set(draft.spec.assignors)
+        choosy = {name: member.assignors for name, member in draft.eligible.items() if member.assignors is not None}
+        stubborn = sorted(name for name, supported in choosy.items() if not wanted & set(supported))
+        who = (stubborn or sorted(choosy))[0]
+        nowhere = [name for name in choosy[who] if not _exists(name)]
+        common = sorted(name for name in set.intersection(*map(set, choosy.values())) if _exists(name))
+        draft.problem = PlanProblem(
+            "UnknownAssignor",
+            f"no assignor of {', '.join(draft.spec.assignors)} is supported by every member: {who} announces "
+            f"{', '.join(choosy[who])} in its annotation baton.dev/assignors"
+            + (f" (there is no assignor {nowhere[0]} here: correct it, or install it beside the operator)" if nowhere else "")
+            + (f"; add {common[0]}, which all support, to spec.assignors, or" if common else ";")
+            + " let the pods announce one of these",
+        )
+    return None
+
+
+def traits(draft: Draft) -> Traits:
+    """The traits that the assignor in use declares; the defaults if none is in use."""
+    name = draft.facts.assignor if draft.facts is not None else None
+    return Traits() if name is None else traits_of(name)
+
+
+def _exists(name: str) -> bool:
+    """Without loading it: it is a pod that names it."""
+    return name in names()
+
+
+# Its inputs: members and partitions as they were observed, and the options
+
+
+T = TypeVar("T")
+
+ONE = Fraction(1)
+
+
+def fingerprint(observation: Observation) -> str:
+    """A digest of these inputs: 12 hexadecimal digits, or empty if there are none. A change of it is a trigger.
+
+    The ledger keeps the digest instead of the inputs, to stay small.
+    """
+    options = [
+        (name, sorted(value) if isinstance(value, frozenset) else value)
+        for name, value in sorted(observation.spec.options.items())
+    ]
+    queues = [
+        (
+            name,
+            [(first, last, sorted(zones)) for first, last, zones in queue.zones],
+            [(*span[:2], str(span[2])) for span in queue.weights],
+        )
+        for name, queue in sorted(observation.queues.items())
+        if queue.zones or queue.weights
+    ]
+    return sha256(repr((options, queues)).encode()).hexdigest()[:12] if options or queues else ""
+
+
+def spread(spans: Spans[T], partitions: Sequence[Partition], otherwise: T) -> tuple[T, ...]:
+    """The value of each of these partitions of one queue, in their order. `otherwise`: the value of one that no span covers."""
+    by_number = {partition.number: place for place, partition in enumerate(partitions)}
+    values = [otherwise] * len(partitions)
+    top = max(by_number, default=-1)
+    for first, last, value in spans:
+        for number in range(first, min(last, top) + 1):
+            if number in by_number:
+                values[by_number[number]] = value
+    return tuple(values)
+
+
+def member_input(seen: ObservedMember, queues: frozenset[QueueName], owned: Sequence[Partition] = (), rank: int = 0) -> Member:
+    """A member as assignors see it. `queues`: those of the group; `owned`, `rank`: see `Member`."""
+    return Member(
+        subscribed=queues if seen.subscribed is None else seen.subscribed & queues,
+        owned=owned,
+        instance=seen.instance,
+        zone=seen.zone,
+        rank=rank,
+        capacity=seen.capacity,
+    )
+
+
+def request_of(
+    seen: Observation, partitions: Mapping[QueueName, Sequence[Partition]], members: Mapping[MemberId, Member]
+) -> Request:
+    """What an assignor is asked about these partitions, which it numbers from 0 in each queue."""
+    queues = [(queue, mine, seen.queues[queue]) for queue, mine in partitions.items()]
+    return Request(
+        queues={queue: len(mine) for queue, mine, _ in queues},
+        members=members,
+        zones={queue: spread(one.zones, mine, frozenset()) for queue, mine, one in queues if one.zones},
+        options=seen.spec.options,
+        weights={queue: spread(one.weights, mine, ONE) for queue, mine, one in queues if one.weights},
+    )
+
+
+def left_out(draft: Draft, partitions: Collection[Partition]) -> set[Partition]:
+    """Those of these partitions that the assignor in use gives to no member, so that nothing waits for their owner."""
+    leaves_out = traits(draft).leaves_out
+    if leaves_out is None:
+        return set()
+    outside: set[Partition] = set()
+    for queue in {partition.queue for partition in partitions}:
+        mine = [partition for partition in partitions if partition.queue == queue]
+        zones = spread(draft.observation.queues[queue].zones, mine, frozenset())
+        outside.update(p for p, near in zip(mine, zones, strict=True) if leaves_out(draft.spec.options, near))
+    return outside
+
+
+# Its call
+
+
+Claims = Mapping[MemberId, Collection[Partition]]
+
+
+def ask_assignor(
+    draft: Draft,
+    assignor: Callable[[Request], Answer],
+    ranked: Sequence[MemberId],
+    claims: Claims,
+    kept: Collection[Partition],
+) -> dict[Partition, MemberId]:
+    """The owners that the assignor plans for the partitions of non-exclusive queues.
+
+    `ranked`: the members of the plan, by slot. `claims`: what each member has or had, which it keeps at no cost. `kept`:
+    partitions that the assignor does not see. It numbers a queue's partitions from 0, so the others are renumbered. Raises
+    AssignorError.
+    """
+    order = {queue: _order(draft, queue, kept) for queue in sorted(draft.queues) if not draft.queues[queue].exclusive}
+    numbers = {p: Partition(queue, number) for queue, mine in order.items() for number, p in enumerate(mine)}
+    queues = frozenset(draft.queues)
+    members = {
+        member: member_input(
+            draft.eligible[member], queues, tuple(sorted(numbers[p] for p in claims.get(member, ()) if p in numbers)), rank
+        )
+        for rank, member in enumerate(ranked)
+    }
+    answer = assignor(request_of(draft.observation, order, members))
+    return {order[p.queue][p.number]: member for p, member in answer.owners().items()}
+
+
+def _order(draft: Draft, queue: QueueName, kept: Collection[Partition]) -> list[Partition]:
+    """The queue's partitions by number. If members give up their highest numbers first, moving partitions come last."""
+    mine = [Partition(queue, number) for number in range(draft.queues[queue].partitions)]
+    if kept or draft.moves:
+        mine = [partition for partition in mine if partition not in kept]
+        if traits(draft).gives_up_highest:
+            mine.sort(key=lambda partition: (not draft.at_rest(partition), partition.number))
+    return mine
+
+
+FAILURES = (AssignorError, UnknownAssignorError)
+"""The errors of looking an assignor up and of calling it."""
+
+
+def problem_of(error: Exception) -> PlanProblem:
+    """The reason and message of the condition Ready for this error."""
+    return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
+
+
+@contextmanager
+def restored_if_it_fails(draft: Draft) -> Iterator[None]:
+    """A context for making a plan. If the assignor fails, it records the problem and restores the draft, so the holddown stands.
+
+    It restores only what a plan changes before it calls the assignor: the holddown, waiting hand-offs, slots and standbys.
+    """
+    before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
+    try:
+        yield
+    except FAILURES as error:
+        draft.holddown, draft.waiting, draft.member_slots, draft.standbys = before
+        draft.problem = problem_of(error)
+
+
+# Exclusive queues
+
+
+def owners_of_exclusive(
+    draft: Draft,
+    members: Sequence[MemberId],
+    claims: Mapping[MemberId, set[Partition]],
+    kept: Collection[Partition],
+    others: Mapping[Partition, MemberId],
+) -> dict[Partition, MemberId]:
+    """The owners of all exclusive queues: of each queue the member that has most of it, else the one with the smallest load.
+
+    `others`: the owners of the non-exclusive queues, which count as load.
+    """
+    load = Counter(others.values())
+    owners: dict[Partition, MemberId] = {}
+    for queue, facts in sorted(draft.queues.items()):
+        readers = [member for member in members if queue in draft.subscribed(member)]
+        if not facts.exclusive or not readers:
+            continue
+        mine = [Partition(queue, number) for number in range(facts.partitions)]
+        there = set(mine)  # without those that are being withdrawn
+        has = {member: len(there & claims.get(member, set())) for member in readers}
+        active = max(readers, key=lambda member: (has[member], -load[member], -readers.index(member)))
+        load[active] += len(mine)
+        owners.update((partition, active) for partition in mine if partition not in kept)
+    return owners
+
+
+def several_active(draft: Draft, members: Collection[MemberId]) -> list[QueueName]:
+    """Exclusive queues that have several active members, and that one of these members reads; sorted."""
+    exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
+    if not exclusive:
+        return []
+    active: dict[QueueName, set[MemberId]] = {queue: set() for queue in exclusive}
+    for member, partitions in draft.loads().items():
+        for queue in exclusive & {partition.queue for partition in partitions}:
+            active[queue].add(member)
+    reads = {queue for member in members for queue in draft.subscribed(member)}
+    return sorted(queue for queue, those in active.items() if len(those) > 1 and queue in reads)
+
+
+def active_members(draft: Draft, line: Sequence[MemberId]) -> dict[QueueName, MemberId]:
+    """The active member of each exclusive queue that has one: the member with most of its partitions.
+
+    A tie goes to the first in `line`, then to the first to join, then to the lower name.
+    """
+    exclusive = {queue for queue, facts in draft.queues.items() if facts.exclusive}
+    has: dict[QueueName, Counter[MemberId]] = {queue: Counter() for queue in exclusive}
+    for member, partitions in draft.loads().items() if exclusive else ():
+        for partition in partitions:
+            if partition.queue in exclusive and draft.may_own(member, partition.queue):
+                has[partition.queue][member] += 1
+    place = {member: number for number, member in enumerate(line)}
+    return {
+        queue: min(counts, key=lambda m: (-counts[m], place.get(m, len(place)), draft.eligible[m].joined, m))
+        for queue, counts in has.items()
+        if counts
+    }
+
+
+# Receivers
 
 
 def plan_owners(draft: Draft, members: Sequence[MemberId], kept: Collection[Partition]) -> dict[Partition, MemberId]:

@@ -8,22 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.engine import handoff, member_slots
-from baton.engine.approval import withdraw_overtaken
-from baton.engine.departures import notice_departures, release_ending, release_stopping_static
+from baton.engine import balance, handoff, holddown, member_slots, membership, partitions, plan
 from baton.engine.draft import Draft
-from baton.engine.holddown import update_holddown
-from baton.engine.ledger_bounds import MOST_WITHDRAWN
-from baton.engine.lower_bound import end_rebalance
-from baton.engine.member_keys import update_member_keys
-from baton.engine.membership import count_members, follow_identities
+from baton.engine.ledger import MOST_WITHDRAWN
 from baton.engine.observation import HeldBack, Observation
-from baton.engine.partitions import drop_missing_queues, follow_queues, follow_servers, forget_withdrawn, place_opened
-from baton.engine.plan import begin_waiting, carry_out_approved, plan_when_due
-from baton.engine.recovery import grant_released_again
-from baton.engine.redirect import redirect_lost_moves
-from baton.engine.triggers import follow_capacities, follow_facts, follow_subscriptions
-from baton.engine.unreleased import forget_released
 
 
 class Mode(StrEnum):
@@ -73,38 +61,38 @@ RULES = (
     # What happened, and what follows from it even while the group is paused
     Rule(handoff.clamp_deadlines, ("Ledger 4",), _ALWAYS,
          "Brings each time of the ledger no further away than its duration. First, because later rules read times."),
-    Rule(drop_missing_queues, ("Ledger 1",), _ALWAYS,
+    Rule(partitions.drop_missing_queues, ("Ledger 1",), _ALWAYS,
          "Removes the partitions of a queue that is gone. Before any rule looks them up."),
-    Rule(count_members, ("6", "7"), _ALWAYS,
+    Rule(membership.count_members, ("6", "7"), _ALWAYS,
          "Decides which pods are members. Before any rule asks for one."),
-    Rule(follow_identities, ("6",), _NOT_FULL,
+    Rule(membership.follow_identities, ("6",), _NOT_FULL,
          "Records identities that members got or changed since they joined. Before departures, which reserve slots by them."),
     Rule(handoff.take_outcomes, ("Ledger 2", "3"), _ALWAYS,
          "Takes in grants that a queue accepted or refused. Before departures, because the new owner may be the one that left."),
-    Rule(notice_departures, ("1", "5", "7"), _ALWAYS,
+    Rule(membership.notice_departures, ("1", "5", "7"), _ALWAYS,
          "Makes the slots of members that left vacant. They have released what a queue can fence."),
-    Rule(follow_facts, ("Triggers", "9"), _ALWAYS,
+    Rule(holddown.follow_facts, ("Triggers", "9"), _ALWAYS,
          "Starts a holddown for facts that differ from the recorded ones."),
-    Rule(redirect_lost_moves, ("5",), _ALWAYS,
+    Rule(handoff.redirect_lost_moves, ("5",), _ALWAYS,
          "Redirects hand-offs whose receiver left. After departures, and before a release leaves them without an owner."),
-    Rule(follow_servers, ("Ledger 2",), _NOT_FULL,
+    Rule(partitions.follow_servers, ("Ledger 2",), _NOT_FULL,
          "Grants all owners again after another run of a queue's server."),
-    Rule(grant_released_again, ("Ledger 2",), _NOT_FULL,
+    Rule(partitions.grant_released_again, ("Ledger 2",), _NOT_FULL,
          "Grants again what its owner let go of by a ledger that somebody overwrote. Before a hand-off of it begins."),
     Rule(handoff.take_releases, ("3",), _ALWAYS,
          "Takes in releases and passed deadlines. Before decisions, which depend on owners."),
     Rule(handoff.free_released, ("5",), _ALWAYS,
          "Removes the owner of partitions that were released without a receiver."),
-    Rule(end_rebalance, ("Lower bound",), _ALWAYS,
+    Rule(balance.end_rebalance, ("Lower bound",), _ALWAYS,
          "Counts a rebalance whose last move ended. Decisions below begin the next one."),
     # Decisions
-    Rule(follow_queues, ("Triggers", "1", "8"), _DECIDES,
+    Rule(partitions.follow_queues, ("Triggers", "1", "8"), _DECIDES,
          "Takes in new queues, and other partition counts and access types."),
     Rule(handoff.free_released, ("5",), _DECIDES,
          "Again: a queue that grew keeps partitions whose withdrawal was released."),
-    Rule(follow_subscriptions, ("Triggers",), _DECIDES,
+    Rule(holddown.follow_subscriptions, ("Triggers",), _DECIDES,
          "Starts a holddown for a member that reads more queues than before."),
-    Rule(follow_capacities, ("Triggers",), _DECIDES,
+    Rule(holddown.follow_capacities, ("Triggers",), _DECIDES,
          "Starts a holddown for a member with another capacity than before."),
     Rule(member_slots.return_members, ("1", "6"), _GOES_ON,
          "A pod that returns takes its own slot, before others can."),
@@ -118,38 +106,38 @@ RULES = (
          "Standbys that can own a partition by now become newcomers."),
     Rule(member_slots.fill_with_newcomers, ("1",), _GOES_ON,
          "Newcomers take vacant slots, if there are no more newcomers than slots."),
-    Rule(place_opened, ("1",), _DECIDES,
+    Rule(partitions.place_opened, ("1",), _DECIDES,
          "New partitions go to the members with the fewest. After slots are taken, because their new holders count."),
     Rule(member_slots.give_to_active_member, ("8",), _DECIDES,
          "Again: a new partition may have made a member active, and the same observation twice must change nothing."),
-    Rule(release_stopping_static, ("7",), _GOES_ON,
+    Rule(membership.release_stopping_static, ("7",), _GOES_ON,
          "A static member that is stopping releases its partitions at once."),
-    Rule(update_holddown, ("Triggers", "1", "2", "8"), _DECIDES,
+    Rule(holddown.update_holddown, ("Triggers", "1", "2", "8"), _DECIDES,
          "Starts the holddown if there is a reason by now, and ends it if no reason is left."),
-    Rule(withdraw_overtaken, ("Approval",), _ALWAYS,
+    Rule(plan.withdraw_overtaken, ("Approval",), _ALWAYS,
          "Withdraws a proposal that no longer fits. Before a plan or an approval, which may be due now."),
-    Rule(plan_when_due, ("1", "2", "4", "8"), _DECIDES,
+    Rule(plan.plan_when_due, ("1", "2", "4", "8"), _DECIDES,
          "Makes the plan at the end of the holddown."),
-    Rule(carry_out_approved, ("Approval",), _DECIDES,
+    Rule(plan.carry_out_approved, ("Approval",), _DECIDES,
          "Begins a proposal that was approved."),
-    Rule(begin_waiting, ("9",), _GOES_ON,
+    Rule(plan.begin_waiting, ("9",), _GOES_ON,
          "Begins as many planned hand-offs as maxConcurrentHandoffs allows. After all rules that plan them."),
-    Rule(release_ending, ("7",), _NOT_FULL,
+    Rule(membership.release_ending, ("7",), _NOT_FULL,
          "A stopping pod releases before its grace period ends. After the plan, which may have found receivers."),
     # Decisions that take effect at once
     Rule(handoff.take_releases, ("3",), _ALWAYS,
          "Again: a hand-off with maxHandoffSeconds 0 has its deadline now."),
     Rule(handoff.free_released, ("5",), _ALWAYS,
          "Again: some partitions were released just now."),
-    Rule(forget_withdrawn, ("Ledger 1",), _ALWAYS,
+    Rule(partitions.forget_withdrawn, ("Ledger 1",), _ALWAYS,
          "Bounds the epoch tombstones of withdrawn partitions. "
          f"Of more than {MOST_WITHDRAWN:,} those of the queues with the most become one for each of these queues."),
-    Rule(forget_released, ("Ledger 1", "5"), _ALWAYS,
+    Rule(partitions.forget_released, ("Ledger 1", "5"), _ALWAYS,
          "Forgets the last owners of partitions that are gone, once these cannot work on them any more. "
          f"Of more than {MOST_WITHDRAWN:,} such partitions it forgets those of the queues with the most, too."),
-    Rule(end_rebalance, ("Lower bound",), _ALWAYS,
+    Rule(balance.end_rebalance, ("Lower bound",), _ALWAYS,
          "Again: a rebalance may end in the step in which it began."),
-    Rule(update_member_keys, ("2",), _ALWAYS,
+    Rule(membership.update_member_keys, ("2",), _ALWAYS,
          "Updates the members' keys and the standbys. Last, because it follows from all rules above."),
 )
 

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from baton.api.enums import Protocol
-from baton.api.group_status import GroupNumbers
-from baton.engine.effects import Effect
+from baton.api.group import GroupNumbers, Protocol
 from baton.engine.observation import GroupMember, Observation
-from baton.engine.step_events import ReleaseCause
+from baton.engine.results import Effect, ReleaseCause
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 PodKey = tuple[MemberId, Uid]
@@ -128,7 +126,7 @@ class Facts:
     answered: str | None = None
     """The last approval that was carried out or refused."""
     inputs: str = ""
-    """See `baton.engine.assignor_inputs`."""
+    """See `baton.engine.placement`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,91 @@
-"""The state machine as a table: every state, every transition, its cause, and what is written and done.
+"""The states of a group and of its partitions in the words of Solace, and the state machine as a table.
 
-The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with this table in hundreds of random fleets.
-docs/concepts/state-machine.md is generated from it.
+The rules are code elsewhere. `tests/simulation/test_seeds.py` compares them with the tables in hundreds of random fleets.
+docs/concepts/state-machine.md is generated from them.
 """
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
-from baton.engine.partition_state import PartitionState
-from baton.engine.step_events import State
+from baton.engine.observation import Observation
+from baton.engine.results import State
+from baton.engine.state import GroupState, KnownQueue
+from baton.model.ids import Partition, QueueName
+
+
+def state_of(state: GroupState) -> State:
+    """The group's state. A running rebalance hides a holddown and a pause beside it."""
+    if any(not move.quiet for move in state.moves.values()):
+        return State.REBALANCING
+    if state.facts is not None and state.facts.paused:
+        return State.PAUSED  # what is planned and has not begun waits
+    if state.waiting:
+        return State.REBALANCING
+    return State.READY if state.hold_until is None else State.HOLDDOWN
+
+
+def until_of(state: GroupState) -> float | None:
+    """The end of the holddown, in seconds; None if the state is not Holddown."""
+    return state.hold_until if state_of(state) is State.HOLDDOWN else None
+
+
+def why_of(state: GroupState) -> str:
+    """The reason of the group's state; empty for Ready and Paused."""
+    match state_of(state):
+        case State.REBALANCING:
+            planned = "" if state.rebalance is None else state.rebalance.why
+            return next((move.why for move in state.moves.values() if not move.quiet), planned)
+        case State.HOLDDOWN if state.holddown is not None:
+            return state.holddown.why
+        case State.HOLDDOWN:
+            return ", ".join(f"{slot.member} may come back" for slot in state.member_slots if slot.expires is not None)
+    return ""
+
+
+class PartitionState(StrEnum):
+    """The state of one partition. Solace has these words for a partition and the flow that it is mapped to."""
+
+    UNASSIGNED = "Unassigned"
+    """The partition is mapped to no member: it is new, its slot lapsed, or it is withdrawn and had no owner."""
+    READY = "Ready"
+    """The owner works on the partition. A planned hand-off has not begun, or the owner only gets a new epoch."""
+    PAUSED = "Paused"
+    """A hand-off runs. Delivery to the owner is paused until the release or the deadline, and then until the grant."""
+    UNBOUND = "Unbound"
+    """The partition is mapped to a member that is not bound to it: it waits in a vacant slot or for its grant."""
+
+
+def partition_state(state: GroupState, partition: Partition) -> PartitionState:
+    """The state of one partition. Raises KeyError for one that the group does not have."""
+    return _partition_state(state, partition, _mapped(state))
+
+
+def partition_states(state: GroupState) -> Mapping[Partition, PartitionState]:
+    """The state of every partition of the group, sorted by partition. Partitions that are being withdrawn are included."""
+    mapped = _mapped(state)
+    return {partition: _partition_state(state, partition, mapped) for partition in sorted(state.records)}
+
+
+def unopened(known: Mapping[QueueName, KnownQueue], seen: Observation) -> Mapping[QueueName, int]:
+    """New partitions of each queue that the group has not added yet, because it is paused or its ledger has no room."""
+    more = {queue: one.partitions - (known[queue].partitions if queue in known else 0) for queue, one in seen.queues.items()}
+    return {queue: count for queue, count in more.items() if count > 0}
+
+
+def _mapped(state: GroupState) -> set[Partition]:
+    """Partitions that are mapped without a running hand-off: in a vacant slot, or by the plan."""
+    return {
+        partition for slot in state.member_slots if slot.vacated is not None for partition in slot.vacated
+    } | state.waiting.keys()
+
+
+def _partition_state(state: GroupState, partition: Partition, mapped: set[Partition]) -> PartitionState:
+    move = state.moves.get(partition)
+    if state.records[partition].owner is not None:
+        return PartitionState.READY if move is None or move.quiet else PartitionState.PAUSED
+    awaited = partition in mapped if move is None else move.receiver is not None
+    return PartitionState.UNBOUND if awaited else PartitionState.UNASSIGNED
 
 
 class PartitionTransition(NamedTuple):

@@ -1,20 +1,23 @@
-"""One step of the state machine: a state and an observation in, the next state and its effects out."""
+"""One step of the state machine: a state and an observation in, the next state and its effects out.
 
+`fitting_step` makes the one whose ledger fits into a ConfigMap: all that is due, else a part of the plan, else what has begun
+(rule 9).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from baton.api.enums import ScaleMode
-from baton.api.group_status import GroupNumbers
+from baton.api.group import GroupNumbers, Protocol, ScaleMode
 from baton.engine import handoff
-from baton.engine.departures import release_times
 from baton.engine.draft import Draft
-from baton.engine.effects import Effect
-from baton.engine.group_state import state_of, until_of, why_of
-from baton.engine.observation import Observation
-from baton.engine.partition_state import unopened
+from baton.engine.holddown import balanced, settled
+from baton.engine.ledger import dump
+from baton.engine.membership import release_times
+from baton.engine.observation import HeldBack, Observation
+from baton.engine.results import Effect, StateChanged, StepEvent
 from baton.engine.rules import Mode, apply_rules, mode_of
-from baton.engine.settled import balanced, settled
-from baton.engine.state import GroupState, View
-from baton.engine.step_events import StateChanged, StepEvent
+from baton.engine.state import GroupState, PartitionRecord, View
+from baton.engine.state_machine import state_of, unopened, until_of, why_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +117,115 @@ def _hold_ends(draft: Draft) -> list[float]:
     if draft.holddown is not None and draft.problem is None:
         ends.append(draft.holddown.until)
     return ends
+
+
+SIZE_LIMIT = 900 * 1024
+"""Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
+
+IN_FLIGHT = 9
+"""A ninth of the limit may be added for hand-offs that have begun: they are to come to their end."""
+
+OF_A_PART = 2 * IN_FLIGHT
+"""Half of that is for a part of a plan. So a plan that fits when it is done can be carried out in parts."""
+
+
+class TooLarge(Exception):  # noqa: N818 -- says which limit
+    """The ledger would not fit into a ConfigMap."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"the ledger would have {size:,} bytes, and has room for {limit:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A step whose ledger fits."""
+
+    step: Step
+    texts: Mapping[str, str] | None
+    """The ledger's data. None: the state is as before. A group at rest costs what its observation costs, however many partitions
+    it has."""
+    too_large: TooLarge | None = None
+    """Why the step left decisions for later; None: it left none."""
+
+
+def fitting_step(state: GroupState, observation: Observation, now: float, limit: int = SIZE_LIMIT) -> Fitted:
+    """The step that does the most with a ledger that fits. `limit`: bytes of a ledger that a plan may lead to.
+
+    Raises TooLarge where nothing fits.
+    """
+    too_large: TooLarge | None = None
+    for held_back in HeldBack:
+        made = step(state, replace(observation, held_back=held_back), now)
+        if made.state is state:
+            return Fitted(made, None, too_large)
+        texts = dump(made.state)
+        room = limit if held_back is HeldBack.NOTHING and _adds(state, made.state) else limit + limit // IN_FLIGHT
+        if (bytes_ := size(texts)) <= room:
+            return Fitted(made, texts, too_large)
+        if too_large is None:
+            too_large = TooLarge(bytes_, room)
+            part = _part(state, observation, now, limit, Fitted(made, texts))
+            if part is not None:
+                return part
+        del made, texts  # two of a large group at a time would be much
+    assert too_large is not None
+    raise too_large
+
+
+def size(data: Mapping[str, str]) -> int:
+    """Bytes of keys and values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in data.items())
+
+
+def _part(state: GroupState, observation: Observation, now: float, limit: int, whole: Fitted) -> Fitted | None:
+    """The step that begins as many hand-offs as fit. `whole`: the step that begins all.
+
+    None: none fits, or the group would not fit when all are done either. Eager is never carried out in parts, because it releases
+    everything first.
+    """
+    part, room = _begun(state, whole.step.state), limit + limit // OF_A_PART
+    if not part or observation.spec.protocol is Protocol.EAGER:
+        return None
+    rest = state.holddown is not None and state.holddown.rest  # of a plan that has begun, and ends a little differently
+    if size(dump(_done(whole.step.state))) > (room if rest else limit):
+        return None
+    bytes_ = size(whole.texts or {})
+    if bytes_ <= room:
+        return whole
+    without = size(dump(step(state, replace(observation, held_back=HeldBack.ALL), now).state))
+    while without < min(room, bytes_) and part > 1:
+        # Less than in proportion: the first hand-offs need more room, because they bring members with them.
+        part = min(part - 1, max(1, part * 3 * (room - without) // (4 * (bytes_ - without))))
+        made = step(state, replace(observation, part=part), now)
+        if (bytes_ := size(texts := dump(made.state))) <= room:
+            return Fitted(made, texts) if _begun(state, made.state) else None
+    return None
+
+
+def _adds(before: GroupState, after: GroupState) -> bool:
+    """More than hand-offs in flight need to come to their end."""
+    members = after.known.keys() - before.known.keys()
+    return bool(members) or after.proposal != before.proposal or _begun(before, after) > 0
+
+
+def _begun(before: GroupState, after: GroupState) -> int:
+    """How many hand-offs began or were planned."""
+    return len((after.moves.keys() | after.waiting.keys()) - before.moves.keys() - before.waiting.keys())
+
+
+def _done(state: GroupState) -> GroupState:
+    """The state after all hand-offs."""
+    records = dict(state.records)
+    records |= {p: PartitionRecord(move.epoch, move.receiver, move.receiver) for p, move in state.moves.items()}
+    records |= {p: PartitionRecord(records[p].epoch, receiver, receiver) for p, receiver in state.waiting.items()}
+    stay = {record.owner for record in records.values()} | {slot.member for slot in state.member_slots} | {*state.standbys}
+    return replace(
+        state,
+        records=records,
+        known={member: known for member, known in state.known.items() if member in stay},
+        moves={},
+        waiting={},
+        proposal=None,
+        holddown=None,
+        rebalance=None,
+    )

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.kube.api import Api, Json, core_path
 from baton.kube.errors import UnavailableError
 from baton.kube.objects import GROUP_VERSION

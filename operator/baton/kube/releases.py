@@ -14,8 +14,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import LONGEST_DURATION, NAMESPACES_ANNOTATION
 from baton.kube.errors import ApiError, NotFoundError
 from baton.kube.leases import leases_path
-from baton.model.lease import DEFAULT_DURATION, spec_of
-from baton.model.sighting import Sighting, sight
+from baton.model.lease import DEFAULT_DURATION, Sighting, sight, spec_of
 
 RELEASE_ANNOTATION = "baton.dev/release"
 """On a ledger."""

@@ -1,5 +1,6 @@
 """The identities of members, queues and partitions, as types: a pod's name cannot be used as its UID."""
 
+from enum import StrEnum
 from typing import NamedTuple, NewType
 
 MemberId = NewType("MemberId", str)
@@ -20,3 +21,10 @@ class Partition(NamedTuple):
 
     queue: QueueName
     number: int
+
+
+class OnDeadline(StrEnum):
+    """The action at the deadline of a hand-off on a queue that cannot fence."""
+
+    WAIT = "Wait"
+    FORCE = "Force"

@@ -9,10 +9,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from baton.model.sighting import Sighting, sight
 from baton.model.times import to_micro_text
+
+# The time since which a record of others is unchanged, by the reader's own clock. Clocks of others are not trusted. Pure.
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting(Generic[T]):
+    """A record, and since when it has been seen unchanged (seconds, monotonic)."""
+
+    record: T
+    since: float
+
+
+def sight(before: Sighting[T] | None, record: T, now: float) -> Sighting[T]:
+    """The next sighting. Its time stays while the record is the same.
+
+    `now`: the time after the answer that has the record, because the record may have been written until then. The time of the
+    request would make a Lease lapse too early.
+    """
+    if before is not None and before.record == record:
+        return before
+    return Sighting(record, now)
+
+
+# Leases
+
 
 DEFAULT_DURATION = 15.0
 """Seconds, for a Lease that does not say."""

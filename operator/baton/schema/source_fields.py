@@ -1,6 +1,6 @@
 """What the CR models of all kinds of queues have in common."""
 
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import OnDeadline
 from baton.schema.shape import Shape
 
 

@@ -5,16 +5,12 @@ The same scenario gives the same lines, byte for byte.
 
 from baton.simulation import palette
 from baton.simulation.chart import ChartStyle, Text, chart
-from baton.simulation.expectations import failures
 from baton.simulation.history import History, history
+from baton.simulation.report import Setting, failures, log_lines, read_setting, table, variants, verdict
 from baton.simulation.run import Result, simulate
-from baton.simulation.run_log import log_lines
-from baton.simulation.scenario import Scenario
-from baton.simulation.scenario_errors import ScenarioError, TooMuchWork
+from baton.simulation.scenario import Scenario, ScenarioError, TooMuchWork
 from baton.simulation.scenario_reading import parse_scenario, read_raw, read_scenario
 from baton.simulation.svg import svg
-from baton.simulation.variants import Setting, read_setting, table, variants
-from baton.simulation.verdict import verdict
 
 __all__ = [
     "ChartStyle",

@@ -1,17 +1,123 @@
 """The picture of a run as text: a row per partition, with the fleet's events and the group's state above, on one scale of time.
 
-Pure text with styles: who prints it decides what a style looks like, and whether there are colours at all.
+Pure text with styles: who prints it decides what a style looks like, and whether there are colours at all. The scale and the
+lanes of words are also those of the drawing (`svg`).
 """
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from baton.model.ranges import format_numbers
-from baton.simulation.axis import Axis, axis
-from baton.simulation.chart_labels import lanes
-from baton.simulation.history import ORDER, SEVERAL, History, Row, Stretch, WorkPhase
-from baton.simulation.timeline import time_text
+from baton.simulation.history import ORDER, SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
+from baton.simulation.run import time_text
+
+# A scale for time that leaves out what nobody looks for: long times in which the group is at rest.
+
+
+_REST = 0.15
+"""A time at rest is drawn no longer than this part of the time in which something goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Maps times to places between 0 and 1."""
+
+    times: tuple[float, ...]
+    places: tuple[float, ...]
+    cuts: tuple[float, ...]
+    """Places within times that are drawn shorter than they are; late in them, for names stand early."""
+
+    def place(self, at: float) -> float:
+        n = min(max(bisect_right(self.times, at) - 1, 0), len(self.times) - 2)
+        start, end = self.times[n], self.times[n + 1]
+        part = (at - start) / (end - start)
+        return self.places[n] + (self.places[n + 1] - self.places[n]) * min(max(part, 0.0), 1.0)
+
+
+def axis(history: History) -> Axis:
+    """Between two instants at which anything changes the scale is even."""
+    busy = _busy(history)
+    last = history.until or 1.0
+    changes = {0.0, last, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)}
+    changes |= {at for start, end in busy for at in (start, end)}
+    times = sorted(changes)
+    spans = list(pairwise(times))
+    starts = [start for start, _ in busy]
+
+    def rests(start: float) -> bool:
+        n = bisect_right(starts, start) - 1
+        return n < 0 or busy[n][1] <= start
+
+    active = sum(end - start for start, end in spans if not rests(start))
+    longest = _REST * active if active else last
+    lengths = [min(end - start, longest) if rests(start) else end - start for start, end in spans]
+    total = sum(lengths)
+    places = [0.0]
+    for length in lengths:
+        places.append(places[-1] + length / total)
+    cut = [n for n, (start, end) in enumerate(spans) if lengths[n] < 0.5 * (end - start)]
+    return Axis(tuple(times), tuple(places), tuple(places[n] + 0.75 * (places[n + 1] - places[n]) for n in cut))
+
+
+def _busy(history: History) -> list[tuple[float, float]]:
+    """Times in which the group is not Ready or a partition is without work, joined where they touch."""
+    spans = [(spell.start, spell.end) for spell in history.spells if spell.state in ("Holddown", "Rebalancing")]
+    spans += [(s.start, s.end) for row in history.rows for s in row.stretches if s.phase is not WorkPhase.OWNED]
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(set(spans)):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+# Where the words for the fleet's events stand: flags on lanes, so that no words and no stems cross.
+
+
+Flag = tuple[int, str]
+"""A place (a column, or a pixel) and words that begin there."""
+
+_MOST_LANES = 8
+
+
+def lanes(marks: Sequence[tuple[int, Mark]], across: int, letter: float) -> list[list[Flag]]:
+    """Lanes from the top down; a stem goes down from each flag.
+
+    `marks` come with their places in [0, across), `letter` is how wide one is. A later flag is on a lower
+    lane than any earlier one whose words reach so far. Where that makes too many lanes, neighbours share a flag.
+    """
+    bucket = 1
+    while True:
+        placed = _stacked(_shared(marks, bucket), letter)
+        if len(placed) <= _MOST_LANES or bucket > across:
+            return placed
+        bucket *= 2
+
+
+def _shared(marks: Sequence[tuple[int, Mark]], bucket: int) -> list[Flag]:
+    flags: dict[int, list[tuple[int, str]]] = {}
+    for place, mark in sorted(marks, key=lambda one: one[0]):
+        flags.setdefault(place // bucket, []).append((place, mark.text))
+    return [(those[0][0], names([text for _, text in those], 2)) for those in flags.values()]
+
+
+def _stacked(flags: Sequence[Flag], letter: float) -> list[list[Flag]]:
+    lanes: list[list[Flag]] = []
+    for place, text in flags:
+        covered = [n for n, lane in enumerate(lanes) if lane[-1][0] + (len(lane[-1][1]) + 3) * letter > place]
+        lane = max(covered, default=-1) + 1
+        if lane == len(lanes):
+            lanes.append([])
+        lanes[lane].append((place, text))
+    return lanes
+
+
+# The picture
+
 
 _MOST_ROWS = 40
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -1,24 +1,220 @@
-"""The loop in virtual time: events into the world, observations into the engine, effects into the queues."""
+"""The loop in virtual time: events into the world, observations into the engine, effects into the queues, and lines out."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from baton.controller.large_work import LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import GroupState, load, summary
+from baton.engine.results import (
+    Approved,
+    DeadlineMissed,
+    Fenced,
+    Granted,
+    Proposed,
+    ReleaseCause,
+    Released,
+    Revoked,
+    StandsBy,
+    State,
+    StateChanged,
+    StepEvent,
+    Withdrawn,
+)
 from baton.engine.state import moment
-from baton.engine.step_events import ReleaseCause, StepEvent
-from baton.model.ids import MemberId
+from baton.model.ids import Epoch, MemberId, Partition, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
-from baton.simulation.costs import ScenarioCosts
-from baton.simulation.scenario import EventPart, Scenario
-from baton.simulation.scenario_errors import TooMuchWork
+from baton.simulation.scenario import EventPart, Scenario, TooMuchWork
 from baton.simulation.simulated_cluster import PodLife, SimulatedCluster
-from baton.simulation.timeline import Line, Timeline, number, time_text
 from baton.simulation.virtual_time import run
+
+# The lines of an instant, in the order that the format fixes.
+#
+# First who is fenced, what becomes of a proposal, then Rebalancing, misses and releases, grants, revokes, standbys, a new
+# proposal, and the final state.
+
+
+Line = dict[str, Any]
+_HandOff = DeadlineMissed | Released | Granted | Revoked
+
+
+def number(seconds: float) -> float | int:
+    """Rounded to the microsecond; whole seconds are whole numbers."""
+    rounded = round(seconds, 6)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def time_text(seconds: float) -> str:
+    """For people: at most two decimals."""
+    return f"{seconds:,.2f}".rstrip("0").rstrip(".")
+
+
+class Timeline:
+    """Collects what happens, instant by instant."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._state: tuple[State, float | None] = (State.READY, None)
+
+    def add(self, now: float, events: list[StepEvent]) -> list[Line]:
+        """Add the lines of one instant."""
+        t = number(now)
+        lines: list[Line] = [
+            {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in events if isinstance(h, Fenced)
+        ]
+        lines += [{"t": t, "event": "withdrawn", "id": h.id} for h in events if isinstance(h, Withdrawn)]
+        lines += [{"t": t, "event": "approved", "id": h.id} for h in events if isinstance(h, Approved)]
+        states = [(h.state, h.until) for h in events if isinstance(h, StateChanged)]
+        if (State.REBALANCING, None) in states:
+            self._change(t, (State.REBALANCING, None), lines)
+        lines += _hand_offs(t, events)
+        standbys = sorted({h.member for h in events if isinstance(h, StandsBy)})
+        lines += [{"t": t, "event": "standby", "member": member} for member in standbys]
+        lines += [{"t": t, "event": "proposal", "id": h.id, "moves": h.moves} for h in events if isinstance(h, Proposed)]
+        if states:
+            self._change(t, states[-1], lines)
+        self.lines += lines
+        return lines
+
+    def _change(self, t: float, state: tuple[State, float | None], lines: list[Line]) -> None:
+        if state == self._state:
+            return
+        self._state = state
+        line: Line = {"t": t, "event": "state", "state": str(state[0])}
+        lines.append(line if state[1] is None else line | {"until": number(state[1])})
+
+
+def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
+    """Misses and releases, grants, revokes, each by partition. What is revoked and granted in one instant stays
+    together, in that order."""
+    of: defaultdict[Partition, list[_HandOff]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, _HandOff):
+            of[event.partition].append(event)
+    order = {DeadlineMissed: 0, Released: 0, Granted: 1, Revoked: 2}
+    keyed: list[tuple[int, Partition, int, Line]] = []
+    for partition, its in of.items():
+        first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
+        for n, event in enumerate(its):
+            keyed.append((order[type(event)] if n < first else 2, partition, n, _line(t, event)))
+    return [line for *_, line in sorted(keyed, key=lambda entry: entry[:3])]
+
+
+def _line(t: float, event: _HandOff) -> Line:
+    queue, partition = event.partition
+    line: Line = {"t": t, "event": "", "queue": queue, "partition": partition, "member": event.member}
+    match event:
+        case DeadlineMissed():
+            return line | {"event": "miss", "taken": event.taken}
+        case Released():
+            return line | {"event": "release", "how": str(event.how)}
+        case Granted():
+            return line | {"event": "grant", "epoch": event.epoch}
+        case Revoked():
+            return line | {"event": "revoke", "epoch": event.epoch, "deadline": number(event.deadline)}
+
+
+# What a scenario cost: moves, pauses, time without an owner; and, from the consumers' side, whether two were ever let in.
+
+
+class ScenarioCosts:
+    """Counted from the timeline and from the consumers, never by the engine."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._now = 0.0
+        self._unowned: set[Partition] = set()
+        self._fresh: set[Partition] = set()
+        """Of those, the ones that were never granted to anybody."""
+        self._known: frozenset[Partition] = frozenset()
+        self._paused: dict[Partition, float] = {}
+        self._last: dict[Partition, str] = {}
+        self._dual: set[Partition] = set()
+        self._highest: dict[Partition, tuple[Epoch, Uid]] = {}
+        self.moves = 0
+        self.pause_seconds = 0.0
+        self.unowned_seconds = 0.0
+        self.unowned_at_first = 0.0
+        """The part of it before the first grants."""
+        self.most_paused = 0
+        self.dual_ownership = 0
+        self.epoch_regressions = 0
+
+    def pass_time(self, now: float) -> None:
+        """Nothing changed from the last instant to this one."""
+        if self._unowned:
+            readers = self._cluster.readers()
+            waiting = [partition for partition in self._unowned if partition.queue in readers]
+            self.unowned_seconds += (now - self._now) * len(waiting)
+            self.unowned_at_first += (now - self._now) * sum(partition in self._fresh for partition in waiting)
+        self._now = now
+
+    def queues_changed(self) -> None:
+        """Partitions came (without an owner yet) or went."""
+        there = self._cluster.partitions
+        if there is self._known:
+            return
+        self._unowned |= there - self._known
+        self._fresh |= there - self._known
+        self._unowned &= there
+        self._known = there
+
+    def happened(self, events: list[StepEvent]) -> None:
+        for event in events:
+            match event:
+                case Revoked(partition=partition):
+                    self._paused.setdefault(partition, self._now)
+                    self.most_paused = max(self.most_paused, len(self._paused))
+                case Released(partition=partition) | DeadlineMissed(partition=partition, taken=True):
+                    if partition in self._known:
+                        self._unowned.add(partition)
+                    else:
+                        self._paused.pop(partition, None)
+                case Granted(partition=partition):
+                    self._unowned.discard(partition)
+                    self._fresh.discard(partition)
+                    self.moves += event.previous not in (None, event.member)
+                    if (since := self._paused.pop(partition, None)) is not None:
+                        self.pause_seconds += self._now - since
+
+    def told(self, uid: Uid, new: dict[Partition, Epoch]) -> None:
+        """A consumer learnt of grants. An epoch that another pod had before, or a lower one, must not come again."""
+        for partition, epoch in new.items():
+            highest, holder = self._highest.get(partition, (0, None))
+            if epoch < highest or (epoch == highest and uid != holder):
+                self.epoch_regressions += 1
+            else:
+                self._highest[partition] = (epoch, uid)
+
+    def try_everybody(self) -> None:
+        """Every consumer acts on all it believes to own. Counts each time that a partition comes to let two of them in."""
+        held = [consumer.holds for consumer in self._cluster.fleet.values()]
+        dual: set[Partition] = set()
+        if len(set().union(*held)) == sum(map(len, held)):
+            self._dual = dual
+            return
+        holders = Counter(chain.from_iterable(held))
+        for partition in [partition for partition, count in holders.items() if count > 1]:
+            queue = self._cluster.queues.get(partition.queue)
+            let_in = sum(
+                partition in consumer.holds
+                and queue is not None
+                and (not queue.fenced or self._cluster.records.accepts(partition, consumer.uid, consumer.holds[partition]))
+                for consumer in self._cluster.fleet.values()
+            )
+            if let_in > 1:
+                dual.add(partition)
+        self.dual_ownership += len(dual - self._dual)
+        self._dual = dual
+
+
+# The loop
+
 
 GROUP = "simulation/group"
 

@@ -1,29 +1,67 @@
-"""What a scenario says: queues, a group, its consumers, and what happens when."""
+"""A scenario: queues, a group, its consumers, and what happens when. And the errors of one that cannot be simulated."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    RootModel,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from baton.api.group import ConsumerGroupSpec, GroupRebalance, Membership, QueueRef
-from baton.api.queue import PartitionedQueueSpec, QueueRebalance
-from baton.api.source import Source
+from baton.api.queue import PartitionedQueueSpec, QueueRebalance, Source
 from baton.assignors import DEFAULT, names
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.schema.shape import Shape
 from baton.schema.structural import structural
-from baton.simulation.known_fields import unknown_field
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be run. The message is one line: the file, the field and the cure."""
+
+
+class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
+    """It makes sense, and would take longer than anybody waits for."""
+
+
+class FaultError(Exception):
+    """The field and the cure; whoever reads the file says which file."""
+
+
+def choose(name: str, among: Collection[str]) -> str:
+    """The cure for a name that is none of these."""
+    near = get_close_matches(name, sorted(among), n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    some = sorted(among)[:8]
+    return f"choose one of {', '.join(some)}{', …' if len(among) > len(some) else ''}" if some else "there is none yet"
+
+
+class UnknownField(NamedTuple):
+    """The first one."""
+
+    field: str
+    """From where the schema begins, with dots."""
+    known: tuple[str, ...]
+    """Those that there are in its place."""
+
+
+def unknown_field(schema: Mapping[str, Any], value: object) -> UnknownField | None:
+    """None: it has no such field."""
+    if isinstance(value, list) and "items" in schema:
+        below = ((str(place), one, schema["items"]) for place, one in enumerate(value))
+    elif isinstance(value, Mapping) and "properties" in schema:
+        known = tuple(schema["properties"])
+        for field in value:
+            if field not in known:
+                return UnknownField(str(field), known)
+        below = ((str(field), one, schema["properties"][field]) for field, one in value.items())
+    else:
+        return None
+    for at, one, its_schema in below:
+        if (found := unknown_field(its_schema, one)) is not None:
+            return UnknownField(f"{at}.{found.field}", found.known)
+    return None
 
 
 def _a_number(value: Any) -> Any:

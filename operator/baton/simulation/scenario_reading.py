@@ -1,26 +1,258 @@
-"""Reading a scenario file. What makes no sense gets one line: the file, the field and the cure."""
+"""The reading of a scenario file. What makes no sense gets one line: the file, the field and the cure.
 
-from collections.abc import Collection, Mapping, Sequence
+A file has a scenario, or resources: what `kubectl get cg,pq -o yaml` prints simulates as it is.
+"""
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
+import yaml
+from pydantic import BaseModel, ValidationError
 
+from baton.model.names import API_GROUP, API_VERSION
 from baton.schema.mistakes import first_mistake, in_words
-from baton.simulation.document import DocumentError, read_documents
-from baton.simulation.manifests import check_partitions, manifests, scenario_of
 from baton.simulation.scenario import (
     MOST_MEMBERS,
     MOST_NAMED,
     MOST_PARTITIONS,
     MOST_QUEUES,
     EventPart,
+    FaultError,
     GroupPart,
     QueuePart,
     QueueParts,
     Scenario,
+    ScenarioError,
+    choose,
     merged,
 )
-from baton.simulation.scenario_errors import FaultError, ScenarioError, choose
+
+# YAML as people write it by hand: a key that stands twice is a mistake, and a small file stays small.
+
+
+_MOST = 1_000_000
+"""Values in a document, with what its aliases repeat."""
+
+
+class DocumentError(ValueError):
+    """Not a document. The message has the line, as far as it is known."""
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True) if key_node.tag != "tag:yaml.org,2002:merge" else None
+            if key is not None and isinstance(key, Hashable):
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key!r} stands here a second time; take one out", key_node.start_mark
+                    )
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_document(text: str) -> object:
+    """The value of the only document in a text of YAML; None: there is none. Raises DocumentError."""
+    documents = read_documents(text)
+    if len(documents) > 1:
+        raise DocumentError("more than one document; take out what follows the first ---")
+    return documents[0] if documents else None
+
+
+def read_documents(text: str) -> list[object]:
+    """The values of all documents in a text of YAML. Raises DocumentError."""
+    loader = None
+    documents = []
+    try:
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            if _size(node, {}) > _MOST:
+                raise DocumentError(f"aliases make it larger than {_MOST:,} values; write less")
+            documents.append(loader.construct_document(node))
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
+        what = "" if isinstance(error, yaml.constructor.ConstructorError) else "not YAML: "
+        raise DocumentError(f"{where}{what}{error.problem or error.context}") from None
+    except yaml.reader.ReaderError as error:
+        raise DocumentError(f"not YAML: {error.reason}, at character {error.position}") from None
+    except RecursionError:
+        raise DocumentError("it is nested too deeply") from None
+    except ValueError as error:
+        if isinstance(error, DocumentError):
+            raise
+        raise DocumentError(f"a value cannot be read: {str(error).split(';')[0]}") from None
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return documents
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values it has when its aliases are written out. One that contains itself has too many."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = _MOST + 1
+    size = 1
+    if isinstance(node, yaml.MappingNode):
+        size += sum(_size(key, known) + _size(value, known) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        size += sum(_size(value, known) for value in node.value)
+    elif any("\ud800" <= char <= "\udfff" for char in node.value):
+        raise DocumentError(f"line {node.start_mark.line + 1}: half of a character (a surrogate); write the whole of it")
+    known[id(node)] = size
+    return size
+
+
+# Resources as a scenario
+
+
+Manifest = Mapping[str, object]
+
+AT_REST = 60.0
+"""Seconds between two changes of a fleet whose life nobody has written down; longer where its delays are longer."""
+
+_VERSION = f"{API_GROUP}/{API_VERSION}"
+_KINDS = ("ConsumerGroup", "PartitionedQueue")
+_FIELDS = ("apiVersion", "kind", "metadata", "spec", "status")
+
+MEMBERS = 3
+"""Where neither the group's status nor its spec says how many there are."""
+
+
+def manifests(documents: Iterable[object]) -> list[Manifest]:
+    """The objects among documents, those in lists too. What has no kind is none."""
+    found: list[Manifest] = []
+    for document in documents:
+        if isinstance(document, Mapping) and isinstance(document.get("kind"), str):
+            items = document.get("items")
+            found += manifests(items) if document["kind"].endswith("List") and isinstance(items, list) else [document]
+    return found
+
+
+def scenario_of(objects: Iterable[Manifest], group: str | None) -> dict[str, object]:
+    """The queues and the spec of the ConsumerGroup of this name (None: of the only one), and a life for its fleet. Objects of
+    other kinds do not matter. Raises FaultError."""
+    ours = [one for one in objects if str(one.get("apiVersion", "")).startswith(f"{API_GROUP}/")]
+    for one in ours:
+        _check_shape(one)
+    chosen = _chosen([one for one in ours if one["kind"] == "ConsumerGroup"], group)
+    namespace, name = _metadata(chosen, "namespace"), _metadata(chosen, "name")
+    queues = {
+        _metadata(one, "name"): one
+        for one in ours
+        if one["kind"] == "PartitionedQueue" and _metadata(one, "namespace") == namespace
+    }
+    spec = _mapping(chosen, "spec")
+    named = [str(queue.get("name")) for queue in _list(spec, "queues") if isinstance(queue, Mapping)]
+    if "queues" not in spec and spec.keys() <= _aliases(GroupPart):  # what is misspelled is told first
+        raise FaultError(f"ConsumerGroup {name}: it names no queue; write spec.queues, or take what kubectl kustomize prints")
+    for queue in named:
+        if queue not in queues:
+            raise FaultError(f"ConsumerGroup {name} needs PartitionedQueue {queue}; add it (kubectl get cg,pq -o yaml)")
+    specs = {queue: _queue(queues[queue]) for queue in named}
+    return {"queues": specs, "group": dict(spec), **_life(name, chosen, specs)}
+
+
+def _check_shape(manifest: Manifest) -> None:
+    """As the API server does, strictly: what is misspelled at the top would take all below it away."""
+    kind, name = manifest["kind"], _metadata(manifest, "name")
+    if manifest["apiVersion"] != _VERSION:
+        raise FaultError(f"{kind} {name}: apiVersion: expected {_VERSION}, found {manifest['apiVersion']}")
+    if kind not in _KINDS:
+        raise FaultError(f"{name}: kind: expected {' or '.join(_KINDS)}, found {kind}")
+    for field in manifest:
+        if field not in _FIELDS:
+            raise FaultError(f"{kind} {name}: {field}: there is no such field; {choose(field, _FIELDS)}")
+    if not isinstance(manifest.get("spec"), Mapping):
+        raise FaultError(f"{kind} {name}: spec is missing, or no mapping; write it")
+
+
+def _chosen(groups: list[Manifest], name: str | None) -> Manifest:
+    """By its name, with or without its namespace; None: the only one."""
+    full = {f"{_metadata(one, 'namespace')}/{_metadata(one, 'name')}".lstrip("/"): one for one in groups}
+    fitting = [one for names, one in full.items() if name is None or name in (names, names.rpartition("/")[2])]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not groups:
+        raise FaultError("there is no ConsumerGroup here; add it (kubectl get cg,pq -o yaml)")
+    if not fitting:
+        raise FaultError(f"there is no ConsumerGroup {name} here; choose one of {', '.join(sorted(full))}")
+    raise FaultError(f"there are several ConsumerGroups here; choose one by --group: {', '.join(sorted(full))}")
+
+
+def _queue(manifest: Manifest) -> dict[str, object]:
+    """Its spec. The partitions that its server told stand in the status."""
+    spec = dict(_mapping(manifest, "spec"))
+    told = _mapping(manifest, "status").get("partitions")
+    if spec.get("partitions") is None and told is not None:
+        spec["partitions"] = told
+    return spec
+
+
+def check_partitions(queues: Mapping[str, object]) -> None:
+    """`queues`: those of the resources, with all that was said beside them. Raises FaultError where nothing says how many
+    partitions one has."""
+    for name, spec in queues.items():
+        if not isinstance(spec, Mapping) or spec.get("partitions") is not None or spec.keys() - _aliases(QueuePart):
+            continue  # what is misspelled is told first
+        if _mapping(spec, "source").get("type") != "Kafka":
+            raise FaultError(f"PartitionedQueue {name}: nothing says how many partitions it has; write spec.partitions")
+        raise FaultError(
+            f"PartitionedQueue {name}: its topic says how many partitions it has, and a simulation does not ask; "
+            f"add a document with queues: {{{name}: {{partitions: 12}}}}, or take what kubectl get cg,pq -o yaml prints"
+        )
+
+
+def _aliases(part: type[BaseModel]) -> set[str | None]:
+    return {field.alias for field in part.model_fields.values()}
+
+
+def _life(name: str, group: Manifest, queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """As many members as there are join; one more comes, one crashes, and one is replaced."""
+    spec, status = _mapping(group, "spec"), _mapping(group, "status")
+    count = next((n for n in (status.get("members"), spec.get("replicas")) if isinstance(n, int) and n > 0), MEMBERS)
+    rebalances = [_mapping(one, "rebalance") for one in (spec, *queues.values())]
+    waits = [wait for one in rebalances for wait in one.values() if isinstance(wait, int | float)]
+    apart = max([AT_REST, *(4.0 * wait for wait in waits)])
+    members = [_member(f"{name}-{number}", number, spec, queues) for number in range(1, count + 3)]
+    return {
+        "events": [
+            {"at": 0, "join": members[:count]},
+            {"at": apart, "join": [members[count]]},
+            {"at": 2 * apart, "leave": [members[0]["id"]]},
+            {"at": 3 * apart, "terminate": [members[count]["id"]], "join": [members[count + 1]]},
+        ],
+        "until": 4 * apart,
+    }
+
+
+def _member(name: str, number: int, group: Mapping[str, object], queues: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
+    """In each of the queues' zones in turn; with an identity where the group has static members."""
+    entries = [entry for queue in queues.values() for entry in _list(queue, "partitionAttributes")]
+    zones = sorted({str(zone) for entry in entries for zone in _list(entry, "zones")})
+    static = _mapping(group, "membership").get("identityLabel") is not None
+    return {"id": name, **({"zone": zones[number % len(zones)]} if zones else {}), **({"instance": name} if static else {})}
+
+
+def _mapping(value: Manifest, field: str) -> Mapping[str, object]:
+    found = value.get(field)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(value: object, field: str) -> list[object]:
+    found = value.get(field) if isinstance(value, Mapping) else None
+    return found if isinstance(found, list) else []
+
+
+def _metadata(manifest: Manifest, field: str) -> str:
+    return str(_mapping(manifest, "metadata").get(field, ""))
+
+
+# The file
+
 
 LARGEST = 1_000_000
 """Bytes of a file; PyYAML takes some eight seconds for so many."""

@@ -1,17 +1,126 @@
 """The world outside the engine: the fleet, the queues, the group's spec."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue
-from baton.engine.specs import engine_spec, observed_queue
-from baton.engine.state import PodKey
-from baton.model.ids import MemberId, Partition, QueueName, Uid
-from baton.simulation.consumers import SimulatedConsumer
-from baton.simulation.queue import FencedQueues
+from baton.engine.observation import (
+    GroupSpec,
+    Observation,
+    ObservedMember,
+    ObservedQueue,
+    Outcome,
+    OwnerRecord,
+    engine_spec,
+    observed_queue,
+)
+from baton.engine.results import Effect, Grant, Pause
+from baton.engine.state import PodKey, moment
+from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.ranges import Grants
+from baton.model.session import Release
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
+
+# The simulated queues: they answer at once; their records say who would be let in.
+
+
+@dataclass(slots=True)
+class FencedQueues:
+    """`Queues` of a `GroupRuntime`, with the owner records of all partitions. A queue that cannot fence (External) lets everybody
+    in who believes to be the owner."""
+
+    drains: bool = False
+    """Nothing is ever outstanding. Otherwise only the consumers say when they have let go."""
+    records: dict[Partition, OwnerRecord] = field(default_factory=dict)
+    drained: frozenset[tuple[Partition, Epoch]] = frozenset()
+    outcomes: frozenset[Outcome] = frozenset()
+
+    def want(self, effects: Iterable[Effect], told: frozenset[Outcome]) -> None:
+        effects = list(effects)
+        self.outcomes = frozenset(self._grant(effect) for effect in effects if isinstance(effect, Grant)) - told
+        if self.drains:
+            self.drained = frozenset((effect.partition, effect.epoch) for effect in effects if isinstance(effect, Pause))
+
+    def _grant(self, wanted: Grant) -> Outcome:
+        """Taken with a higher epoch, or with an equal one of the same owner; the answer is the record that then stands there."""
+        record = self.records.get(wanted.partition, OwnerRecord(None, Epoch(0)))
+        if wanted.epoch > record.epoch:
+            record = self.records[wanted.partition] = OwnerRecord(wanted.uid, wanted.epoch)
+        return Outcome(wanted.partition, record)
+
+    def accepts(self, partition: Partition, uid: Uid, epoch: Epoch) -> bool:
+        """What a fenced read, acknowledgement or commit would be answered."""
+        return self.records.get(partition) == (uid, epoch)
+
+
+# The consumers' side: processes that read their own key of the ledger, and let go as fast as they can, or never.
+
+
+@dataclass(slots=True)
+class SimulatedConsumer:
+    """One live process. It acts on what it holds until it has let go, whatever the ledger says meanwhile."""
+
+    name: MemberId
+    seen: ObservedMember
+    release: float | None
+    """Seconds from being told to having let go; None: never."""
+    ready: bool = True
+    """It works on all the same, and its session is renewed."""
+    entry: MemberEntry | None = None
+    holds: dict[Partition, Epoch] = field(default_factory=dict)
+    due: dict[Partition, float] = field(default_factory=dict)
+    """When it will have let go."""
+    words: set[Release] = field(default_factory=set)
+
+    @property
+    def uid(self) -> Uid:
+        return self.seen.uid
+
+    @property
+    def away(self) -> bool:
+        """It takes no part, and may still work."""
+        return not self.ready and not self.seen.terminating
+
+    @property
+    def idle(self) -> bool:
+        """Its key owns and revokes nothing."""
+        return self.entry is None or not (self.entry.owned or self.entry.revoking)
+
+    def told(self, entry: MemberEntry | None, now: float) -> dict[Partition, Epoch]:
+        """Its key of the ledger changed. A key with another UID was written for an earlier pod. Returns its new grants."""
+        self.entry = entry if entry is not None and entry.uid == self.uid else None
+        owned = _flat(self.entry.owned) if self.entry is not None else {}
+        revoking = _flat(self.entry.revoking) if self.entry is not None else {}
+        new = {partition: epoch for partition, epoch in owned.items() if self.holds.get(partition) != epoch}
+        for partition, epoch in owned.items():
+            self.holds[partition] = epoch
+            self.due.pop(partition, None)
+        spoken = {(Partition(word.queue, word.partition), word.epoch) for word in self.words}
+        for partition, epoch in revoking.items():
+            if (partition, epoch) not in spoken:
+                self.holds[partition] = epoch  # one that was restarted in place first works on what it has not let go of
+        for partition in self.holds:
+            if partition not in owned and partition not in self.due and self.release is not None:
+                self.due[partition] = moment(now + self.release)
+        self.words = {w for w in self.words if revoking.get(Partition(w.queue, w.partition)) == w.epoch}
+        return new
+
+    def let_go(self, now: float) -> list[Partition]:
+        """Carries out the releases that are due, and says so."""
+        done = sorted(partition for partition, at in self.due.items() if at <= now)
+        for partition in done:
+            del self.due[partition]
+            self.words.add(Release(self.uid, partition.queue, partition.number, self.holds.pop(partition)))
+        return done
+
+
+def _flat(queues: Mapping[QueueName, Grants]) -> dict[Partition, Epoch]:
+    return {Partition(queue, number): epoch for queue, grants in queues.items() for number, epoch in grants.items()}
+
+
+# The world
 
 
 class PodLife(NamedTuple):

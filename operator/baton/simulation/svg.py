@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from html import escape
 
 from baton.simulation import palette
-from baton.simulation.axis import Axis, axis
-from baton.simulation.chart import label
-from baton.simulation.chart_labels import lanes
+from baton.simulation.chart import Axis, axis, label, lanes
 from baton.simulation.history import ORDER, SEVERAL, History, Row, Spell, Stretch, WorkPhase
-from baton.simulation.timeline import time_text
+from baton.simulation.run import time_text
 
 _MOST_ROWS = 200
 _WIDTH, _EDGE, _RIGHT = 1000, 20, 36

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from tests.integration.operator.world import KEEPS, Operator, World
 from tests.waiting import eventually
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from baton.engine import Grant, GroupState, PartitionState, Pause, Step, partition_states, summary
-from baton.engine.group_state import state_of
+from baton.engine.state_machine import state_of
 from baton.model.ids import Partition
 from tests.simulation.seeds.invariant import InvariantError
 from tests.simulation.seeds.moves import Moves

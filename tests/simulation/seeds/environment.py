@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from baton.engine.fitting import Fitted
+from baton.engine.step import Fitted
 from baton.kube.api import core_path
 from baton.kube.objects import groups_path
 from tests.simulation.api_server import ApiServer

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from baton.engine import Step
-from baton.engine.step_events import Granted
+from baton.engine.results import Granted
 from baton.model.ids import Partition
 from tests.simulation.seeds.invariant import InvariantError
 

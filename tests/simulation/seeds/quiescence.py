@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from baton.controller.relists import LEDGERS_EVERY
 from baton.engine import GroupState, PartitionState, State, load, partition_states
-from baton.engine.group_state import state_of
+from baton.engine.state_machine import state_of
 from baton.kube.mount_refresh import mark
 from baton.model.ledger import LedgerError
 

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 
 from baton.engine import GroupState, PartitionState, State, Step, dump, load, partition_states, step, summary
-from baton.engine.group_state import state_of
 from baton.engine.observation import Observation
-from baton.model.on_deadline import OnDeadline
+from baton.engine.state_machine import state_of
+from baton.model.ids import OnDeadline
 from tests.simulation.order import backwards
 from tests.simulation.seeds.invariant import InvariantError
 

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
-from baton.api.enums import Protocol, ScaleMode
-from baton.engine.observation import GroupSpec
-from baton.engine.specs import engine_spec
+from baton.api.group import Protocol, ScaleMode
+from baton.engine.observation import GroupSpec, engine_spec
 
 
 def queue(delay: int) -> PartitionedQueueSpec:

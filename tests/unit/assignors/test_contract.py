@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from baton.assignors import Answer, AssignorError, Member, Request
-from baton.assignors.contract import checked, whatever_the_order
+from baton.assignors.request import checked, whatever_the_order
 from baton.model import MemberId, Partition, QueueName
 from tests.ids import a_partition, a_request, by_member, reading
 

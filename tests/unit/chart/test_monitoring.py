@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from baton.engine.fitting import SIZE_LIMIT
+from baton.engine.step import SIZE_LIMIT
 from baton.model.names import GROUP_LABEL
 from charts.render import CHART, ROOT
 from tests.unit.chart.conftest import Objects

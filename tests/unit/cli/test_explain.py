@@ -10,9 +10,9 @@ from baton.cli.explain import REPORTED_BY, PartitionHistory, PartitionLook, hist
 from baton.cli.group import look
 from baton.cli.lag import read_group
 from baton.controller.events import granted, named, released, revoked
-from baton.engine.partition_state import PartitionState
+from baton.engine.results import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.engine.state import PartitionRecord
-from baton.engine.step_events import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
+from baton.engine.state_machine import PartitionState
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from tests.unit.cli.test_status import MANIFEST
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.cli.main import main
 from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD, Form, say_object
 from baton.cli.printing import printable

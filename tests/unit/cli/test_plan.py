@@ -13,7 +13,7 @@ from typing import Any, NotRequired
 import pytest
 from click.testing import CliRunner, Result
 
-from baton.assignors.fields import RequestError
+from baton.assignors.request import RequestError
 from baton.cli.main import main
 from baton.cli.plan import AnswerObject, parse_request
 from tests.waiting import PATIENCE

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from rich.console import Console
 
-from baton.api.enums import Approval, ScaleMode
+from baton.api.group import Approval, ScaleMode
 from baton.assignors import Request, get
-from baton.assignors.building_blocks.holders import holders
+from baton.assignors.building_blocks import holders
 from baton.cli.cluster import NoAnswerError
 from baton.cli.main import main
 from baton.cli.rehearsal import Comparison, WhatIf, compare, explanation

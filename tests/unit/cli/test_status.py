@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from baton.api import Handoff
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.cli.cluster import NoAnswerError
 from baton.cli.explain import find
 from baton.cli.group import GroupLook, Leader, look, partitions

@@ -9,7 +9,7 @@ import pytest
 from baton.controller.events import TROUBLE_APART, EventRecorder
 from baton.controller.metrics import Metrics
 from baton.controller.problems import Problem, Reason
-from baton.engine.step_events import (
+from baton.engine.results import (
     ApprovalRefused,
     Approved,
     DeadlineMissed,

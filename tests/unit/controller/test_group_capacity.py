@@ -11,7 +11,7 @@ from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
 from baton.engine import GroupState, dump
-from baton.engine.ledger_bounds import MOST_PARTITIONS, partitions_named
+from baton.engine.ledger import MOST_PARTITIONS, partitions_named
 from baton.engine.state import KnownMember, KnownQueue, PartitionRecord, Unreleased
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid

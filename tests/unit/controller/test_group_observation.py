@@ -27,7 +27,7 @@ from baton.controller.status import (
     queue_problems,
     session_problems,
 )
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedMember, ObservedQueue, OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.kube.members import GroupMembers, LeftOut

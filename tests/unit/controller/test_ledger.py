@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from baton.controller.ledger import LedgerWriter, contradicted, in_doubt, told_of
-from baton.engine.fitting import size
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedQueue, OwnerRecord
 from baton.engine.state import PartitionRecord
-from baton.engine.step import step
+from baton.engine.step import size, step
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector, Terms
 from baton.kube.errors import UnavailableError

@@ -8,8 +8,8 @@ import pytest
 
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import LONGEST_POLL, SHORTEST_POLL, QueueEffects, QueueWork, pause_between
-from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueUnreachable

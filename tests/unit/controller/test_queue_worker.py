@@ -9,8 +9,8 @@ import pytest
 from baton.controller import queue_effects, queue_worker
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
-from baton.engine.effects import Effect, Grant, Pause
 from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, QueueUnreachable, Resizing

@@ -14,7 +14,7 @@ from baton.api import (
     PartitionScaleStatus,
     ShownState,
 )
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status

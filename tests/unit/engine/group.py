@@ -5,7 +5,7 @@ from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
 from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.step_events import DeadlineMissed, Granted, Released, Revoked, StepEvent
+from baton.engine.results import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import State, dump, load
-from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec
-from baton.engine.step_events import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
+from baton.engine.results import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
+from baton.engine.state_machine import state_of
 from baton.model.ids import MemberId
 from tests.unit.engine.group import Group, grants, partition, pauses
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.enums import Protocol
+from baton.api.group import Protocol
 from baton.engine import State
-from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, ObservedQueue
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.engine.state_machine import state_of
+from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
 from tests.unit.engine.group import Group, grants, pauses
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.enums import Approval, ScaleMode
+from baton.api.group import Approval, ScaleMode
 from baton.engine import dump, load, summary
 from baton.engine.observation import GroupSpec
 from tests.unit.engine.group import Group

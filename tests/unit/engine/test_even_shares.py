@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.engine.even_shares import even_size
+from baton.engine.observation import even_size
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from baton.engine.balance import even, evenly_spread, within_one
 from baton.engine.draft import Draft
-from baton.engine.evenness import even, evenly_spread, within_one
 from baton.engine.observation import ObservedQueue
 from baton.engine.state import PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-from baton.api.enums import Protocol
+from baton.api.group import Protocol
 from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
-from baton.engine.step_events import Redirected, Revoked
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.engine.results import Redirected, Revoked
+from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from tests.unit.engine.group import Group, grants, partition, pauses
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from baton.engine import State
-from baton.engine.group_state import state_of
 from baton.engine.observation import GroupSpec, HeldBack
-from baton.model.on_deadline import OnDeadline
+from baton.engine.state_machine import state_of
+from baton.model.ids import OnDeadline
 from tests.unit.engine.group import Group, grants, pauses
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.engine import GroupState, LedgerError, dump, load, partition_states, step, summary
-from baton.engine.ledger_bounds import MOST_PARTITIONS
+from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.state import KnownMember, KnownQueue, PartitionRecord
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from tests.unit.engine.group import Group

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from baton.api.enums import Approval, Protocol
+from baton.api.group import Approval, Protocol
 from baton.engine import Grant, State, Step, dump, load
 from baton.engine.draft import Draft
-from baton.engine.fitting import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
-from baton.engine.group_state import state_of
 from baton.engine.member_slots import expire_reserved_slots
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome, OwnerRecord
 from baton.engine.plan import TO_GRANT
-from baton.engine.step_events import StandsBy
+from baton.engine.results import StandsBy
+from baton.engine.state_machine import state_of
+from baton.engine.step import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
 from baton.model.ids import QueueName
 from tests.bench.fleet import Fleet
 from tests.unit.engine.group import Group, grants, partition, pauses

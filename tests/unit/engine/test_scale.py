@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from baton.api.enums import ScaleMode
+from baton.api.group import ScaleMode
 from baton.engine import State, dump, summary
 from baton.engine.observation import GroupSpec
 from tests.unit.engine.group import Group

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.enums import Approval
+from baton.api.group import Approval
 from baton.engine import Summary, summary
 from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
 from baton.model.ids import QueueName

@@ -4,7 +4,7 @@ import pytest
 
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec
-from baton.engine.step_events import Fenced
+from baton.engine.results import Fenced
 from tests.unit.engine.group import Group
 
 STATIC = GroupSpec(delay=2, session_timeout=10)

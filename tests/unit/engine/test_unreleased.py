@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from baton.engine import State, unreleased
-from baton.engine.group_state import state_of
+from baton.engine import State, partitions
 from baton.engine.observation import GroupSpec, ObservedQueue
-from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.model.on_deadline import OnDeadline
+from baton.engine.state_machine import state_of
+from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
 from tests.unit.engine.group import Group, partition
 
@@ -179,7 +178,7 @@ def test_a_paused_group_gives_nothing_up() -> None:
 
 
 def test_no_more_is_remembered_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unreleased, "MOST_WITHDRAWN", 5)
+    monkeypatch.setattr(partitions, "MOST_WITHDRAWN", 5)
     group = external(4).start("a", "b")
     group.queues[QueueName("pay")] = ObservedQueue(3, fenced=False)
     group.settle(at=20)

@@ -1,6 +1,6 @@
 """spec.source.external of a PartitionedQueue."""
 
-from baton.model.on_deadline import OnDeadline
+from baton.model.ids import OnDeadline
 from baton.schema.source_fields import SourceFields
 
 

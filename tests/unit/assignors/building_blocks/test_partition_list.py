@@ -5,8 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.assignors.building_blocks.partition_list import PartitionList
-from baton.assignors.building_blocks.rounds import in_rounds
+from baton.assignors.building_blocks import PartitionList, in_rounds
 from baton.model import Partition
 from tests.ids import a_partition
 

@@ -8,10 +8,7 @@ from random import Random
 import pytest
 
 from baton.assignors import AssignorError, Member, Request, get
-from baton.assignors.own.count_table import CountTable
-from baton.assignors.own.fewest_moves import MOST_HOPS, _Settling, settle
-from baton.assignors.own.most_even import level
-from baton.assignors.own.partition_kinds import grouped
+from baton.assignors.own.counts import MOST_HOPS, CountTable, _Settling, grouped, level, settle
 from baton.model import MemberId, Partition, QueueName
 from tests.ids import a_partition, a_request, reading
 from tests.unit.assignors.own.assignment_problem import least_cost

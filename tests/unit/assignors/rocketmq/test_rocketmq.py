@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from baton.assignors import Answer, AssignorError, Member, Request, get
-from baton.assignors.rocketmq.consistent_hash import next_on
+from baton.assignors.rocketmq import next_on
 from tests.ids import a_partition, a_request, reading
 from tests.unit.assignors.worlds import owners_before, requests
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.assignors import Request, lower_bound
-from baton.assignors.solace.lower_bound import least_moves
+from baton.assignors.solace import least_moves
 from baton.model import MemberId, Partition, QueueName
 from tests.ids import a_partition, by_member, by_queue, reading
 from tests.unit.assignors.worlds import best_score, holders, owners_before, requests, subscriptions

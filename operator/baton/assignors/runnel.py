@@ -1,8 +1,6 @@
 """Runnel's assignment: each queue in runs, members in the order in which they joined."""
 
-from baton.assignors.building_blocks.queue_by_queue import in_runs, queue_by_queue
-from baton.assignors.building_blocks.subscriptions import by_rank
-from baton.assignors.declaration import Declaration
+from baton.assignors.building_blocks import Declaration, by_rank, in_runs, queue_by_queue
 from baton.assignors.request import Answer, Request
 
 

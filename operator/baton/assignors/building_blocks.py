@@ -1,0 +1,415 @@
+"""The parts of which assignors are built."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, groupby, islice, pairwise
+from operator import itemgetter, lt
+from typing import Any, TypeVar, overload
+
+from baton.assignors.request import Answer, Assignor, Member, Request
+from baton.model.ids import MemberId, Partition, QueueName
+
+# The readers of queues, and the orders in which assignors serve members.
+
+
+Place = int
+"""A member: its index in the order in which an assignor serves members."""
+
+
+def readable(request: Request) -> dict[MemberId, frozenset[QueueName]]:
+    """The existing queues of each member's subscription."""
+    known: dict[frozenset[QueueName], frozenset[QueueName]] = {}
+    for member in request.members.values():
+        if member.subscribed not in known:
+            known[member.subscribed] = member.subscribed.intersection(request.queues)
+    return {name: known[member.subscribed] for name, member in request.members.items()}
+
+
+def readers(subscribed: Sequence[frozenset[QueueName]]) -> dict[QueueName, tuple[int, ...]]:
+    """The readers of each queue that has any: their indexes in `subscribed`, ascending. Queues are in the order of their names.
+
+    Queues with the same readers share one tuple.
+    """
+    alike: dict[frozenset[QueueName], list[int]] = defaultdict(list)
+    for place, queues in enumerate(subscribed):
+        alike[queues].append(place)
+    sets = list(alike.values())
+    read_by: dict[QueueName, list[int]] = defaultdict(list)
+    for number, queues in enumerate(alike):
+        for queue in queues:
+            read_by[queue].append(number)
+    made: dict[tuple[int, ...], tuple[int, ...]] = {}
+    places: dict[QueueName, tuple[int, ...]] = {}
+    for queue in sorted(read_by):
+        key = tuple(read_by[queue])
+        if key not in made:
+            made[key] = tuple(sorted(place for number in key for place in sets[number]))
+        places[queue] = made[key]
+    return places
+
+
+def by_rank(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
+    """The members in the order of joining, then by name."""
+    return sorted(members, key=lambda name: (members[name].rank, name))
+
+
+def by_instance(members: Mapping[MemberId, Member]) -> Sequence[MemberId]:
+    """Static members by their instance, then dynamic ones by name (Kafka's order in range and round-robin, KIP-345)."""
+    return sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or name, name))
+
+
+# A member's partitions in two columns: a million partitions are two million references, and not a million objects.
+
+
+_PARTITION = partial(tuple.__new__, Partition)
+"""Makes a Partition from a pair without a call into Python."""
+
+
+class PartitionList(Sequence[Partition]):
+    """Partitions, sorted and each once. It reads like a tuple of them; a loop over many partitions is faster over the columns."""
+
+    __slots__ = ("numbers", "queues")
+
+    def __init__(self, queues: tuple[QueueName, ...] = (), numbers: tuple[int, ...] = ()) -> None:
+        """Each partition's queue and number, in the order of queues, then numbers."""
+        self.queues = queues
+        self.numbers = numbers
+
+    @classmethod
+    def of(cls, partitions: Iterable[tuple[QueueName, int]]) -> "PartitionList":
+        """From partitions in any order, repeated ones too."""
+        if isinstance(partitions, PartitionList):
+            return partitions
+        listed = list(partitions)
+        if not listed:
+            return NOTHING
+        in_order = all(map(lt, listed, islice(listed, 1, None)))
+        return cls.of_sorted(listed if in_order else sorted(set(listed)))
+
+    @classmethod
+    def of_sorted(cls, partitions: Sequence[tuple[QueueName, int]]) -> "PartitionList":
+        """From partitions in order, each once."""
+        return cls(*zip(*partitions, strict=True)) if partitions else NOTHING
+
+    @classmethod
+    def joined(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
+        """From lists without a partition in common."""
+        parts = [part for part in parts if part.numbers]
+        if len(parts) > 1:
+            parts.sort(key=itemgetter(0))
+            if any(before[-1] > after[0] for before, after in pairwise(parts)):
+                return cls.of_sorted(sorted(chain.from_iterable(part.pairs() for part in parts)))
+        return cls.in_a_row(parts)
+
+    @classmethod
+    def in_a_row(cls, parts: Iterable["PartitionList"]) -> "PartitionList":
+        """From lists of which each begins after the end of the list before it."""
+        parts = list(parts)
+        if len(parts) < 2:
+            return parts[0] if parts else NOTHING
+        return cls(
+            tuple(chain.from_iterable(part.queues for part in parts)),
+            tuple(chain.from_iterable(part.numbers for part in parts)),
+        )
+
+    def at(self, places: Sequence[int]) -> "PartitionList":
+        """The partitions at these indexes, which ascend."""
+        if len(places) < 2:  # an itemgetter of one makes no tuple
+            return PartitionList(tuple(self.queues[one] for one in places), tuple(self.numbers[one] for one in places))
+        pick = itemgetter(*places)
+        return PartitionList(pick(self.queues), pick(self.numbers))
+
+    def pairs(self) -> Iterable[tuple[QueueName, int]]:
+        """Queue and number of each partition. Plain pairs are much faster to make than Partitions."""
+        return zip(self.queues, self.numbers, strict=True)
+
+    def by_queue(self) -> Iterator[tuple[QueueName, list[int]]]:
+        """Each queue of which there is a partition, with the numbers."""
+        for queue, pairs in groupby(self.pairs(), itemgetter(0)):
+            yield queue, [number for _, number in pairs]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return map(_PARTITION, self.pairs())
+
+    @overload
+    def __getitem__(self, place: int) -> Partition: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Partition]: ...
+    def __getitem__(self, place: int | slice) -> Partition | Sequence[Partition]:
+        if isinstance(place, slice):
+            forwards = place.step is None or place.step > 0
+            return PartitionList(self.queues[place], self.numbers[place]) if forwards else tuple(self)[place]
+        return Partition(self.queues[place], self.numbers[place])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PartitionList):
+            return self.numbers == other.numbers and self.queues == other.queues
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"PartitionList.of({list(self)!r})"
+
+
+NOTHING = PartitionList()
+
+
+def whole(queues: Iterable[QueueName], sizes: Mapping[QueueName, int]) -> Iterator[PartitionList]:
+    """All partitions of each of these queues, one list per queue."""
+    queues = list(queues)
+    counted = tuple(range(max((sizes[queue] for queue in queues), default=0)))
+    for queue in queues:
+        yield PartitionList((queue,) * sizes[queue], counted[: sizes[queue]])
+
+
+# The holders of partitions: of several members that claim one, those with the newest generation.
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The holders of partitions. A member that dropped a queue holds its partitions until it releases them."""
+
+    owned_by: Mapping[MemberId, PartitionList]
+    """The claims of each member, whether or not it holds them."""
+    alone: Mapping[QueueName, Sequence[MemberId | None]]
+    """The holder by queue and number; None: no holder, or several. Queues without any claim are missing."""
+    several: Mapping[Partition, tuple[MemberId, ...]]
+    """Partitions with several holders, sorted."""
+    doubtful: frozenset[MemberId]
+    """The members that hold less than they claim, or hold it with others."""
+
+    def held_alone(self, queues: Iterable[QueueName]) -> Iterator[tuple[Partition, MemberId]]:
+        """Each partition of these queues that has one holder, with the holder; by queue and number."""
+        for queue in queues:
+            for number, name in enumerate(self.alone.get(queue, ())):
+                if name is not None:
+                    yield Partition(queue, number), name
+
+    def holders(self) -> dict[Partition, tuple[MemberId, ...]]:
+        """The holders by partition, sorted; nearly always one."""
+        alone = {partition: (name,) for partition, name in self.held_alone(self.alone)}
+        return alone | dict(self.several)
+
+
+def holdings(request: Request) -> Holdings:
+    """The holders of all that the members claim. It drops claims on partitions that do not exist."""
+    owned_by = {name: PartitionList.of(request.members[name].owned) for name in sorted(request.members)}
+    newest: dict[QueueName, list[MemberId | None]] = {}
+    several: dict[Partition, list[MemberId]] = {}
+    doubtful: set[MemberId] = set()
+    for name, owned in owned_by.items():
+        for queue, number in owned.pairs():
+            column = newest.get(queue)
+            if column is None:
+                column = newest[queue] = [None] * request.queues.get(queue, 0)
+            if not 0 <= number < len(column):
+                doubtful.add(name)
+                continue
+            before = column[number]
+            if before is None:
+                column[number] = name
+                continue
+            partition = Partition(queue, number)
+            earlier, later = request.members[before].generation, request.members[name].generation
+            if later > earlier:
+                doubtful.update(several.pop(partition, (before,)))
+                column[number] = name
+            elif later == earlier:
+                several.setdefault(partition, [before]).append(name)
+            else:
+                doubtful.add(name)
+    for (queue, number), names in several.items():
+        newest[queue][number] = None
+        doubtful.update(names)
+    return Holdings(owned_by, newest, {partition: tuple(names) for partition, names in several.items()}, frozenset(doubtful))
+
+
+def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
+    """By claimed partition that exists: the members with the newest claim, sorted; nearly always one."""
+    return holdings(request).holders()
+
+
+def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:
+    """Whether the queue is there and has a partition of that number."""
+    return 0 <= partition.number < queues.get(partition.queue, 0)
+
+
+# Which members are near which partitions (Kafka's racks, KIP-881).
+
+
+NOWHERE: frozenset[str] = frozenset()
+
+
+def zones_of(request: Request, partition: Partition) -> frozenset[str]:
+    """The zones with a replica of a partition; empty where the request names none."""
+    zones = request.zones.get(partition.queue)
+    return zones[partition.number] if zones is not None else NOWHERE
+
+
+def zones_matter(members: Iterable[str], partitions: Mapping[Partition, frozenset[str]]) -> bool:
+    """A member's zone has replicas of some partitions and not of others. Otherwise zones cannot decide between members.
+
+    `members`: the members' zones. `partitions`: the zones with a replica of each partition.
+    """
+    everywhere = NOWHERE.union(*partitions.values()) if partitions else NOWHERE
+    return not everywhere.isdisjoint(members) and any(zones != everywhere for zones in partitions.values())
+
+
+class Nearness:
+    """The zones of a request's members and of the partitions of some queues. If zones do not matter, no partition is far."""
+
+    def __init__(self, request: Request, queues: Iterable[QueueName]) -> None:
+        self._zones = {
+            partition: zones_of(request, partition)
+            for partitions in whole(queues if request.zones else (), request.queues)
+            for partition in partitions
+        }
+        homes = {name: member.zone for name, member in request.members.items() if member.zone}
+        self.matters = zones_matter(homes.values(), self._zones)
+        self._homes: Mapping[MemberId, str] = homes if self.matters else {}
+
+    def zones(self, partition: Partition) -> frozenset[str]:
+        """The zones with a replica of a partition."""
+        return self._zones.get(partition, NOWHERE)
+
+    def far(self, member: MemberId, partition: Partition) -> bool:
+        """The member has a zone, and the partition no replica in it."""
+        home = self._homes.get(member)
+        return home is not None and home not in self._zones[partition]
+
+    def near(self, member: MemberId, partition: Partition) -> bool:
+        """The member has a zone, and the partition a replica in it."""
+        home = self._homes.get(member)
+        return home is not None and home in self._zones[partition]
+
+    def rarest_first(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """The partitions with the fewest members near them first. Others keep their order."""
+        residents: dict[str, int] = {}
+        for home in self._homes.values():
+            residents[home] = residents.get(home, 0) + 1
+        crowd = {zones: sum(residents.get(zone, 0) for zone in zones) for zones in set(self._zones.values())}
+        return sorted(partitions, key=lambda partition: crowd[self._zones[partition]]) if self.matters else list(partitions)
+
+
+# Partitions given out in turn, by slices instead of one by one.
+
+
+Taker = TypeVar("Taker")
+
+
+def in_rounds(wants: Mapping[Taker, int]) -> Iterable[tuple[Taker, slice]]:
+    """Each round gives one to every taker, in this order, until each has as many as it wants (at least 1). Yields takers
+    with slices of what is given out.
+
+    A slice covers all rounds in which the same takers take part, so a taker may come up several times.
+    """
+    first = done = 0
+    takers: Sequence[Taker] = list(wants)
+    for rounds in sorted(set(wants.values())):
+        takers = [taker for taker in takers if wants[taker] > done]
+        last = first + len(takers) * (rounds - done)
+        for place, taker in enumerate(takers, first):
+            yield taker, slice(place, last, len(takers))
+        first, done = last, rounds
+
+
+# Assignors that look at one queue at a time, as RocketMQ's and Runnel's do.
+#
+# Where a queue cannot be divided evenly, its first readers get more. With several queues the same members get more of each.
+
+
+Deal = Callable[[QueueName, Sequence[int], Sequence[MemberId]], Iterable[Sequence[int]]]
+"""From a queue, partition numbers (ascending) and readers (at least one) to the numbers of each reader (ascending), in the
+readers' order. It may leave out the readers after the last one that gets something."""
+
+
+def queue_by_queue(request: Request, order: Sequence[MemberId], deal: Deal) -> Answer:
+    """Divides each queue among its readers by `deal`. `order` lists all members."""
+    subscribed = readable(request)
+    queues: dict[MemberId, list[QueueName]] = {name: [] for name in request.members}
+    numbers: dict[MemberId, list[int]] = {name: [] for name in request.members}
+    names: dict[tuple[int, ...], Sequence[MemberId]] = {}
+    for queue, places in readers([subscribed[name] for name in order]).items():
+        if not request.queues[queue]:
+            continue
+        if places not in names:
+            names[places] = [order[place] for place in places]
+        for name, dealt in zip(names[places], deal(queue, range(request.queues[queue]), names[places]), strict=False):
+            queues[name] += [queue] * len(dealt)
+            numbers[name] += dealt
+    return Answer({name: PartitionList(tuple(queues[name]), tuple(numbers[name])) for name in request.members})
+
+
+def in_runs(_: QueueName, numbers: Sequence[int], readers: Sequence[MemberId]) -> Iterable[Sequence[int]]:
+    """A `Deal`: each reader gets consecutive numbers. Where it cannot be even, the first readers get one more."""
+    floor, longer = divmod(len(numbers), len(readers))
+    for place in range(len(readers) if floor else longer):
+        first = floor * place + min(place, longer)
+        yield numbers[first : first + floor + (place < longer)]
+
+
+# The declaration of an assignor: its name, function, source, options, and the traits that the engine relies on.
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The properties that the engine relies on. It asks for a trait and never for a name. An installed assignor has none.
+
+    `docs/concepts/assignors.md` has a row for each field, with its source.
+    """
+
+    balances: bool = False
+    """An answer is a balance: even totals first, then each queue. So the engine can tell by counting whether partitions must
+    move. Source: Solace checks the balance before it hands off."""
+    gives_up_highest: bool = False
+    """A member gives up its highest numbers first. So the engine numbers the partitions last that already change hands, and they
+    go on. Source: Baton, for Solace names no order."""
+    leaves_out: Callable[[Mapping[str, object], frozenset[str]], bool] | None = None
+    """Whether a partition with replicas in these zones goes to nobody, with these options. So the engine waits for no owner of
+    it. None: every partition goes to somebody. Source: RocketMQ's AllocateMessageQueueByMachineRoom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of an assignor."""
+
+    kind: Any
+    """The type of its value, for pydantic, which reads it as the function takes it."""
+    missing: str = ""
+    """Why a request without it is refused. Empty: it may be left out."""
+
+
+def _no_options(_: object) -> Mapping[str, Option]:
+    return {}
+
+
+def _no_needs(_: Request) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """One assignor. Its module holds the declaration, and the registry lists it."""
+
+    name: str
+    """As in `spec.assignors`."""
+    assign: Assignor
+    source: str
+    """Whose algorithm it is."""
+    good_at: str
+    costs: str = ""
+    """Both are Markdown, for `docs/concepts/assignors.md`."""
+    traits: Traits = Traits()
+    deal: Callable[[Request], Deal] | None = None
+    """How it deals out one queue, by the request's options and zones. None: it looks at all queues together."""
+    options: Callable[[Mapping[str, object]], Mapping[str, Option]] = _no_options
+    """The options that there are, by name, given those of the request. Raises RequestError."""
+    check: Callable[[Request], None] = _no_needs
+    """Refuses a request that lacks what the assignor must know. Raises RequestError."""

@@ -1,1 +1,0 @@
-"""What assignors of several origins are made of."""

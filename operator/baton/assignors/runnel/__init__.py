@@ -1,1 +1,0 @@
-"""Runnel's assignor."""
