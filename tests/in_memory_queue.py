@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from baton.consumer import Consumer
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.deserializing import Deserializers
+from baton.consumer.handler_options import Deserializers
 from baton.consumer.session import Session
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry

@@ -13,8 +13,7 @@ import redis
 from prometheus_client import start_http_server
 
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer, Session
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.consumer.callbacks import Callbacks
 from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.pod import Pod

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from baton.consumer import AssignmentSource, Pod, Session
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.consumer.probes import ProbeServer
 from baton.model import Partition
 from baton.model.ledger import flat

@@ -5,15 +5,12 @@ from baton.consumer import Consumer
 Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
 """
 
-from baton.consumer.announcements import AnnouncedAssignments
-from baton.consumer.assignment_source import Assignments, AssignmentSource
-from baton.consumer.batch import Batch
+from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.consumer import Consumer
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.lease import LeaseStore
+from baton.consumer.entry import Batch, HeldEntry
 from baton.consumer.outcome import Reject, Retry
 from baton.consumer.pod import Pod
-from baton.consumer.session import Session
+from baton.consumer.session import LeaseStore, Session
 from baton.consumer.transaction import Transaction
 
 __all__ = [

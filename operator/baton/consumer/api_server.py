@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +15,36 @@ from urllib.parse import quote
 import urllib3
 from urllib3.util.ssl_ import create_urllib3_context
 
-from baton.consumer.server_clock import ServerClock
+from baton.model.lease import Manifest
 from baton.model.lines import Lines
+
+# The API server's time in a pod, whose own clock may be another.
+
+
+_LONGEST_DATE = 64
+
+
+class ServerClock:
+    """Unix seconds as the API server's answers have them, to within a second, and by the monotonic clock in between. Until it has
+    answered they are this machine's."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    def follow(self, date: str | None, asked: float) -> None:
+        """Go by the header `Date` of an answer to what was `asked` then (monotonic). One that agrees changes nothing."""
+        try:
+            told = parsedate_to_datetime((date or "")[:_LONGEST_DATE]).timestamp()
+        except (ValueError, OverflowError, TypeError, IndexError):  # it is no date
+            return
+        self._offset = min(max(self._offset, told - time.monotonic()), told + 1 - asked)
+
+
+# Connections
+
 
 Json = dict[str, Any]
 """A resource, or an event of a watch, as JSON."""
@@ -245,3 +274,38 @@ def _words(answer: urllib3.BaseHTTPResponse) -> object:
         return json.loads(answer.read(_CHUNK))["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return answer.reason
+
+
+# A session's Lease at the API server.
+
+
+_ABSENT, _CONFLICT = 404, 409
+
+
+class KubernetesLease:
+    """The Lease `name` at the API server."""
+
+    def __init__(self, api: ApiConnection, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._all = f"/apis/coordination.k8s.io/v1/namespaces/{segments(namespace)}/leases"
+        self._one = f"{self._all}/{segments(name)}"
+
+    def read(self) -> Manifest | None:
+        try:
+            return self._api.request("GET", self._one)
+        except ApiRefused as refusal:
+            if refusal.status == _ABSENT:
+                return None
+            raise
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        lease["metadata"] |= {"namespace": self._namespace, "name": self._name}
+        exists = "resourceVersion" in lease["metadata"]
+        try:
+            return self._api.request("PUT", self._one, lease) if exists else self._api.request("POST", self._all, lease)
+        except ApiRefused as refusal:
+            if refusal.status in (_ABSENT, _CONFLICT):
+                return None
+            raise

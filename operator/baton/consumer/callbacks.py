@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from baton.consumer.handler import in_event_loop
-from baton.consumer.held_partition import HeldPartition, Notice, Phase
+from baton.consumer.partition import HeldPartition, Notice, Phase
 from baton.model.ids import Partition
 from baton.model.options import function
 

@@ -7,23 +7,19 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
-from baton.consumer.announcements import AnnouncedAssignments
-from baton.consumer.assignment_source import Assignments, AssignmentSource
-from baton.consumer.batches import BatchStream
+from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.callbacks import Call, Callbacks, Partitions
-from baton.consumer.deadlines import LedgerDeadlines, Left, first_known
-from baton.consumer.delivery import BatchSize, Want
-from baton.consumer.deserializing import Deserializer, Deserializers
+from baton.consumer.dispatcher import BatchSize, Want
+from baton.consumer.ending import LedgerDeadlines, Left, ending, first_known
+from baton.consumer.entry import HeldEntry
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
-from baton.consumer.handler_options import CheckedOptions, HandlerOptions
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.handler_options import CheckedOptions, Deserializer, Deserializers, HandlerOptions
 from baton.consumer.loop import ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
-from baton.consumer.signals import ending
 from baton.consumer.transaction import Transaction
-from baton.consumer.worker import call, call_async, take, work, work_on_tasks, work_on_threads
+from baton.consumer.worker import BatchStream, call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.queues.consumer_side import Reader, addressed, opened
@@ -97,8 +93,7 @@ class Consumer:
         The environment says where all the group's queues are (BATON_REDIS_URL for Redis). Raises ValueError for what is missing
         there, or is no address.
         """
-        from baton.consumer.api import KubernetesLease
-        from baton.consumer.api_server import ApiConnection
+        from baton.consumer.api_server import ApiConnection, KubernetesLease
 
         pod = Pod.from_environment()
         kind, address = addressed(os.environ)

@@ -1,18 +1,163 @@
 """Who gets which entries next: what is in hand or can be read, for those who wait."""
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from math import inf
 
 from baton.consumer.callbacks import Call
-from baton.consumer.delivery import BatchSize, Delivery, Part, Want
-from baton.consumer.entry_sequence import EntrySequence
-from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.held_partitions import HeldPartitions
-from baton.consumer.leftovers import Leftovers
+from baton.consumer.entry import Acknowledgement, HeldEntry, shown_key
+from baton.consumer.outcome import Outcome
+from baton.consumer.partition import EntrySequence, HeldPartition, HeldPartitions, Phase, turn_of
 from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
+from baton.model.options import number, whole
 from baton.queues.consumer_side import Reader
+
+# What passes between a consumer's loop and those who work on its entries: who wants some, some, and what became of them.
+
+
+Outcomes = Sequence[tuple[Sequence[HeldEntry], Outcome]]
+"""Entries, and what became of each of them."""
+Part = tuple[EntrySequence, Sequence[HeldEntry]]
+"""Entries of one sequence, in order."""
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Entries for one worker, to be worked on in this order."""
+
+    parts: Sequence[Part]
+    recalled: bool = False
+    """No other of them is to be begun: the ledger or the end calls, and what was not begun goes back."""
+    held_up: bool = False
+    """Likewise, behind one that is to come again."""
+    at: Sequence[HeldEntry] = ()
+    """What its handler has been called with and has not returned from,"""
+    at_since: float = 0.0
+    """since when (monotonic),"""
+    warnings: int = 0
+    """and how often that was warned of."""
+
+    @property
+    def entries(self) -> Sequence[HeldEntry]:
+        return [entry for _, entries in self.parts for entry in entries]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How much a batch has."""
+
+    entries: int = 500
+    """At most,"""
+    bytes: float = inf
+    """and so many bytes of keys, values and headers (but one entry at least)."""
+    wait: float = 0.2
+    """Seconds for which a batch that has something waits for more."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a batch that could have nothing, and TypeError for what is no number."""
+        whole("max_entries", self.entries, 1)
+        number("max_bytes", self.bytes, 1)
+        number("max_wait", self.wait, 0)
+
+
+@dataclass(slots=True, eq=False)
+class Want:
+    """A worker that waits for entries, or for a callback that it is to call."""
+
+    batch: BatchSize | None = None
+    """None: a little of what there is."""
+    answer: "Future[Delivery | Call | None]" = field(default_factory=Future)
+    """None: the consumer has ended."""
+    since: float | None = None
+    """When there was something for it, first (monotonic)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of some entries, and who wants to hear that the queue knows it."""
+
+    outcomes: Outcomes
+    receipt: Acknowledgement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A delivery comes back: what became of its entries since the last word; the others were not begun."""
+
+    delivery: Delivery
+    outcomes: Outcomes
+    seconds: float
+    """That its entries took, all together,"""
+    count: int
+    """and how many these were."""
+
+
+# Entries that an earlier process was handed out and did not finish: it may have ended by one of them.
+
+
+log = logging.getLogger(__name__)
+
+_TOLD_FROM = 2
+"""Times; a pod whose node is lost leaves entries that were handed out once."""
+
+
+class Leftovers:
+    """Which partition or key that begins with such an entry has its turn: they begin after the others, one at a time, and those
+    first whose entry was handed out least often. One that is worked on for long keeps the next waiting as long as it waited
+    itself at most, and nothing waits in a partition that is let go of. Used by the thread of the consumer's loop only."""
+
+    def __init__(self, holdings: HeldPartitions, requests: QueueRequests) -> None:
+        self._holdings = holdings
+        self._requests = requests
+        self._begun: tuple[EntrySequence, str, float] | None = None
+        """The last one, its entry's offset, and until when that keeps the next waiting (monotonic)."""
+
+    def begin(self, *, others: bool, shared: bool) -> EntrySequence | None:
+        """The queue has counted that its first entry is begun. None: it is not its turn yet, or nothing is left over. `others`:
+        something else can be begun or is worked on, which goes first for a while."""
+        now = time.monotonic()
+        last, offset, until = self._begun or (None, "", 0.0)
+        waits = last is not None and not shared and offset in last.out and now < until
+        for sequence in sorted(self._due(now, shared=shared), key=lambda one: (not one.holding.letting_go, one.waiting[0].times)):
+            if (waits and not sequence.holding.letting_go) or (others and now < sequence.latest):
+                return None
+            if not sequence.waiting or now < self._requests.not_before(sequence.holding):
+                continue  # the queue has just said so of another key of its partition
+            entry = sequence.waiting[0]
+            turn = now + turn_of(entry.times)
+            _tell(sequence)
+            if self._requests.begin_again(sequence, self._holdings.reader(sequence.holding)):
+                self._begun = sequence, entry.offset, turn
+                return sequence
+        return None
+
+    def _due(self, now: float, *, shared: bool) -> Iterator[EntrySequence]:
+        for holding in self._holdings:
+            if holding.left_over and holding.has_turns and now >= self._requests.not_before(holding):
+                sequences = list(holding.sequences.values())
+                yield from (one for one in sequences if one.left_over and now >= one.due and (shared or not one.busy))
+                if not any(entry.times for one in sequences for entry in one.waiting):
+                    holding.left_over = 0.0
+
+
+def _tell(sequence: EntrySequence) -> None:
+    """Before it is begun: it may be the last that this process says."""
+    entry = sequence.waiting[0]
+    if entry.times >= _TOLD_FROM:
+        log.warning(
+            "%s/%d entry %s (key %s) was handed out %d times and never acknowledged: it begins now, after others. If it ends the "
+            "process each time, set maxRedeliveries, and it becomes a dead letter",
+            *sequence.holding.partition,
+            *(entry.offset, shown_key(entry), entry.times),
+        )
+
+
+# The dispatcher
+
 
 _MOST_BY_KEY = 1000
 """Entries in hand of a partition whose keys are worked on beside each other."""

@@ -1,25 +1,59 @@
 """The consumer's loop, as any thread may use it: whoever works on entries asks for some, and says what became of them."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from math import inf
+from typing import Protocol
+from weakref import WeakSet
 
-from baton.consumer import forks
-from baton.consumer.acknowledgement import Acknowledgement
-from baton.consumer.assignment_source import Assignments
+from baton.consumer.assignments import Assignments
 from baton.consumer.callbacks import Call, Callbacks, Place
-from baton.consumer.deadlines import Left
-from baton.consumer.delivery import Delivery, Outcomes, Returned, Told, Want
-from baton.consumer.grace_period import GracePeriod
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition
+from baton.consumer.dispatcher import Delivery, Outcomes, Returned, Told, Want
+from baton.consumer.ending import GracePeriod, Left
+from baton.consumer.entry import Acknowledgement, HeldEntry
+from baton.consumer.partition import HeldPartition
 from baton.consumer.session import Session
 from baton.consumer.turns import Turns
 from baton.model.ids import QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR, Reader
 from baton.queues.output import Output
+
+# What runs here and not in a process that is forked from this one: threads stay behind.
+
+
+class Forked(Protocol):
+    """An object with a thread, which a forked process does not have."""
+
+    def left_behind(self) -> None:
+        """Called in the new process."""
+
+
+_running: WeakSet[Forked] = WeakSet()
+
+
+def follow(one: Forked) -> None:
+    """From now on it hears of forks."""
+    _running.add(one)
+
+
+def refusal(what: str) -> RuntimeError:
+    """The error that a forked process gets when it uses `what`."""
+    return RuntimeError(f"this {what} runs in the process that this one was forked from: read and acknowledge there")
+
+
+def _forked() -> None:
+    for one in list(_running):
+        one.left_behind()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+# The loop
+
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
@@ -63,12 +97,12 @@ class ConsumerLoop:
         """Raises RuntimeError the second time."""
         if self._thread.ident is not None:
             raise RuntimeError("a consumer runs once: make another with Consumer.from_environment()")
-        forks.follow(self)
+        follow(self)
         self._thread.start()
 
     def left_behind(self) -> None:
         """In a process that was forked from the one in which it runs: nobody here would ever answer."""
-        self._ended, self._session, self._refusal = threading.Event(), None, forks.refusal("consumer")
+        self._ended, self._session, self._refusal = threading.Event(), None, refusal("consumer")
         self._ended.set()
 
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False, warn_after: float = inf) -> None:

@@ -9,9 +9,8 @@ from copy import copy
 from math import inf
 from typing import cast
 
-from baton.consumer.entry_sequence import EntrySequence, backoff
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition, Outage, Phase
+from baton.consumer.entry import HeldEntry
+from baton.consumer.partition import EntrySequence, HeldPartition, Outage, Phase, backoff
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import SURE_FOR, Reader, TransactionalReader
 from baton.queues.entries import Entries

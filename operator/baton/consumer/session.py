@@ -5,11 +5,51 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
-from baton.consumer.lease import LeaseStore, renewed
-from baton.model.lease import Manifest, Vacancy, holder_of
-from baton.model.names import RELEASES_ANNOTATION, TROUBLE_ANNOTATION
+from baton.model.lease import Manifest, Vacancy, held, holder_of
+from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, TROUBLE_ANNOTATION
 from baton.model.session import Release, format_releases
+
+# A session's Lease: what it looks like, and what is needed of the place where it is kept.
+
+
+class LeaseStore(Protocol):
+    """One Lease. Any method may raise whatever the way to it raises; that is taken as "not now"."""
+
+    def read(self) -> Manifest | None:
+        """None: it does not exist."""
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        """Replace it if it still is at the manifest's resourceVersion; without one, create it. Answers what stands there then.
+
+        None: it has changed meanwhile.
+        """
+
+
+def renewed(
+    before: Manifest | None,
+    holder: str,
+    group: str,
+    duration: float,
+    now: datetime,
+    annotations: Mapping[str, str],
+    owner: Mapping[str, str] | None = None,
+) -> Manifest:
+    """The Lease as its holder writes it at `now`. What others put on it stays. `holder` empty: given up.
+
+    `owner` is a pod's name and uid: the Lease is deleted with it.
+    """
+    metadata: Manifest = dict((before or {}).get("metadata") or {})
+    metadata["labels"] = (metadata.get("labels") or {}) | {GROUP_LABEL: group}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    if owner is not None:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", **owner}]
+    return {"metadata": metadata, "spec": held(before, holder, duration, now)}
+
+
+# A session
+
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.entry import HeldEntry
 from baton.model.ids import Partition
 from baton.model.wording import counted
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, Output

@@ -4,8 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark.environment import Cluster, FleetEnvironment
 from baton.spark.leaving_pods import LeavingPods, NobodyLeaves

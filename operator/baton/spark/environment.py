@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
 from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from baton import consumer
-from baton.consumer.lease import LeaseStore
-from baton.consumer.session import DURATION, RENEW_EVERY
+from baton.consumer.session import DURATION, RENEW_EVERY, LeaseStore
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
     MISSING_RIGHTS_ANNOTATION,

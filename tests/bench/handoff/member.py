@@ -21,9 +21,8 @@ import kubernetes  # noqa: F401 -- what members import when they need it is impo
 import baton.queues.kafka.consumer_side
 import baton.queues.redis.consumer_side  # noqa: F401 -- likewise
 from baton.consumer import AnnouncedAssignments, AssignmentSource, Consumer, Pod, Session
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
-from baton.consumer.assignment_source import Assignments
+from baton.consumer.api_server import ApiConnection, KubernetesLease
+from baton.consumer.assignments import Assignments
 from baton.model.names import session_lease_name
 from baton.queues.consumer_side import addressed, opened
 

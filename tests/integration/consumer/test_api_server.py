@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import AnswerTooLong, ApiConnection, ApiRefused
+from baton.consumer.api_server import AnswerTooLong, ApiConnection, ApiRefused, KubernetesLease
 from cluster import Cluster
 from cluster.pki import Authority
 from tests.service_account import mounted

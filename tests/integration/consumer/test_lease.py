@@ -8,9 +8,8 @@ import kubernetes
 import pytest
 
 from baton.consumer import Session
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
-from baton.consumer.lease import renewed
+from baton.consumer.api_server import ApiConnection, KubernetesLease
+from baton.consumer.session import renewed
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION

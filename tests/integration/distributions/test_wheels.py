@@ -109,7 +109,7 @@ def test_no_file_is_in_both_and_none_is_missing(wheels: dict[str, Path]) -> None
 def test_a_consumers_image_has_four_distributions_at_most_and_all_of_its_modules_work(consumers: Fresh) -> None:
     found = consumers.modules("baton.spark", *OPTIONAL)
     assert found["installed"].keys() <= {"baton-consumer", "redis", "urllib3", "async-timeout"}
-    assert {"baton.consumer.api", "baton.consumer.consumer", "baton.queues.redis.adapter"} <= set(found["imported"])
+    assert {"baton.consumer.api_server", "baton.consumer.consumer", "baton.queues.redis.adapter"} <= set(found["imported"])
     assert MAKES_NO_CONSUMER.isdisjoint(found["loaded"])
 
 
@@ -161,7 +161,7 @@ def test_the_operator_and_its_command_come_with_the_consumers_side_and_leave_it_
     uv("venv", "--quiet", "--python", sys.executable, tmp_path)
     both = Fresh(tmp_path / "bin" / "python")
     both.install(f"baton-consumer @ {wheels['consumer'].as_uri()}", f"baton-operator[redis] @ {wheels['operator'].as_uri()}")
-    assert {"baton.cli.main", "baton.consumer.api"} <= set(both.modules("baton.spark", *OPTIONAL)["imported"])
+    assert {"baton.cli.main", "baton.consumer.api_server"} <= set(both.modules("baton.spark", *OPTIONAL)["imported"])
     version = subprocess.run([tmp_path / "bin" / "baton", "--version"], check=True, capture_output=True, text=True).stdout
     assert __version__ in version
     path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.deserializing import Deserializers
+from baton.consumer.handler_options import Deserializers
 from baton.model.ids import MemberId, Uid
 from baton.queues.redis import RedisReader
 

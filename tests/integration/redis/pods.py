@@ -11,10 +11,9 @@ from uuid import uuid4
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.deadlines import LedgerDeadlines, first_known
-from baton.consumer.deserializing import Deserializers
+from baton.consumer.ending import LedgerDeadlines, first_known
 from baton.consumer.handler import Handler
-from baton.consumer.handler_options import HandlerOptions
+from baton.consumer.handler_options import Deserializers, HandlerOptions
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, TROUBLE_ANNOTATION

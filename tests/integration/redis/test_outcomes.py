@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.consumer import Batch, Consumer, HeldEntry, Reject, Retry
-from baton.consumer.deserializing import Deserializers
+from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, Uid
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.pods import Operator, lag, operating
@@ -102,7 +102,7 @@ async def test_an_entry_that_cannot_be_deserialized_is_a_dead_letter(operator: O
 async def test_a_failure_whose_text_is_no_utf8_is_a_dead_letter_in_the_end(
     operator: Operator, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, "baton.consumer.progress")  # pytest-xdist cannot pass on the traceback's text
+    caplog.set_level(logging.CRITICAL, "baton.consumer.worker")  # pytest-xdist cannot pass on the traceback's text
     await queue.limited(redeliveries=1)
 
     def handle(entry: HeldEntry) -> None:

@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark import Fleet
 from baton.spark.leaving_pods import LeavingPods, NobodyLeaves

@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from baton import consumer
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.dev.server import DevServer
 from baton.model.lease import holder_of
 from baton.model.names import EXECUTORS_ANNOTATION, driver_lease_name

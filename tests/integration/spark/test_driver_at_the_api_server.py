@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import driver_lease_name

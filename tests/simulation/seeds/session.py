@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from baton.consumer.lease import renewed
+from baton.consumer.session import renewed
 from baton.kube.leases import leases_path
 from baton.model.names import RELEASES_ANNOTATION, session_lease_name
 from baton.model.session import Release, format_releases

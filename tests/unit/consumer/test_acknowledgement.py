@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from baton.consumer.acknowledgement import Acknowledgement
+from baton.consumer.entry import Acknowledgement
 from baton.model.ids import Epoch
 from tests.in_memory_queue import InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE

@@ -11,8 +11,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from baton.consumer import announcements
-from baton.consumer.announcements import AnnouncedAssignments
+from baton.consumer import assignments
+from baton.consumer.assignments import AnnouncedAssignments
 from baton.model.ids import Epoch, Partition
 from baton.model.ledger import MemberEntry
 from baton.queues.protocol import Heard, QueueUnreachable
@@ -192,7 +192,7 @@ def test_a_queue_that_was_away_is_asked_for_the_time_left_again_after_a_while(mo
         away.setattr(pod.queue, "look", Mock(side_effect=QueueUnreachable("it is away")))
         assert left(FIVE, Epoch(2)) is None
     assert left(FIVE, Epoch(2)) is None and pod.queue.looks == 0, "a handler does not wait for it each time"
-    monkeypatch.setattr(announcements, "LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(assignments, "LOOK_AGAIN", 0.0)
     assert 0 < (left(FIVE, Epoch(2)) or 0) <= HOUR and pod.queue.looks == 1
     assert left(FIVE, Epoch(1)) is None and left(FIVE, Epoch(2)) and pod.queue.looks == 1, "a late question takes nothing away"
 

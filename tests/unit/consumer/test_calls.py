@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from baton.consumer.batch import Batch
 from baton.consumer.callbacks import Callbacks
+from baton.consumer.entry import Batch
 from baton.model.ids import Partition
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of

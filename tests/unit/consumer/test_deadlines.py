@@ -7,11 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from baton.consumer import deadlines
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
-from baton.consumer.deadlines import LedgerDeadlines
-from baton.consumer.server_clock import ServerClock
+from baton.consumer import ending
+from baton.consumer.api_server import ApiConnection, KubernetesLease, ServerClock
+from baton.consumer.ending import LedgerDeadlines
 from baton.dev.server import DevServer
 from baton.engine.ledger import dump
 from baton.engine.state import GroupState, Move
@@ -61,7 +59,7 @@ def test_the_ledger_is_read_once_for_all_partitions_until_it_is_another(tmp_path
         read.append(text)
         return json.loads(text)
 
-    monkeypatch.setattr(deadlines, "json", SimpleNamespace(loads=loads))
+    monkeypatch.setattr(ending, "json", SimpleNamespace(loads=loads))
     (tmp_path / LEDGER_GROUP_KEY).write_text(dump(state(1000.0, 3.0))[LEDGER_GROUP_KEY])
     ledger = LedgerDeadlines(tmp_path, lambda: 998.0)
     assert {ledger.left(Partition(ORDERS, number), TWO) for number in (2, 3)} == {2.0}

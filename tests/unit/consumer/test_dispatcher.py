@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from baton.consumer import wake_times
-from baton.consumer.delivery import BatchSize, Delivery, Want
-from baton.consumer.dispatcher import Dispatcher
-from baton.consumer.entry_sequence import EntrySequence, backoff
-from baton.consumer.held_partition import HeldPartition
+from baton.consumer import turns
+from baton.consumer.dispatcher import BatchSize, Delivery, Dispatcher, Want
 from baton.consumer.outcome import ACK
+from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.consumer_side import Reader
@@ -90,7 +88,7 @@ class QueueOfMany(InMemoryQueue):
 def test_a_batch_asks_those_of_many_partitions_of_which_it_has_entries_and_all_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wake_times, "_WATCH_EVERY", HOUR)
+    monkeypatch.setattr(turns, "_WATCH_EVERY", HOUR)
     queue = QueueOfMany(many := 200)
     consumer = consumer_of(queue, InMemoryLedger(dict.fromkeys(range(many), 1)))
     handed: list[int] = []
@@ -116,7 +114,7 @@ class QueueThatFills(InMemoryQueue):
 
 
 def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake_times, "_IDLE", HOUR)
+    monkeypatch.setattr(turns, "_IDLE", HOUR)
     consumer = consumer_of(QueueThatFills())
     with consumer:
         consumer._loop.serve(1)

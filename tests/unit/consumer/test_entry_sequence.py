@@ -6,11 +6,9 @@ from math import inf
 
 import pytest
 
-from baton.consumer.acknowledgement import Acknowledgement
-from baton.consumer.entry_sequence import EntrySequence, backoff
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition
+from baton.consumer.entry import Acknowledgement, HeldEntry
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Outcome
+from baton.consumer.partition import EntrySequence, HeldPartition, backoff
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry

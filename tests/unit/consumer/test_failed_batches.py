@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from baton.consumer import Consumer, Reject, Retry
-from baton.consumer.batch import Batch
-from baton.consumer.deserializing import Deserializers
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.entry import Batch, HeldEntry
+from baton.consumer.handler_options import Deserializers
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until
 

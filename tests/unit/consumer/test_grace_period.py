@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from baton.consumer.grace_period import GracePeriod
+from baton.consumer.ending import GracePeriod
 
 
 def test_queues_have_as_long_to_hear_of_a_hand_off_as_the_process_goes_on() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.deserializing import Deserializers
 from baton.consumer.handler import HandlerRun
+from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryQueue, consumer_of

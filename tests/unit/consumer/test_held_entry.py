@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.entry import HeldEntry
 from baton.consumer.outcome import Nack
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.entries import Entries

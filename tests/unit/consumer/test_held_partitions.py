@@ -5,8 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.held_partitions import HeldPartitions
+from baton.consumer.partition import HeldPartition, HeldPartitions, Phase
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Uid
 from baton.queues.consumer_side import SURE_FOR

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 
 from baton.consumer import Consumer
-from baton.consumer.batch import Batch
+from baton.consumer.entry import Batch
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of

@@ -5,8 +5,8 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from baton.consumer.held_partition import HeldPartition, Phase
-from baton.consumer.instrumentation import HeldTimes, MeasuredAssignments, MeasuredReader
+from baton.consumer.metrics import HeldTimes, MeasuredAssignments, MeasuredReader
+from baton.consumer.partition import HeldPartition, Phase
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from baton.consumer import Retry
-from baton.consumer.batch import Batch
-from baton.consumer.delivery import Delivery, Want
+from baton.consumer.dispatcher import Delivery, Want
+from baton.consumer.entry import Batch
 from baton.consumer.outcome import ACK
 from baton.model import Epoch, Uid
 from baton.queues.entries import Entries

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from baton.consumer import Reject, Retry
-from baton.consumer.acknowledgement import Acknowledgement
-from baton.consumer.deserializing import Deserializers
+from baton.consumer.entry import Acknowledgement
 from baton.consumer.handler import is_coroutine_function
-from baton.consumer.handler_options import CheckedOptions
+from baton.consumer.handler_options import CheckedOptions, Deserializers
 from baton.consumer.outcome import DeadLetter, Nack, Outcome, outcome_of
 from baton.queues.entry import Entry
 from tests.unit.consumer.test_entry_sequence import sequence

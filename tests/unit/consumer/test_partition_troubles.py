@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from baton.consumer import loop
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition
+from baton.consumer.entry import HeldEntry
+from baton.consumer.partition import HeldPartition
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, Uid
 from baton.queues.entry import Entry

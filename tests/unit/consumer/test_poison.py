@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from baton.consumer import Retry
-from baton.consumer.batch import Batch
-from baton.consumer.deserializing import Deserializers
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.entry import Batch, HeldEntry
+from baton.consumer.handler_options import Deserializers
 from baton.consumer.outcome import DeadLetter, Nack, outcome_of
 from baton.consumer.session import Session
 from baton.model.ids import Epoch

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from baton.consumer import Reject
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition
+from baton.consumer.entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Nack
+from baton.consumer.partition import HeldPartition
 from baton.consumer.queue_requests import TOLD_AFTER, QueueRequests
 from baton.model.ids import Epoch, Partition
 from baton.queues.output import FinishedTogether, Output

@@ -6,10 +6,9 @@ from typing import cast
 
 import pytest
 
-from baton.consumer import Consumer, Retry, wake_times
-from baton.consumer.deserializing import Deserializers
-from baton.consumer.handler_options import CheckedOptions, HandlerOptions
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer import Consumer, Retry, turns
+from baton.consumer.entry import HeldEntry
+from baton.consumer.handler_options import CheckedOptions, Deserializers, HandlerOptions
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
@@ -39,7 +38,7 @@ class SlowQueue(InMemoryQueue):
 
 
 def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wake_times, "_IDLE", HOUR)
+    monkeypatch.setattr(turns, "_IDLE", HOUR)
     queue, ledger = SlowQueue(1), InMemoryLedger({0: 1, 1: 1})
     queue.consumer = consumer_of(queue, ledger)
     tries: list[str] = []

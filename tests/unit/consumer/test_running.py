@@ -8,7 +8,7 @@ import pytest
 
 from baton.consumer import AssignmentSource, Consumer
 from baton.consumer.callbacks import Callbacks, Partitions
-from baton.consumer.held_entry import HeldEntry
+from baton.consumer.entry import HeldEntry
 from baton.model.ids import MemberId, Uid
 from tests.forked import in_a_fork
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from baton.consumer import LeaseStore, Session
-from baton.consumer.lease import renewed
+from baton.consumer.session import renewed
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.model.lease import Manifest
 from baton.model.names import GROUP_LABEL, TROUBLE_ANNOTATION

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from baton.consumer.signals import ending
+from baton.consumer.ending import ending
 
 
 def test_a_signal_ends_each_of_two_that_run_within_one_another() -> None:

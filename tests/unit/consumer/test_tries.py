@@ -8,11 +8,11 @@ import threading
 import pytest
 
 from baton.consumer import Batch, Reject, Retry
-from baton.consumer.delivery import BatchSize, Delivery
+from baton.consumer.dispatcher import BatchSize, Delivery
+from baton.consumer.entry import HeldEntry
 from baton.consumer.handler_options import CheckedOptions, HandlerOptions
-from baton.consumer.held_entry import HeldEntry
 from baton.consumer.outcome import ACK
-from baton.consumer.progress import Progress
+from baton.consumer.worker import Progress
 from baton.queues.entry import Entry
 from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
 from tests.waiting import PATIENCE, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.consumer.unconfirmed_records import merged, unconfirmed
+from baton.consumer.assignments import merged, unconfirmed
 from baton.model.ledger import MemberEntry
 from tests.unit.consumer.told_and_heard import FIVE, UID, entry, grants, record
 

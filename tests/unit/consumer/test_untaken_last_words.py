@@ -5,8 +5,8 @@ import threading
 import time
 
 from baton.consumer import Session
-from baton.consumer.held_entry import HeldEntry
-from baton.consumer.held_partition import HeldPartition, Phase
+from baton.consumer.entry import HeldEntry
+from baton.consumer.partition import HeldPartition, Phase
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, Uid
 from baton.queues.fence import StaleOwner

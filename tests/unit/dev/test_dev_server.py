@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from urllib3.exceptions import HTTPError
 
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection, ApiRefused
+from baton.consumer.api_server import ApiConnection, ApiRefused, KubernetesLease
 from baton.dev.server import DevServer
 from tests.processes import ChildProcess
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton.consumer import Session
-from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import KubernetesLease
 from baton.kube.api import core_path
 from baton.kube.errors import ApiError
 from baton.kube.leases import leases_path

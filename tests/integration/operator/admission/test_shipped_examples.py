@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from baton.consumer import Session
-from baton.consumer.api import KubernetesLease
+from baton.consumer.api_server import KubernetesLease
 from baton.kube.api import core_path
 from baton.kube.errors import ApiError
 from baton.model.ids import MemberId

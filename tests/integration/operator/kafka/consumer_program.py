@@ -6,8 +6,7 @@ import time
 from typing import Any
 
 from baton.consumer import AssignmentSource, Consumer, Pod, Session
-from baton.consumer.api import KubernetesLease
-from baton.consumer.api_server import ApiConnection
+from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import session_lease_name
 from baton.queues.consumer_side import addressed, opened
 

@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import asyncio
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
-from baton.consumer.acknowledgement import Acknowledgement
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
-from baton.model.wording import one_line
+from baton.model.ids import Partition
+from baton.model.wording import counted, one_line
 from baton.queues.entry import Entry
 
 if TYPE_CHECKING:
-    from baton.consumer.entry_sequence import EntrySequence
-    from baton.consumer.held_partition import HeldPartition
+    from baton.consumer.partition import EntrySequence, HeldPartition
+
+# An acknowledgement on its way to the queue.
+
+
+class Acknowledgement:
+    """Says when the queue has taken what was acknowledged. Waiting for it is optional, and a wait that is cancelled changes
+    nothing: another, or a later one, gets the answer."""
+
+    def __init__(self) -> None:
+        self._future: Future[bool] = Future()
+        self._open = 0
+        self._lost = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True: the queue has it (Kafka: as far as its one offset goes over it; behind an entry that is not finished with, this
+        process knows it alone). False: it was not this consumer's any more, and comes to its next owner, marked redelivered.
+
+        Raises TimeoutError after `timeout` seconds.
+        """
+        return self._future.result(timeout)
+
+    def __await__(self) -> Generator[None, None, bool]:
+        return self._told().__await__()
+
+    async def _told(self) -> bool:
+        mine: Future[bool] = Future()  # of this wait alone, for who cancels an asyncio future cancels what it wraps
+
+        def tell(answer: Future[bool]) -> None:
+            if mine.set_running_or_notify_cancel():
+                mine.set_result(answer.result())
+
+        self._future.add_done_callback(tell)
+        return await asyncio.wrap_future(mine)
+
+    # For the consumer's loop
+
+    def expect(self, parts: int) -> None:
+        """It is complete when so many parts are."""
+        self._open = parts
+        self._end()
+
+    def part(self, *, taken: bool) -> None:
+        self._open -= 1
+        self._lost |= not taken
+        self._end()
+
+    def lost(self) -> None:
+        """Some of it was nobody's to acknowledge."""
+        self._lost = True
+
+    def _end(self) -> None:
+        if self._open <= 0:
+            with suppress(InvalidStateError):  # it is known, and the first answer stands
+                self._future.set_result(not self._lost)
+
+
+# Entries
 
 _LONGEST_KEY = 100
 """Characters."""
@@ -164,3 +223,57 @@ def shown_key(entry: HeldEntry) -> str:
 def _compared(entry: Entry) -> tuple[object, ...]:
     place = (entry.queue, entry.partition, entry.offset)
     return (*place, entry.timestamp, entry.epoch, entry.redelivered, entry.headers)
+
+
+# Several entries, handed out together.
+
+
+class Batch(Sequence[HeldEntry]):
+    """Entries of one or several partitions; those of one partition are in order."""
+
+    def __init__(self, entries: Sequence[HeldEntry], hearing: OutcomeListener) -> None:
+        self._entries = entries
+        self._hearing = hearing
+
+    @overload
+    def __getitem__(self, index: int) -> HeldEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[HeldEntry]: ...
+    def __getitem__(self, index: int | slice) -> HeldEntry | Sequence[HeldEntry]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[HeldEntry]:
+        return iter(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Batch({counted(len(self), 'entry', 'entries')} of {counted(len(self.by_partition()), 'partition')})"
+
+    def by_partition(self) -> dict[Partition, list[HeldEntry]]:
+        """The entries by partition, those of each partition in order."""
+        found: dict[Partition, list[HeldEntry]] = {}
+        for entry in self._entries:
+            found.setdefault(entry.sequence.holding.partition, []).append(entry)
+        return found
+
+    def ack(self) -> Acknowledgement:
+        """Finished with all of it; of what had a word of its own before (`entry.nack`), that word stands. In any order, from
+        any thread. `await batch.ack()`, or `batch.ack().wait()`, answers when the queue has it."""
+        receipt = Acknowledgement()
+        self._tell(ACK, receipt)
+        return receipt
+
+    def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
+        """Hand all of it out once more, as `entry.nack` does for one."""
+        self._tell(Nack(bounded(why), seconds(delay)), None)
+
+    def dead_letter(self, why: str) -> Acknowledgement:
+        """All of it goes to the dead letters."""
+        receipt = Acknowledgement()
+        self._tell(DeadLetter(bounded(why)), receipt)
+        return receipt
+
+    def _tell(self, outcome: Outcome, receipt: Acknowledgement | None) -> None:
+        self._hearing.tell([(self._entries, outcome)], receipt)
