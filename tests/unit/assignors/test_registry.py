@@ -11,10 +11,10 @@ import yaml
 
 from baton.assignors import BUILT_IN, DEFAULT, Traits, traits_of
 from baton.assignors.registry import DECLARED
+from baton.assignors.rocketmq import NEARBY
 
 ROOT = Path(__file__).parents[3]
 ROOM = ROOT / "operator" / "baton" / "assignors"
-ORIGINS = ("kafka", "own", "rocketmq", "runnel", "solace")
 PAGE = (ROOT / "docs" / "concepts" / "assignors.md").read_text()
 CRD = yaml.safe_load((ROOT / "crds" / "baton.dev_consumergroups.yaml").read_text())
 SPEC: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -31,10 +31,9 @@ def the_names_of_a_rule(schema: dict[str, Any]) -> list[str]:
 
 
 def test_the_registry_lists_every_assignor_that_a_module_declares() -> None:
-    modules = [path.read_text() for origin in ORIGINS for path in sorted((ROOM / origin).glob("*.py"))]
-    named = [name for text in modules for name in re.findall(r'\bDeclaration\(\s*name=("[a-z-]+"|NAME)', text)]
-    of_constant = [name for text in modules for name in re.findall(r'^NAME = ("[a-z-]+")', text, re.MULTILINE)]
-    assert sorted(ast.literal_eval(name) for name in [*named, *of_constant] if name != "NAME") == list(BUILT_IN)
+    modules = [path.read_text() for path in sorted(ROOM.rglob("*.py"))]
+    declared = [name for text in modules for name in re.findall(r'\bDeclaration\(\s*name=("[a-z-]+"|NEARBY)', text)]
+    assert sorted(ast.literal_eval(name) if name != "NEARBY" else NEARBY for name in declared) == list(BUILT_IN)
 
 
 def test_the_crd_knows_the_same_assignors() -> None:
