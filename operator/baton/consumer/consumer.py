@@ -14,11 +14,12 @@ from baton.consumer.ending import LedgerDeadlines, Left, ending, first_known
 from baton.consumer.entry import HeldEntry
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
 from baton.consumer.handler_options import CheckedOptions, Deserializer, Deserializers, HandlerOptions
-from baton.consumer.loop import ConsumerLoop
+from baton.consumer.loop import Answer, ConsumerLoop
 from baton.consumer.pod import DEFAULT_GRACE, Pod
 from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
 from baton.consumer.transaction import Transaction
+from baton.consumer.turns import Turns
 from baton.consumer.worker import BatchStream, call, call_async, take, work, work_on_tasks, work_on_threads
 from baton.model.ids import QueueName, Uid
 from baton.model.names import session_lease_name
@@ -56,11 +57,13 @@ class Consumer:
         deadlines: Left = lambda partition, epoch: None,
         transactions: bool = False,
         health_port: int | None = None,
+        signals: bool = True,
     ) -> None:
         """`open_queue` is called for each queue that appears in the ledger; when nothing of it is left there, it is closed.
         `grace`: the pod's terminationGracePeriodSeconds. Without a session the operator learns of hand-offs from the queue alone.
         `deadlines`: seconds until a partition that is called back is taken away, where that is known. `transactions`: the queues'
-        readers are `TransactionalReader`s. `health_port`: where probes are answered, while the consumer runs.
+        readers are `TransactionalReader`s. `health_port`: where probes are answered, while the consumer runs. `signals`: SIGTERM
+        and Ctrl-C end it, where it runs in the main thread.
         """
         if metrics is not None:
             open_queue, source = metrics.around(open_queue), metrics.following(source)
@@ -71,6 +74,7 @@ class Consumer:
         self._transactions = transactions
         checks = {"/healthz": self._loop.hangs, "/readyz": self._loop.unheard}
         self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
+        self._signals = signals
         self._deserializers = deserializers or Deserializers()
         self._calling = HandlerRun(lambda _: None)
         """Calls callbacks outside an event loop."""
@@ -182,9 +186,19 @@ class Consumer:
         """Look at the ledger before another entry is begun. From any thread."""
         self._loop.interrupt()
 
+    @property
+    def running(self) -> bool:
+        """Between the begin of `run`, `serve` or `with` and its end."""
+        return self._loop.running
+
+    def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
+        """For `baton.testing`: what the thread of the consumer's loop answers; `otherwise` where it does not run."""
+        return self._loop.ask(question, otherwise)
+
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            stack.enter_context(ending(self._loop.stop, self._loop.leave))
+            if self._signals:
+                stack.enter_context(ending(self._loop.stop, self._loop.leave))
             stack.callback(self._calling.close)
             stack.enter_context(self._health)
             self._loop.start()

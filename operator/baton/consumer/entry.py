@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 from baton.consumer.outcome import ACK, DeadLetter, Nack, Outcome, bounded, seconds
-from baton.model.ids import Partition
+from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted, one_line
-from baton.queues.entry import Entry
+from baton.queues.entry import NO_HEADERS, Entry
 
 if TYPE_CHECKING:
     from baton.consumer.partition import EntrySequence, HeldPartition
@@ -138,6 +138,30 @@ class HeldEntry(Entry):
         self.in_transaction = False
         """Of the program: one is open for it, or has finished it."""
 
+    @classmethod
+    def for_test(
+        cls,
+        value: Any = b"",
+        key: Any = b"",
+        *,
+        headers: Mapping[str, bytes | None] = NO_HEADERS,
+        queue: str = "orders",
+        partition: int = 0,
+        offset: str = "0",
+        attempt: int = 0,
+        redelivered: bool = False,
+    ) -> EntryForTest:
+        """An entry for a unit test of a handler alone: `handle(HeldEntry.for_test(b"value"))`. It is mine, and notes what is said
+        of it (`outcomes`). For a handler under a consumer: `baton.testing.TestQueue`."""
+        from baton.consumer.partition import EntrySequence, HeldPartition
+
+        place = Partition(QueueName(queue), partition)
+        read = Entry(place.queue, partition, offset, key, value, 0, Epoch(1), redelivered, headers)
+        holding = HeldPartition(place, Epoch(1), _Noted())
+        made = EntryForTest(lambda _: read, read, offset, key, value, EntrySequence(holding), 0)
+        made.attempt = attempt
+        return made
+
     if not TYPE_CHECKING:  # which would take any name for an attribute
 
         def __getattr__(self, name: str) -> object:
@@ -213,6 +237,37 @@ class HeldEntry(Entry):
         """Seconds until its partition is taken away; None: it is not called back, or the time is not known. Called in an event
         loop it does not wait for the queue's answer, and is None until then."""
         return self.sequence.holding.hearing.time_left(self.sequence.holding)
+
+
+class EntryForTest(HeldEntry):
+    """What `HeldEntry.for_test` returns."""
+
+    __slots__ = ()
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """What was said of it by `ack`, `nack` and `dead_letter`."""
+        noted = self.sequence.holding.hearing
+        assert isinstance(noted, _Noted)
+        return noted.outcomes
+
+
+class _Noted:
+    """Hears what is said of an entry that no consumer has."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+
+    def tell(self, outcomes: Sequence[tuple[Sequence[HeldEntry], Outcome]], receipt: Acknowledgement | None = None) -> None:
+        self.outcomes += [outcome for _, outcome in outcomes]
+        if receipt is not None:
+            receipt.expect(0)
+
+    def still_mine(self, holding: HeldPartition) -> bool:
+        return True
+
+    def time_left(self, holding: HeldPartition) -> float | None:
+        return None
 
 
 def shown_key(entry: HeldEntry) -> str:

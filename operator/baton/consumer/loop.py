@@ -5,8 +5,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from math import inf
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 from baton.consumer.assignments import Assignments
@@ -20,6 +21,8 @@ from baton.consumer.turns import Turns
 from baton.model.ids import QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR, Reader
 from baton.queues.output import Output
+
+Answer = TypeVar("Answer")
 
 # What runs here and not in a process that is forked from this one: threads stay behind.
 
@@ -141,6 +144,19 @@ class ConsumerLoop:
     def interrupt(self) -> None:
         """Look at the ledger, and have no other entry begun before."""
         self._words.put(self._turns.dispatcher.recall)
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
+        """Have the loop's thread answer, and wait for it; `otherwise` where it does not run."""
+        answer: Future[Answer] = Future()
+        self._words.put(lambda: answer.set_result(question(self._turns)))
+        while self.running:
+            with suppress(TimeoutError):
+                return answer.result(LOOK_EVERY)
+        return otherwise
 
     def hangs(self) -> str:
         """Says so if it does nothing any more; empty: it answers, or waits for its queue to answer."""

@@ -178,6 +178,11 @@ class EntrySequence:
         for offset, failure in self.failed.items():
             self.failed[offset] = failure._replace(due=0.0)
 
+    def bring_forward(self, seconds: float) -> None:
+        """What waits to be tried again is due so much earlier."""
+        for offset, failure in self.failed.items():
+            self.failed[offset] = failure._replace(due=failure.due - seconds)
+
     def drop(self) -> None:
         """Nothing of it is begun any more, whatever comes back."""
         self.dropped = True

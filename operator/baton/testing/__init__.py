@@ -1,0 +1,442 @@
+"""A queue in memory for tests of a program: real consumers read it, without a server, a cluster or a second of waiting.
+
+    with TestQueue(partitions=4) as queue:
+        queue.start(handle, order="key", concurrency=8)
+        queue.send(b"customer-1", b"order 1")
+        queue.settled()
+        assert [entry.value for entry in queue.acked] == [b"order 1"]
+
+`async with` gives the same for coroutines: `await queue.settled()`.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import NamedTuple, Self, TypeVar, Unpack
+
+from baton.consumer.callbacks import Callbacks, Partitions
+from baton.consumer.consumer import Consumer
+from baton.consumer.handler import Handler
+from baton.consumer.handler_options import Deserializer, Deserializers, HandlerOptions
+from baton.consumer.turns import Turns
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.queues.entry import NO_HEADERS, Entry
+from baton.queues.fence import StaleOwner
+from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.redis.routing import RoutingTable
+
+_POD = Uid("pod-of-the-test")
+_LOOK_EVERY = 0.02
+"""Seconds."""
+
+Answer = TypeVar("Answer")
+
+
+class SetAside(NamedTuple):
+    """A dead letter."""
+
+    entry: Entry
+    why: str
+
+
+class TestQueue:
+    """One queue and one member that owns all its partitions. Every method may be called from any thread.
+
+    Keys go to partitions as on Redis. Time is the test's: `settled` does not wait for the delay of a retry but moves it up.
+    """
+
+    __test__ = False
+
+    def __init__(self, partitions: int = 1, *, name: str = "orders", max_redeliveries: int = 0, timeout: float = 10.0) -> None:
+        """`max_redeliveries`: as in the PartitionedQueue; 0 for no limit. `timeout`: seconds that any method waits, and
+        that handlers get at the end. Raises ValueError for a number of partitions that Redis could not have."""
+        self.acked: list[Entry] = []
+        """What was acknowledged, in this order: the entries that `send` returned."""
+        self.dead_letters: list[SetAside] = []
+        self.moved = 0.0
+        """Seconds by which retries came earlier, in all."""
+        self._routing = RoutingTable.even(1, partitions)
+        self._queue = _Queue(QueueName(name), partitions, max_redeliveries, self.acked, self.dead_letters)
+        self._ledger = _Ledger(self._queue)
+        self._timeout = timeout
+        self._consumer: Consumer | None = None
+        self._thread: threading.Thread | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._next = count()
+
+    def consumer(
+        self,
+        *,
+        on_assigned: Callable[[Partitions], object] | None = None,
+        on_revoked: Callable[[Partitions, float | None], object] | None = None,
+        on_lost: Callable[[Partitions], object] | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> Consumer:
+        """Return the member's consumer, for a program that runs it itself. The arguments are those of
+        `Consumer.from_environment`. It hears no signals. Raises RuntimeError the second time."""
+        if self._consumer is not None:
+            raise RuntimeError("this queue has its consumer: one test is one member; for another make another TestQueue")
+        self._consumer = Consumer(
+            lambda name: self._queue,
+            self._ledger,
+            _POD,
+            grace=self._timeout,
+            callbacks=Callbacks(on_assigned, on_revoked, on_lost),
+            deserializers=Deserializers(key_deserializer, value_deserializer),
+            signals=False,
+        )
+        return self._consumer
+
+    def start(self, handler: Handler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
+        """Run `handler` in the background until the end of the `with`, with the options of `Consumer.run`. `consumer`: what
+        `consumer(…)` returned, where it has callbacks or deserializers."""
+        running = consumer or self.consumer()
+
+        def run() -> None:
+            try:
+                running.run(handler, **options)
+            except BaseException as failure:
+                self._failure = failure
+
+        self._thread = threading.Thread(target=run, name="baton-test", daemon=True)
+        self._thread.start()
+
+    def send(
+        self,
+        key: bytes | str | None,
+        value: bytes | str,
+        *,
+        headers: Mapping[str, bytes | None] = NO_HEADERS,
+        partition: int | None = None,
+    ) -> Entry:
+        """Append an entry to the partition of its key, or to `partition`; without a key they take turns. Return it as it will
+        stand in `acked`. Raises ValueError for a partition that there is not."""
+        bare = b"" if key is None else _bytes(key)
+        partitions = len(self._queue.epochs)
+        if partition is None:
+            partition = self._routing.partition_of(bare) if bare else next(self._next) % partitions
+        if partition not in self._queue.epochs:
+            raise ValueError(f"partition is {partition}: this queue has 0 to {partitions - 1}")
+        return self._queue.append(partition, bare, _bytes(value), headers)
+
+    def settled(self) -> None:
+        """Wait until every entry of the member's partitions is acknowledged or a dead letter. Where all that is left waits for
+        another try, that comes at once (see `moved`). Raises TimeoutError that names what is left, and what ended the program."""
+        until = time.monotonic() + self._timeout
+        while left := self._queue.left():
+            self._see_it_runs()
+            if time.monotonic() >= until:
+                raise TimeoutError(f"not finished after {self._timeout:g} s: {', '.join(left)}; see what the consumer has logged")
+            self._move(None)
+            with self._queue.changed:
+                self._queue.changed.wait(_LOOK_EVERY)
+        self._see_it_runs()
+
+    def advance(self, seconds: float) -> None:
+        """Have what waits for another try come so much earlier; `settled` needs no such call."""
+        self._move(seconds)
+
+    def hand_over(self, partition: int) -> None:
+        """Call the partition back and give it to another member: what is in hand is finished, `on_revoked` is called. Raises
+        TimeoutError where the consumer does not let go of it, ValueError where it has not got it."""
+        self._ledger.call_back(partition)
+        if self._runs:
+            epoch = self._queue.epochs[partition]
+            self._until(lambda: (partition, epoch) in self._queue.released, f"partition {partition} is let go of")
+        self._ledger.take(partition)
+
+    def lose(self, partition: int) -> None:
+        """Give the partition to another member without asking, as at a missed deadline: the queue refuses this one from now on,
+        `on_lost` is called, `entry.still_mine()` is False. Raises ValueError where it has not got it."""
+        epoch = self._queue.epochs[partition]
+        self._ledger.take(partition)
+        self._until(lambda: not self._ask(lambda turns: _holds(turns, partition, epoch), False), "the loss is noticed")
+
+    def grant(self, partition: int) -> None:
+        """Give a partition back to the member: entries that it had not finished come again, marked redelivered."""
+        self._ledger.give(partition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let go of everything as at SIGTERM. Raises what ended the program, or TimeoutError for a handler that hangs."""
+        self._stop()
+        if self._thread is not None:
+            self._thread.join(self._timeout + 1)
+        self._see_it_ended(kind, hangs=self._thread is not None and self._thread.is_alive())
+
+    async def __aenter__(self) -> "AsyncTestQueue":
+        return AsyncTestQueue(self)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=self._timeout + 1)
+        self._see_it_ended(kind, hangs=self._task is not None and self._task.cancel())
+
+    async def _serve(self, consumer: Consumer, handler: Handler, options: HandlerOptions) -> None:
+        try:
+            async with consumer:
+                await consumer.serve(handler, **options)
+        except BaseException as failure:
+            self._failure = failure
+
+    def _stop(self) -> None:
+        if self._consumer is not None:
+            self._consumer.stop()
+            self._ledger.call_back(*self._ledger.owned)
+
+    def _see_it_ended(self, kind: type[BaseException] | None, *, hangs: bool) -> None:
+        if kind is None:
+            self._see_it_runs()
+            if hangs:
+                raise TimeoutError(f"a handler has not returned within {self._timeout:g} s of the end of the test")
+
+    def _see_it_runs(self) -> None:
+        if (failure := self._failure) is not None:
+            self._failure = None
+            raise failure
+
+    @property
+    def _runs(self) -> bool:
+        return self._consumer is not None and self._consumer.running
+
+    def _move(self, seconds: float | None) -> None:
+        self.moved += self._ask(lambda turns: _moved(turns, seconds), 0.0)
+
+    def _ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
+        return otherwise if self._consumer is None else self._consumer.ask(question, otherwise)
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + self._timeout
+        while self._runs and not condition():
+            if time.monotonic() >= until:
+                raise TimeoutError(f"not after {self._timeout:g} s: {what}")
+            with self._queue.changed:
+                self._queue.changed.wait(_LOOK_EVERY)
+
+
+class AsyncTestQueue:
+    """A TestQueue in `async with`: what waits is a coroutine, and the handler runs in the test's event loop."""
+
+    __test__ = False
+
+    def __init__(self, queue: TestQueue) -> None:
+        self._queue = queue
+        self.consumer, self.send, self.advance, self.grant = queue.consumer, queue.send, queue.advance, queue.grant
+        self.acked, self.dead_letters = queue.acked, queue.dead_letters
+
+    @property
+    def moved(self) -> float:
+        """As `TestQueue.moved`."""
+        return self._queue.moved
+
+    def start(self, handler: Handler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
+        """As `TestQueue.start`, with the options of `Consumer.serve`."""
+        serving = self._queue._serve(consumer or self.consumer(), handler, options)
+        self._queue._task = asyncio.create_task(serving)
+
+    async def settled(self) -> None:
+        """As `TestQueue.settled`."""
+        await asyncio.to_thread(self._queue.settled)
+
+    async def hand_over(self, partition: int) -> None:
+        """As `TestQueue.hand_over`."""
+        await asyncio.to_thread(self._queue.hand_over, partition)
+
+    async def lose(self, partition: int) -> None:
+        """As `TestQueue.lose`."""
+        await asyncio.to_thread(self._queue.lose, partition)
+
+
+class _Sent:
+    """An entry of the queue, and under which epoch it was handed out last (0: it was not)."""
+
+    __slots__ = ("entry", "epoch", "tries")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry, self.epoch, self.tries = entry, Epoch(0), 0
+
+
+class _Queue:
+    """A Reader (`baton.queues.consumer_side`) of a queue in memory."""
+
+    def __init__(
+        self, name: QueueName, partitions: int, max_redeliveries: int, acked: list[Entry], dead_letters: list[SetAside]
+    ) -> None:
+        self.name = name
+        self.changed = threading.Condition()
+        self.epochs = dict.fromkeys(range(partitions), Epoch(1))
+        """Of the owner that the queue takes requests of."""
+        self.lost: set[int] = set()
+        """Partitions that another member owns."""
+        self.released: set[tuple[int, Epoch]] = set()
+        self._most, self._acked, self._dead = max_redeliveries, acked, dead_letters
+        self._unfinished: dict[int, dict[str, _Sent]] = {number: {} for number in range(partitions)}
+        self._offsets = count()
+        self._asked_at = 0.0
+        self._waits_for: frozenset[int] = frozenset()
+        self._woken: Callable[[], None] = lambda: None
+
+    def append(self, partition: int, key: bytes, value: bytes, headers: Mapping[str, bytes | None]) -> Entry:
+        now = int(time.time() * 1000)
+        with self.changed:
+            offset = str(next(self._offsets))
+            entry = Entry(self.name, partition, offset, key, value, now, Epoch(1), False, headers)
+            self._unfinished[partition][offset] = _Sent(entry)
+            wake = partition in self._waits_for
+        if wake:
+            self._woken()
+        return entry
+
+    def left(self) -> list[str]:
+        """What is not finished of the member's partitions, for a person."""
+        with self.changed:
+            return [
+                f"{self.name}/{number} entry {offset}" + (f" (failed {sent.tries} times)" if sent.tries else "")
+                for number, entries in self._unfinished.items()
+                if number not in self.lost
+                for offset, sent in entries.items()
+            ]
+
+    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> Sequence[Entry]:
+        with self._asked(partition, epoch):
+            found = [sent for sent in self._unfinished[partition].values() if sent.epoch != epoch and (new or sent.epoch)]
+            read = []
+            for sent in found[:count]:
+                read.append(_handed_out(sent.entry, epoch, again=sent.epoch > 0))
+                sent.epoch = epoch
+            return read
+
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
+        with self._asked(partition, epoch):
+            self._acked += [sent.entry for offset in offsets if (sent := self._unfinished[partition].pop(offset, None))]
+
+    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
+        with self._asked(partition, epoch):
+            sent = self._unfinished[partition][offset]
+            sent.tries += 1
+            if not self._most or sent.tries <= self._most:
+                return True
+        self.set_aside(partition, epoch, offset, why)
+        return False
+
+    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
+        with self._asked(partition, epoch):
+            self._dead.append(SetAside(self._unfinished[partition].pop(offset).entry, why))
+
+    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
+        with self.changed:
+            self.released |= set(partitions.items())
+            self.changed.notify_all()
+        return {}
+
+    def verify(self, partition: int, epoch: Epoch) -> None:
+        with self._asked(partition, epoch):
+            pass
+
+    def sure_at(self, partition: int) -> float:
+        return self._asked_at
+
+    def ready(self, partition: int, epoch: Epoch) -> bool:
+        with self.changed:
+            return any(sent.epoch != epoch for sent in self._unfinished[partition].values())
+
+    def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
+        self._waits_for, self._woken = partitions, woken
+
+    def close(self) -> None: ...
+
+    @contextmanager
+    def _asked(self, partition: int, epoch: Epoch) -> Iterator[None]:
+        """Refuse a stale owner, and tell who waits of what has changed."""
+        with self.changed:
+            if partition in self.lost or epoch != self.epochs[partition]:
+                raise StaleOwner(partition, _POD, epoch, Owner(Uid("another-pod"), self.epochs[partition]))
+            self._asked_at = time.monotonic()
+            yield
+            self.changed.notify_all()
+
+
+class _Ledger:
+    """The member's Assignments (`baton.consumer.assignments`)."""
+
+    def __init__(self, queue: _Queue) -> None:
+        self.owned = frozenset(queue.epochs)
+        self._queue, self._revoking = queue, frozenset[int]()
+        self._changed: Callable[[], None] = lambda: None
+        self._say()
+
+    def current(self) -> MemberEntry:
+        return self._entry
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def close(self) -> None: ...
+
+    def call_back(self, *partitions: int) -> None:
+        self._see_owned(*partitions)
+        self.owned, self._revoking = self.owned - {*partitions}, self._revoking | {*partitions}
+        self._say()
+
+    def take(self, partition: int) -> None:
+        """Another member has it."""
+        self._see_owned(partition)
+        with self._queue.changed:
+            self._queue.epochs[partition] = Epoch(self._queue.epochs[partition] + 1)
+            self._queue.lost.add(partition)
+        self.owned, self._revoking = self.owned - {partition}, self._revoking - {partition}
+        self._say()
+
+    def give(self, partition: int) -> None:
+        if partition not in self._queue.lost:
+            raise ValueError(f"partition {partition}: the member has it already, or the queue does not have it")
+        with self._queue.changed:
+            self._queue.epochs[partition] = Epoch(self._queue.epochs[partition] + 1)
+            self._queue.lost.remove(partition)
+        self.owned |= {partition}
+        self._say()
+
+    def _see_owned(self, *partitions: int) -> None:
+        for partition in partitions:
+            if partition not in self.owned | self._revoking:
+                raise ValueError(f"partition {partition}: the member does not have it")
+
+    def _say(self) -> None:
+        epochs = self._queue.epochs
+        grants = [{self._queue.name: {number: epochs[number] for number in some}} for some in (self.owned, self._revoking)]
+        self._entry = MemberEntry("test/group", MemberId("pod"), _POD, 1, True, *grants)
+        self._changed()
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _handed_out(sent: Entry, epoch: Epoch, *, again: bool) -> Entry:
+    return Entry(sent.queue, sent.partition, sent.offset, sent.key, sent.value, sent.timestamp, epoch, again, sent.headers)
+
+
+def _holds(turns: Turns, partition: int, epoch: Epoch) -> bool:
+    return any(one.partition.number == partition and one.epoch == epoch and not one.over for one in turns.holdings)
+
+
+def _moved(turns: Turns, seconds: float | None) -> float:
+    """Have retries come so much earlier; None: as much as the first needs, if nothing else goes on. Return the seconds."""
+    now = time.monotonic()
+    sequences = [sequence for holding in turns.holdings for sequence in holding.sequences.values()]
+    if seconds is None:
+        if any(sequence.busy or sequence.kept or sequence.ready(now) for sequence in sequences):
+            return 0.0
+        seconds = max(0.0, min((sequence.due for sequence in sequences if sequence.failed), default=now) - now)
+    for sequence in sequences:
+        sequence.bring_forward(seconds)
+    return seconds

@@ -1,0 +1,197 @@
+"""The queue in memory: what a program's test sees of the real consumer."""
+
+import asyncio
+import threading
+
+import pytest
+
+from baton.consumer import HeldEntry, Retry
+from baton.model.ids import Partition
+from baton.testing import TestQueue
+
+
+def test_entries_of_a_key_are_in_one_partition_and_those_without_take_turns() -> None:
+    queue = TestQueue(partitions=4)
+    assert len({queue.send("customer-1", str(number)).partition for number in range(9)}) == 1
+    assert [queue.send(None, "x").partition for _ in range(5)] == [0, 1, 2, 3, 0]
+    with pytest.raises(ValueError, match="partition is 4: this queue has 0 to 3"):
+        queue.send("customer-1", "x", partition=4)
+
+
+def test_what_is_acknowledged_is_what_was_sent() -> None:
+    with TestQueue(partitions=4) as queue:
+        queue.start(lambda entry: None, concurrency=4)
+        sent = [queue.send(f"customer-{number}", "x", headers={"n": b"1"}) for number in range(100)]
+        queue.settled()
+        assert sorted(queue.acked, key=lambda entry: int(entry.offset)) == sent
+
+
+def test_an_entry_that_always_fails_is_named_with_its_tries() -> None:
+    with TestQueue(timeout=0.3) as queue:
+        queue.start(lambda entry: 1 / 0)
+        queue.send("customer-1", "x")
+        with pytest.raises(TimeoutError, match=r"orders/0 entry 0 \(failed \d+ times\)"):
+            queue.settled()
+
+
+def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
+    tries = []
+    with TestQueue(max_redeliveries=2) as queue:
+
+        def handle(entry: HeldEntry) -> None:
+            tries.append(entry.attempt)
+            raise ValueError("no")
+
+        queue.start(handle)
+        sent = queue.send("customer-1", "x")
+        queue.settled()
+        assert tries == [0, 1, 2]
+        assert queue.dead_letters == [(sent, "ValueError: no")]
+
+
+def test_time_is_moved_by_hand_too() -> None:
+    failed, again = threading.Event(), threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        if entry.attempt == 0:
+            failed.set()
+            raise Retry("later", delay=3600)
+        again.set()
+
+    with TestQueue() as queue:
+        queue.start(handle)
+        queue.send("customer-1", "x")
+        assert failed.wait(10)
+        while not again.is_set():
+            queue.advance(1800)
+        queue.settled()
+        assert queue.moved >= 3600
+
+
+def test_an_acknowledgement_that_comes_later_is_waited_for() -> None:
+    held: list[HeldEntry] = []
+    with TestQueue() as queue:
+        queue.start(held.append, manual_ack=True)
+        queue.send("customer-1", "x")
+        threading.Timer(0.1, lambda: [entry.ack() for entry in held]).start()
+        queue.settled()
+        assert len(queue.acked) == 1
+
+
+def test_a_lost_partition_is_not_mine_and_its_entry_comes_again_when_it_is_granted() -> None:
+    at_work, lost, mine, redelivered = threading.Event(), threading.Event(), [True], [False]
+    told: list[Partition] = []
+
+    def handle(entry: HeldEntry) -> None:
+        redelivered[0] = entry.redelivered
+        if not entry.redelivered:
+            at_work.set()
+            assert lost.wait(10)
+            mine[0] = entry.still_mine()
+
+    with TestQueue() as queue:
+        consumer = queue.consumer(on_lost=told.extend)
+        queue.start(handle, consumer=consumer)
+        queue.send("customer-1", "x")
+        assert at_work.wait(10)
+        queue.lose(0)
+        lost.set()
+        queue.settled()
+        assert queue.acked == []
+        queue.grant(0)
+        queue.settled()
+        assert len(queue.acked) == 1
+    assert (mine[0], redelivered[0]) == (False, True)
+    assert [partition.number for partition in told] == [0]
+
+
+def test_what_is_in_hand_is_finished_before_a_partition_is_handed_over() -> None:
+    begun, told = threading.Event(), []
+    go_on = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        begun.set()
+        assert go_on.wait(10)
+
+    with TestQueue(partitions=2) as queue:
+        consumer = queue.consumer(on_revoked=lambda partitions, left: told.append(len(queue.acked)))
+        queue.start(handle, consumer=consumer)
+        queue.send("customer-1", "x", partition=1)
+        assert begun.wait(10)
+        threading.Timer(0.05, go_on.set).start()
+        queue.hand_over(1)
+        assert told[0] == 1
+        with pytest.raises(ValueError, match="partition 1: the member does not have it"):
+            queue.hand_over(1)
+
+
+def test_what_ends_the_program_ends_the_test() -> None:
+    def handle(entry: HeldEntry) -> None:
+        raise SystemExit(3)
+
+    with TestQueue() as queue:
+        queue.start(handle)
+        queue.send("customer-1", "x")
+        with pytest.raises(SystemExit):
+            queue.settled()
+
+
+def test_a_handler_that_hangs_is_named_at_the_end() -> None:
+    go_on = threading.Event()
+    begun = threading.Event()
+
+    def handle(entry: HeldEntry) -> None:
+        begun.set()
+        go_on.wait()
+
+    queue = TestQueue(timeout=0.5)
+    queue.start(handle)
+    queue.send("customer-1", "x")
+    assert begun.wait(10)
+    with pytest.raises(TimeoutError, match="a handler has not returned"):
+        queue.__exit__(None)
+    go_on.set()
+
+
+def test_one_queue_is_one_member() -> None:
+    queue = TestQueue()
+    queue.consumer()
+    with pytest.raises(RuntimeError, match="another TestQueue"):
+        queue.consumer()
+
+
+async def test_coroutines_run_in_the_tests_own_event_loop() -> None:
+    loops, told = set[asyncio.AbstractEventLoop](), list[Partition]()
+
+    async def handle(entry: HeldEntry) -> None:
+        loops.add(asyncio.get_running_loop())
+        if entry.attempt == 0:
+            raise Retry("later", delay=60)
+
+    async with TestQueue(partitions=2) as queue:
+        consumer = queue.consumer(on_assigned=told.extend, on_lost=told.extend, on_revoked=lambda those, left: told.extend(those))
+        queue.start(handle, consumer=consumer, concurrency=2)
+        for number in range(20):
+            queue.send(None, str(number))
+        await queue.settled()
+        assert queue.moved > 50
+        await queue.hand_over(0)
+        await queue.lose(1)
+        assert sorted(partition.number for partition in told) == [0, 0, 1, 1]
+    assert loops == {asyncio.get_running_loop()}
+
+
+def test_an_entry_for_a_test_is_mine_and_notes_what_is_said_of_it() -> None:
+    entry = HeldEntry.for_test(b"v", key=b"k", headers={"h": b"1"}, partition=3, attempt=2)
+    assert (entry.value, entry.key, entry.headers, entry.partition, entry.attempt) == (b"v", b"k", {"h": b"1"}, 3, 2)
+    assert entry.still_mine() and entry.time_left() is None
+    assert entry.ack().wait(0) is True
+    assert len(entry.outcomes) == 1
+
+
+def test_the_fixture_is_a_queue_of_four_partitions(baton_queue: TestQueue) -> None:
+    seen: list[object] = []
+    baton_queue.start(seen.append)
+    assert {baton_queue.send(None, "x").partition for _ in range(4)} == {0, 1, 2, 3}
+    baton_queue.settled()
+    assert len(seen) == 4
