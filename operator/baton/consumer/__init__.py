@@ -8,6 +8,7 @@ Consumer.from_environment().run(lambda entry: print(entry.key, entry.value))
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
 from baton.consumer.consumer import Consumer
 from baton.consumer.entry import Batch, HeldEntry
+from baton.consumer.external import ExternalConsumer, OwnedPartition
 from baton.consumer.outcome import Reject, Retry
 from baton.consumer.pod import Pod
 from baton.consumer.session import LeaseStore, Session
@@ -19,8 +20,10 @@ __all__ = [
     "Assignments",
     "Batch",
     "Consumer",
+    "ExternalConsumer",
     "HeldEntry",
     "LeaseStore",
+    "OwnedPartition",
     "Pod",
     "Reject",
     "Retry",

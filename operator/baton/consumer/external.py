@@ -1,0 +1,155 @@
+"""A consumer of External queues, whose partitions are only numbers to Baton: it says which are the pod's, and lets go of them.
+
+from baton.consumer import ExternalConsumer
+
+ExternalConsumer.from_environment().run(lambda partition: work_on(partition.number))
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple, Self
+
+from baton.consumer.api_server import ApiConnection, KubernetesLease
+from baton.consumer.assignments import Assignments, AssignmentSource
+from baton.consumer.ending import ending
+from baton.consumer.pod import Pod
+from baton.consumer.probes import ProbeServer
+from baton.consumer.session import Session
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.model.ledger import flat
+from baton.model.names import session_lease_name
+from baton.model.options import function
+from baton.model.session import Release
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 0.2
+"""Seconds between two turns in which there was nothing to do."""
+_STUCK_AFTER = 60.0
+"""Seconds."""
+
+
+class OwnedPartition(NamedTuple):
+    """A partition of an External queue that is this pod's."""
+
+    queue: QueueName
+    number: int
+    epoch: Epoch
+    """Grows with every grant: a store that can compare numbers refuses what is lower than the highest that it has seen."""
+
+
+OwnedPartitions = Sequence[OwnedPartition]
+Callback = Callable[[OwnedPartitions], object]
+
+
+class ExternalConsumer:
+    """Works on the partitions that the ledger gives to this pod, one after the other, in the thread that calls `run`.
+
+    Nothing fences an External queue, so the consumer works only while its session is renewed. Between two calls nothing is in
+    hand: that is when a partition that is called back is released.
+    """
+
+    def __init__(
+        self,
+        source: Assignments,
+        session: Session,
+        uid: Uid,
+        *,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+        health_port: int | None = None,
+    ) -> None:
+        """See `from_environment`. Raises TypeError for a callback that cannot be called with a list."""
+        for name, callback in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
+            function(name, callback, "partitions")
+        self._source, self._session, self._uid = source, session, uid
+        self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost
+        self._held: dict[Partition, Epoch] = {}
+        self._stop = threading.Event()
+        self._seen_at = time.monotonic()
+        checks = {"/healthz": self.hangs, "/readyz": self.unheard}
+        self._health = nullcontext() if health_port is None else ProbeServer(health_port, checks)
+
+    @classmethod
+    def from_environment(
+        cls, *, on_assigned: Callback | None = None, on_revoked: Callback | None = None, on_lost: Callback | None = None
+    ) -> Self:
+        """In a pod with the environment of `Pod.from_environment` and a service account that may keep its Lease.
+
+        `on_assigned` is called before the first work on partitions that are new. `on_revoked`: they are called back; when it has
+        returned they are released, so it ends what the program does with them. `on_lost`: another pod may have them already.
+        Raises ValueError for what is missing in the environment.
+        """
+        pod = Pod.from_environment()
+        lease = KubernetesLease(ApiConnection.from_environment(), pod.namespace, session_lease_name(pod.name))
+        session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
+        source = AssignmentSource(pod.ledger, pod.name, pod.uid)
+        port = pod.health_port
+        return cls(source, session, pod.uid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost, health_port=port)
+
+    def run(self, work: Callable[[OwnedPartition], object] = lambda partition: False) -> None:
+        """Call `work` with each partition in turns, until SIGTERM, Ctrl-C or `stop`. A call takes well under the queue's
+        maxHandoffSeconds; False says that there was nothing to do. Without `work` the callbacks begin and end it.
+
+        What `work` or a callback raises ends the consumer, which lets go of everything.
+        """
+        function("work", work, "partition")
+        with self._health, ending(self.stop, self.stop):
+            self._session.start()
+            try:
+                while not self._stop.is_set():
+                    if not self._turn(work):
+                        self._stop.wait(_LOOK_EVERY)
+                self._tell(self._on_revoked, self._held)
+            finally:
+                self._source.close()
+                self._session.close()  # the pod ends now, which lets go of all that it has
+
+    def stop(self) -> None:
+        """As SIGTERM does: from any thread or signal handler."""
+        self._stop.set()
+
+    def hangs(self) -> str:
+        """For `/healthz`; empty: it goes on."""
+        silent = time.monotonic() - self._seen_at
+        return f"one call has taken {silent:.0f} s" if silent > _STUCK_AFTER else ""
+
+    def unheard(self) -> str:
+        """For `/readyz`: why the operator does not hear of this pod; empty: it does."""
+        return "the session is not renewed: see the log" if self._session.lapsed() else ""
+
+    def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:
+        """False: there was nothing to do."""
+        self._seen_at = time.monotonic()
+        entry = self._source.current()
+        mine = entry is not None and not self._session.lapsed()
+        owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry is not None else ({}, {})
+        known = owned | revoking if mine else {}
+        self._drop(self._on_lost, {one: epoch for one, epoch in self._held.items() if known.get(one) != epoch})
+        self._drop(self._on_revoked, {one: epoch for one, epoch in self._held.items() if one in revoking})
+        self._session.release(Release(self._uid, one.queue, one.number, epoch) for one, epoch in revoking.items())
+        if not mine:
+            return False
+        new = {one: epoch for one, epoch in owned.items() if one not in self._held}
+        self._held |= new
+        self._tell(self._on_assigned, new)
+        worked = False
+        for one, epoch in owned.items():
+            if self._stop.is_set() or self._session.lapsed() or self._source.current() is not entry:
+                return True
+            self._seen_at = time.monotonic()
+            worked |= work(OwnedPartition(*one, epoch)) is not False
+        return worked
+
+    def _drop(self, callback: Callback | None, gone: Mapping[Partition, Epoch]) -> None:
+        for one in gone:
+            del self._held[one]
+        self._tell(callback, gone)
+
+    def _tell(self, callback: Callback | None, partitions: Mapping[Partition, Epoch]) -> None:
+        if partitions and callback is not None:
+            callback([OwnedPartition(*one, epoch) for one, epoch in partitions.items()])

@@ -1,0 +1,156 @@
+"""A consumer of External queues, and the example of manifests/examples/external-consumer, which is one."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from baton.consumer import AssignmentSource, ExternalConsumer, OwnedPartition, Session
+from baton.model.ids import Epoch, MemberId, QueueName, Uid
+from baton.model.ledger import MemberEntry
+from baton.model.session import Release
+from tests.in_memory_lease import InMemoryLease
+from tests.waiting import until
+
+EXAMPLE = Path(__file__).parents[3] / "manifests" / "examples" / "external-consumer"
+JOBS, POD, UID = QueueName("jobs"), MemberId("jobs-0"), Uid("uid-0")
+SECONDS = 5.0
+
+
+class Fleet:
+    """One consumer on a thread, with a Lease in memory and a folder for the ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lease = InMemoryLease()
+        self.session = Session(self.lease, holder=UID, group="jobs")
+        self.served: list[OwnedPartition] = []
+        self.told: list[tuple[str, list[int]]] = []
+        self.consumer = ExternalConsumer(
+            AssignmentSource(folder, POD, UID),
+            self.session,
+            UID,
+            on_assigned=self._telling("on_assigned"),
+            on_revoked=self._telling("on_revoked"),
+            on_lost=self._telling("on_lost"),
+        )
+        self.thread = threading.Thread(target=self.consumer.run, args=(self.serve,), daemon=True)
+
+    def serve(self, partition: OwnedPartition) -> bool:
+        self.served.append(partition)
+        return False
+
+    def owns(self, *owned: int, revoking: int | None = None) -> None:
+        let_go = {} if revoking is None else {JOBS: {revoking: Epoch(1)}}
+        entry = MemberEntry("shop/jobs", POD, UID, 1, True, {JOBS: dict.fromkeys(owned, Epoch(1))}, let_go)
+        fresh = self.folder / "fresh"
+        fresh.write_text(entry.to_json())
+        fresh.rename(self.folder / POD)
+
+    def _telling(self, name: str) -> Callable[[Sequence[OwnedPartition]], None]:
+        return lambda partitions: self.told.append((name, [one.number for one in partitions]))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(tmp_path)
+    yield made
+    made.consumer.stop()
+    if made.thread.ident is not None:
+        made.thread.join(SECONDS)
+    assert not made.thread.is_alive()
+
+
+def test_it_works_on_what_it_owns_and_lets_go_of_what_is_called_back(fleet: Fleet) -> None:
+    fleet.owns(0, 5)
+    fleet.thread.start()
+    until(lambda: {OwnedPartition(JOBS, 0, Epoch(1)), OwnedPartition(JOBS, 5, Epoch(1))} <= {*fleet.served}, "both", SECONDS)
+    assert fleet.lease.releases() == frozenset()
+
+    fleet.owns(0, revoking=5)
+    until(fleet.lease.releases, "it says that it has let go", SECONDS)
+    assert fleet.lease.releases() == {Release(UID, JOBS, 5, Epoch(1))}
+    assert fleet.told == [("on_assigned", [0, 5]), ("on_revoked", [5])]
+    fleet.served.clear()
+    until(lambda: len(fleet.served) > 3, "it works on the other", SECONDS)
+    assert {one.number for one in fleet.served} == {0}
+
+    fleet.consumer.stop()
+    fleet.thread.join(SECONDS)
+    assert fleet.told[2:] == [("on_revoked", [0])]
+
+
+def test_what_is_called_back_is_released_after_on_revoked_has_returned(fleet: Fleet) -> None:
+    before: list[object] = []
+    fleet.consumer._on_revoked = lambda partitions: before.append(fleet.lease.releases())
+    fleet.owns(3)
+    fleet.thread.start()
+    until(lambda: fleet.served, "it works", SECONDS)
+    fleet.owns(revoking=3)
+    until(fleet.lease.releases, "it says that it has let go", SECONDS)
+    assert before == [frozenset()]
+
+
+def test_without_a_session_it_does_nothing(fleet: Fleet) -> None:
+    fleet.lease.away = True
+    fleet.owns(0)
+    fleet.thread.start()
+    until(lambda: fleet.lease.requests > 1, "it tries to renew", SECONDS)
+    assert fleet.served == []
+    assert "not renewed" in fleet.consumer.unheard()
+    fleet.lease.away = False
+    until(lambda: fleet.served, "it works", SECONDS)
+    assert fleet.consumer.unheard() == ""
+
+
+def test_when_the_session_lapses_its_partitions_are_lost(fleet: Fleet) -> None:
+    fleet.owns(0)
+    fleet.thread.start()
+    until(lambda: fleet.served, "it works", SECONDS)
+    fleet.session.lapsed = lambda: True  # type: ignore[method-assign]
+    until(lambda: ("on_lost", [0]) in fleet.told, "the loss is told", SECONDS)
+    fleet.served.clear()
+    del fleet.session.lapsed
+    until(lambda: fleet.served, "it works again", SECONDS)
+    assert fleet.told == [("on_assigned", [0]), ("on_lost", [0]), ("on_assigned", [0])]
+
+
+def test_a_call_that_does_not_return_is_seen_by_the_probe(fleet: Fleet) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(partition: OwnedPartition) -> None:
+        begun.set()
+        assert go_on.wait(SECONDS)
+
+    fleet.thread = threading.Thread(target=fleet.consumer.run, args=(hang,), daemon=True)
+    fleet.owns(0)
+    fleet.thread.start()
+    assert begun.wait(SECONDS)
+    assert fleet.consumer.hangs() == ""
+    fleet.consumer._seen_at -= 120  # as if it had not come back for so long
+    assert "one call has taken 120 s" in fleet.consumer.hangs()
+    go_on.set()
+    until(lambda: not fleet.consumer.hangs(), "it goes on", SECONDS)
+
+
+def test_what_the_work_raises_ends_it_and_lets_go(fleet: Fleet) -> None:
+    def fail(partition: OwnedPartition) -> None:
+        raise ValueError("no")
+
+    fleet.owns(0)
+    with pytest.raises(ValueError, match="no"):
+        fleet.consumer.run(fail)
+    assert fleet.session._thread is not None and not fleet.session._thread.is_alive()
+
+
+def test_the_kubelet_asks_where_it_answers() -> None:
+    (container,) = yaml.safe_load((EXAMPLE / "deployment.yaml").read_text())["spec"]["template"]["spec"]["containers"]
+    (port,) = container["ports"]
+    assert {"name": "BATON_HEALTH_PORT", "value": str(port["containerPort"])} in container["env"]
+    probes = {name: container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+    assert probes == {
+        "livenessProbe": {"path": "/healthz", "port": port["name"]},
+        "readinessProbe": {"path": "/readyz", "port": port["name"]},
+    }
