@@ -11,7 +11,7 @@ from re import ASCII, fullmatch
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, explain, passing
+from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import ReadTable, Round, Waiting

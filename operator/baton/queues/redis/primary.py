@@ -5,6 +5,8 @@ connections that are open stay where they are: that server answers, and refuses.
 request is made again on a new one, as after a lost connection.
 """
 
+import re
+
 from redis.exceptions import (
     AskError,
     BusyLoadingError,
@@ -12,6 +14,7 @@ from redis.exceptions import (
     ConnectionError,  # noqa: A004 - the library's name
     InvalidResponse,
     MovedError,
+    NoPermissionError,
     ReadOnlyError,
     ResponseError,
     TryAgainError,
@@ -24,6 +27,8 @@ _ANSWERS = (ReadOnlyError, ClusterDownError, MovedError, AskError, TryAgainError
 _UNBLOCKED = "UNBLOCKED"
 """What blocked connections are told when their server becomes a replica."""
 
+_IN_SCRIPT = re.compile(r"The user executing the script can't|ACL failure in script")
+
 
 class NotPrimaryError(ConnectionError):
     """The server cannot be worked with as it is; perhaps another can, at the same address. Says why: READONLY, LOADING, …"""
@@ -32,6 +37,11 @@ class NotPrimaryError(ConnectionError):
         super().__init__(str(answer))
         self.status = answer.status_code or _UNBLOCKED
         self.moved_to: Address | None = (answer.host, answer.port) if isinstance(answer, MovedError) else None
+
+
+def is_denial(error: Exception) -> bool:
+    """The server's access control list does not let the user do it."""
+    return isinstance(error, NoPermissionError) or (isinstance(error, ResponseError) and bool(_IN_SCRIPT.search(str(error))))
 
 
 def _tells(error: ResponseError | BusyLoadingError) -> bool:

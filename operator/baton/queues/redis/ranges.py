@@ -28,7 +28,8 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.connection import client
+from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.keys import ANY_PARTITION, KeysOfPartitions, partition_keys, queue_key
 from baton.queues.redis.script_batches import Run, ScriptBatches
 from baton.queues.redis.server_address import server_address

@@ -16,8 +16,9 @@ from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
-from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.connection import client
 from baton.queues.redis.entry_replies import entries_of_reply
+from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.keys import KeysOfPartitions, entry_number, queue_key
 from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
 from baton.queues.redis.script_runner import ScriptRunner

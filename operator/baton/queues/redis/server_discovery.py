@@ -24,8 +24,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from baton.queues.redis.denials import is_denial
-from baton.queues.redis.primary import NotPrimaryError
+from baton.queues.redis.primary import NotPrimaryError, is_denial
 from baton.queues.redis.url import Address, Nodes, Sentinels, can_be_resolved
 
 ASK_WITHIN = 1.0

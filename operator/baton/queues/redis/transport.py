@@ -12,7 +12,8 @@ from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import scripts, server_answers
 from baton.queues.redis.announcer import Announcer, Aside
 from baton.queues.redis.batch import Batches, ScriptRun
-from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
+from baton.queues.redis.connection import OLDEST, async_client
+from baton.queues.redis.explanations import explained, not_primary
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.round_trip import round_trip
