@@ -1,8 +1,4 @@
-"""How entries are asked to be added, and what is answered: the same for threads and tasks.
-
-A producer keeps one connection and writes its requests itself, for of a single send the library's ways of doing so take more
-time than all else.
-"""
+"""How entries are asked to be added, and what is answered: the same for threads and tasks."""
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,22 +8,18 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from baton.queues.redis import scripts
 from baton.queues.redis.explanations import absent, explain, passing
-from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
+from baton.queues.redis.kept_connection import Command
+from baton.queues.redis.keys import KeysOfPartitions, entry_id, queue_key
 from baton.queues.redis.outbox import Outbox
 from baton.queues.redis.outgoing import ReadTable, Round, Waiting
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
-from baton.queues.redis.wire import Ask, arguments, packed
 
 log = logging.getLogger(__name__)
 
 _REPLICAS_WITHIN = 1000
 """Milliseconds that replicas have, before the same is tried again."""
-
-
-_BEFORE_ENTRIES = 3 + len(PartitionKeys._fields) + 1
-"""Words of a request: command, script, number of keys; keys; producer."""
 
 
 class AddScript:
@@ -36,13 +28,13 @@ class AddScript:
     def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:
         """`replicas`: so many are to have an entry before it counts as sent."""
         self._url, self._queue, self._replicas = url, queue, replicas
-        self._heads: dict[int, bytes] = {}
-        """By partition: what its requests begin with."""
-        self._table = Ask(packed("HMGET", queue_key(queue), "version", "table"), 1)
-        self._wait = packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
+        self._keys = KeysOfPartitions(queue)
+        self._table = [("HMGET", queue_key(queue), "version", "table")]
         self._told = False
 
-    def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
+    def step(
+        self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]
+    ) -> Generator[Sequence[Command], list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
         OSError. Before the first it changes nothing, and where it is not carried on, the outbox is to be mended."""
         batches = None if isinstance(what, ReadTable) else what
@@ -61,7 +53,7 @@ class AddScript:
             if unknown:
                 answers = yield self._round(unknown, text=True)
                 found.update(zip(unknown, answers, strict=False))
-            if self._wait and (why := self._too_few(answers[-1])):
+            if self._replicas and (why := self._too_few(answers[-1])):
                 self._waits(why)
                 outbox.unanswered(why, clock(), passing=True)
             else:
@@ -77,12 +69,12 @@ class AddScript:
             else:
                 outbox.give_up(list(outbox.open), why)
 
-    def _round(self, batches: Round, *, text: bool = False) -> Ask:
+    def _round(self, batches: Round, *, text: bool = False) -> Sequence[Command]:
         """One script for each partition. `text`: with its text, for the server does not know it."""
-        written = [self._script(partition, batch, text=text) for partition, batch in batches.items()]
-        if self._wait:
-            written.append(self._wait)
-        return Ask(b"".join(written), len(written))
+        commands: list[Command] = [self._script(partition, batch, text=text) for partition, batch in batches.items()]
+        if self._replicas:
+            commands.append(("WAIT", self._replicas, _REPLICAS_WITHIN))
+        return commands
 
     def _routed(self, outbox: Outbox, answers: Sequence[object], now: float) -> None:
         """What the table's answer means."""
@@ -124,25 +116,13 @@ class AddScript:
                 else:
                     outbox.answered(partition, codes, numbers, now)
 
-    def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> bytes:
-        producer = batch[0].producer.encode()
-        if text or partition not in self._heads:
-            keys = partition_keys(self._queue, partition)
-            how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
-            head = arguments(*how, len(keys), *keys)
-            if not text:
-                self._heads[partition] = head
-        else:
-            head = self._heads[partition]
-        parts = [b"*%d\r\n%b$%d\r\n%b\r\n" % (_BEFORE_ENTRIES + 5 * len(batch), head, len(producer), producer)]
+    def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> Command:
+        how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
+        keys = self._keys.of(partition)
+        words: list[bytes | str | int] = [*how, len(keys), *keys, batch[0].producer]
         for entry in batch:
-            slot, sequence = b"%d" % (entry.slot or 0), b"%d" % entry.sequence
-            key, value, headers = entry.key, entry.value, entry.headers
-            parts.append(
-                b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-                % (len(slot), slot, len(sequence), sequence, len(key), key, len(value), value, len(headers), headers)
-            )
-        return b"".join(parts)
+            words += (entry.slot or 0, entry.sequence, entry.key, entry.value, entry.headers)
+        return words
 
     def _too_few(self, answer: object) -> str | None:
         if isinstance(answer, ResponseError):

@@ -17,10 +17,9 @@ from baton.model.ids import Partition, QueueName, Uid
 from baton.model.ranges import count_named, parse_numbers
 from baton.queues.protocol import Heard, QueueUnreachable
 from baton.queues.redis import records
-from baton.queues.redis.connection import client
+from baton.queues.redis.connection import client, is_denial
 from baton.queues.redis.explanations import denied_command, explained
 from baton.queues.redis.keys import announcements_key, partition_keys, queue_key
-from baton.queues.redis.primary import is_denial
 from baton.queues.redis.records import ForeignRecord
 from baton.queues.redis.routing import SLOTS
 from baton.queues.redis.url import read

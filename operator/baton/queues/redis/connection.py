@@ -1,22 +1,48 @@
-"""How Baton connects to Redis."""
+"""Connections to Redis: redis-py's, for threads and for tasks.
 
-from collections.abc import Mapping
+They go to the primary that Sentinels name, or to the node of a Redis Cluster that has a queue, and leave a server that is not the
+primary, or not any more. A connection that is open stays where it is after a failover: that server answers, and refuses. So such
+an answer ends the connection, and the request is made again on a new one, as after a lost connection.
+"""
+
+import asyncio
+import builtins
+import random
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import redis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import ExponentialWithJitterBackoff
-from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
+from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import (
+    AskError,
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,  # noqa: A004 - the library's name
+    InvalidResponse,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TimeoutError,  # noqa: A004 - likewise
+    TryAgainError,
+)
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
 
-from baton.queues.redis.bounded_replies import WITHIN, BoundedParser, bounded
+from baton.queues.lookup_namespace import NAMESPACE
 from baton.queues.redis.credentials import Credentials
-from baton.queues.redis.primary import leaving
-from baton.queues.redis.server_discovery import NodeSearch, PrimarySearch, Search, asking
-from baton.queues.redis.tls_files import TlsFiles, reading
-from baton.queues.redis.url import RedisUrl
+from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.tls_files import TlsFiles, on_own_thread
+from baton.queues.redis.url import Address, RedisUrl, can_be_resolved
 
 OLDEST = (7, 0)
 
@@ -37,15 +63,51 @@ RETRY: Mapping[str, Any] = {
 in time is not asked again at once: its user should know.
 """
 
+ASK_WITHIN = 1.0
+"""Seconds for a Sentinel, or a node of a cluster, to say where to go: then the next one is asked."""
+MOST_BYTES = 256 * 1024
+"""Of the answers of one round trip of tasks. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7
+KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), what is known of some 300 producers
+(scripts/sequences.lua), or what a Sentinel knows of a hundred primaries."""
+_LINE = 40
+"""Bytes for which a line counts at least: a list of many small things costs more to read than to send."""
+WITHIN = 5.0
+"""Seconds for the answers of one round trip of tasks."""
+
+_NOT_PRIMARY = (ReadOnlyError, ClusterDownError, MovedError, AskError, TryAgainError, BusyLoadingError)
+"""READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; ASK and TRYAGAIN, while a cluster moves a slot; LOADING."""
+_UNBLOCKED = "UNBLOCKED"
+"""What blocked connections are told when their server becomes a replica."""
+_DENIED_IN_SCRIPT = re.compile(r"The user executing the script can't|ACL failure in script")
+
+
+class NotPrimaryError(ConnectionError):
+    """The server cannot be worked with as it is; perhaps another can, at the same address. Says why: READONLY, LOADING, …"""
+
+    def __init__(self, answer: ResponseError | BusyLoadingError) -> None:
+        super().__init__(str(answer))
+        self.status = answer.status_code or _UNBLOCKED
+        self.moved_to: Address | None = (answer.host, answer.port) if isinstance(answer, MovedError) else None
+
+
+class UnlocatedError(ConnectionError):
+    """No Sentinel, or node of a cluster, says where to go: none answers; they refuse the password; they know no such primary."""
+
+    def __init__(self, trouble: Literal["silent", "refused", "unknown"], words: object = "") -> None:
+        super().__init__(str(words))
+        self.trouble = trouble
+
 
 def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) -> "redis.Redis":
     """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
     (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says."""
-    options = _options(url)
-    options |= {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
-    kind = leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False)
+    options = _options(url, within)
+    kind = _kind(_ThreadConnection, redis.connection, url, TlsFiles())
+    finder = None
+    if url.sentinels is not None or url.cluster is not None:
+        finder = _ThreadFinder(url, key, _askers(url, options, redis, kind, Retry(NoBackoff(), 0)))
     pool = redis.ConnectionPool(
-        connection_class=_located(kind, url, key, options, tasks=False),
+        connection_class=type(kind.__name__, (kind,), {"finder": finder}),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
@@ -55,12 +117,14 @@ def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, 
     """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key`: as of `client`.
     It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL
     says, and gives answers as they come: what they should be is in server_answers.py, and not with the library."""
-    options = _options(url)
-    options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
-    options["parser_class"] = BoundedParser
-    kind = leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True)
+    options = _options(url, WITHIN)
+    kind = type("BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": namespace})
+    options["redis_connect_func"] = _bound
+    finder = None
+    if url.sentinels is not None or url.cluster is not None:
+        finder = _TaskFinder(url, key, _askers(url, options, aioredis, kind, AsyncRetry(NoBackoff(), 0)))
     pool = aioredis.BlockingConnectionPool(
-        connection_class=_located(kind, url, key, options, tasks=True),
+        connection_class=type(kind.__name__, (kind,), {"finder": finder}),
         max_connections=connections,
         timeout=options["socket_timeout"],
         **options | {"retry": AsyncRetry(**RETRY)},
@@ -70,29 +134,282 @@ def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, 
     return made
 
 
-def _options(url: RedisUrl) -> dict[str, Any]:
+def is_denial(error: Exception) -> bool:
+    """The server's access control list does not let the user do it."""
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and bool(_DENIED_IN_SCRIPT.search(str(error)))
+    )
+
+
+def _options(url: RedisUrl, within: float) -> dict[str, Any]:
     known = url.user is not None or url.password is not None or url.files
     secret = {"credential_provider": Credentials(url)} if known else {}
-    return {**CONNECTION_OPTIONS, **url.options, **secret}
+    options = {**CONNECTION_OPTIONS, **url.options, **secret}
+    return options | {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
 
 
-def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> Any:
-    kinds = library.connection
-    match url.scheme:
-        case "rediss":
-            return reading(kinds.SSLConnection, files, url.options, tasks=tasks)
-        case "unix":
-            return kinds.UnixDomainSocketConnection
-    return kinds.Connection
+def _kind(ours: type, kinds: Any, url: RedisUrl, files: TlsFiles) -> Any:
+    """The library's connections to such a URL, as ours."""
+    base = {"rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}.get(url.scheme, kinds.Connection)
+    check = (lambda: files.check(url.options)) if url.scheme == "rediss" else None
+    return type(f"Primary{base.__name__}", (ours, base), {"check": staticmethod(check) if check else None})
 
 
-def _located(kind: type, url: RedisUrl, key: str, options: Mapping[str, object], *, tasks: bool) -> type:
-    """Connections of this kind to where the URL leads."""
-    if url.cluster is not None:
-        search: Search = NodeSearch(url.cluster, key)
-        return asking(kind, search, options, tasks=tasks)
-    if url.sentinels is None:
-        return kind
-    not_theirs = {"db"} if url.sentinels.password else {"db", "credential_provider"}
-    theirs = {name: value for name, value in options.items() if name not in not_theirs}
-    return asking(kind, PrimarySearch(url.sentinels), theirs, tasks=tasks)
+def _askers(url: RedisUrl, options: Mapping[str, Any], library: Any, kind: Any, retry: object) -> dict[Address, Any]:
+    """Clients of the Sentinels or nodes that a URL names, in a random order: a user who waits for so long only, and then
+    makes a new client, would never get beyond a few hosts that are silent."""
+    hosts = (url.sentinels or url.cluster).hosts  # type: ignore[union-attr]
+    not_theirs = set() if url.sentinels is None else {"db"} if url.sentinels.password else {"db", "credential_provider"}
+    soon = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
+    theirs = {name: value for name, value in options.items() if name not in not_theirs} | soon
+    return {
+        (host, port): library.Redis.from_pool(
+            library.ConnectionPool(connection_class=kind, host=host, port=port, retry=retry, **theirs)
+        )
+        for host, port in random.sample(hosts, len(hosts))
+    }
+
+
+class _Finder:
+    """Says where the connections of one client go."""
+
+    def __init__(self, url: RedisUrl, key: str, askers: Mapping[Address, Any]) -> None:
+        self._service = url.sentinels.service if url.sentinels is not None else None
+        self._key = key
+        self._askers = deque(askers.items())
+        self._lock = threading.Lock()
+
+    def _next(self) -> Sequence[tuple[Address, Any]]:
+        """Each connection begins with another one: one that answers may be behind."""
+        with self._lock:
+            askers = list(self._askers)
+            self._askers.rotate(-1)
+        return askers
+
+
+class _ThreadFinder(_Finder):
+    """A node of a cluster is asked for a key: it has the key's slot, or the library's error says who has (MOVED). No right is
+    needed that the key's user lacks, and the answer is short, unlike what RedisCluster asks for."""
+
+    def find(self) -> Address:
+        """Raises the library's errors."""
+        why: Exception = UnlocatedError("silent")
+        for host, asker in self._next():
+            try:
+                return self._ask(host, asker)
+            except Exception as error:
+                why = _worse(why, error)
+            finally:
+                asker.connection_pool.disconnect(inuse_connections=False)
+        raise why
+
+    def _ask(self, host: Address, asker: Any) -> Address:
+        if self._service is not None:
+            sentinel: Any = Sentinel([])  # type: ignore[no-untyped-call]
+            sentinel.sentinels = [asker]
+            return _checked(*sentinel.discover_master(self._service))
+        try:
+            return _leads_to(host, asker.execute_command("EXISTS", self._key))
+        except RedisError as error:
+            return _leads_to(host, error)
+
+
+class _TaskFinder(_Finder):
+    """As for threads."""
+
+    async def find(self) -> Address:
+        why: Exception = UnlocatedError("silent")
+        for host, asker in self._next():
+            try:
+                return await self._ask(host, asker)
+            except Exception as error:
+                why = _worse(why, error)
+            finally:
+                await asker.connection_pool.disconnect(inuse_connections=False)
+        raise why
+
+    async def _ask(self, host: Address, asker: Any) -> Address:
+        if self._service is not None:
+            sentinel: Any = AsyncSentinel([])  # type: ignore[no-untyped-call]
+            sentinel.sentinels = [asker]
+            return _checked(*await sentinel.discover_master(self._service))
+        try:
+            return _leads_to(host, await asker.execute_command("EXISTS", self._key))
+        except RedisError as error:
+            return _leads_to(host, error)
+
+
+def _leads_to(host: Address, answer: object) -> Address:
+    """Where a node's answer or refusal leads to. Raises the library's errors."""
+    if isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
+        return _checked(answer.moved_to[0] or host[0], answer.moved_to[1])
+    # ASK: the slot is on its way, and still this node's. A denial: the request itself will be denied, and that is explained.
+    ours = isinstance(answer, int) or (isinstance(answer, NotPrimaryError) and answer.status == "ASK")
+    if ours or (isinstance(answer, Exception) and is_denial(answer)):
+        return host
+    raise answer if isinstance(answer, Exception) else UnlocatedError("silent", "no address where one belongs")
+
+
+def _checked(host: object, port: object) -> Address:
+    if isinstance(host, str) and isinstance(port, int) and can_be_resolved(host) and 0 < port < 2**16:
+        return host, port
+    raise UnlocatedError("silent", "no address where one belongs")
+
+
+def _worse(why: Exception, error: Exception) -> Exception:
+    """Of all that were asked and did not say where to go, which is worth telling."""
+    if isinstance(error, (MasterNotFoundError, AsyncMasterNotFoundError)) and " - " not in str(error):
+        return UnlocatedError("unknown")  # it has answered
+    if isinstance(error, NotPrimaryError):
+        return error
+    if not isinstance(why, UnlocatedError) or why.trouble != "silent":
+        return why
+    # An error of another kind is the library's at an answer that is none of a Sentinel.
+    text = str(error).rpartition(" - ")[2] if isinstance(error, (RedisError, OSError)) else "no address where one belongs"
+    refused = any(word in text for word in ("Authentication", "NOAUTH", "WRONGPASS", "password"))
+    found = UnlocatedError("refused" if refused else "silent", text)
+    found.__cause__ = error  # such as a file that may not be read
+    return found
+
+
+class _ThreadConnection:
+    """Mixed into the library's connections."""
+
+    host: str
+    port: int
+    finder: _ThreadFinder | None = None
+    check: Callable[[], None] | None
+    _open = False
+
+    def connect_check_health(self, *arguments: object, **options: object) -> None:
+        if self._open:
+            return
+        if self.check is not None:
+            self.check()
+        if self.finder is not None:
+            self.host, self.port = self.finder.find()
+        super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+        self._open = True
+
+    def disconnect(self, *arguments: object, **options: object) -> None:
+        self._open = False
+        super().disconnect(*arguments, **options)  # type: ignore[misc]
+
+    def read_response(self, *arguments: object, **options: object) -> object:
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            self.disconnect()
+            raise NotPrimaryError(error) from None
+        except ValueError:  # such as an address without a port
+            self.disconnect()
+            raise InvalidResponse("no answer of its protocol") from None
+
+
+class _TaskConnection:
+    """Likewise, for tasks. It reads no more than can have been asked for, from whatever answers at a queue's address: anybody who
+    may make a queue may point the operator at a server of his own."""
+
+    host: str
+    port: int
+    ssl_context: Any
+    finder: _TaskFinder | None = None
+    check: Callable[[], None] | None
+    namespace: str | None
+    is_connected: bool
+    reader: "_BoundedReader | None" = None
+    _until = 0.0
+
+    async def connect_check_health(self, *arguments: object, **options: object) -> None:
+        if self.is_connected:
+            return
+        before = NAMESPACE.set(self.namespace)
+        try:
+            if self.check is not None and self.ssl_context.context is None:
+                await on_own_thread(self._read_files)
+            if self.finder is not None:
+                self.host, self.port = await self.finder.find()
+            await super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+        finally:
+            NAMESPACE.reset(before)
+
+    def _read_files(self) -> None:
+        assert self.check is not None
+        self.check()
+        self.ssl_context.get()
+
+    async def send_packed_command(self, *arguments: object, **options: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        if task.cancelling() > before:
+            # The library sends by asyncio.wait_for. Before Python 3.12 that loses a cancellation which comes just when all was
+            # sent (https://github.com/python/cpython/issues/86296), and a task is cancelled only once.
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise asyncio.CancelledError
+        if self.reader is not None:
+            self.reader.left = MOST_BYTES
+        self._until = asyncio.get_running_loop().time() + WITHIN
+
+    async def read_response(self, *arguments: object, **options: object) -> object:
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await super().read_response(*arguments, **options)  # type: ignore[misc]
+        except builtins.TimeoutError:
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise TimeoutError(f"its answers are not whole after {WITHIN:.0f} s") from None
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise NotPrimaryError(error) from None
+        except (ValueError, RecursionError):
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise InvalidResponse("no answer of its protocol") from None
+
+
+def _tells(error: ResponseError | BusyLoadingError) -> bool:
+    return isinstance(error, _NOT_PRIMARY) or str(error).startswith(_UNBLOCKED)
+
+
+class _BoundedReader:
+    """A stream that gives so many bytes for each round trip."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self.left = MOST_BYTES
+
+    async def read(self, count: int) -> bytes:
+        return self._taken(await self._stream.read(count))
+
+    async def readline(self) -> bytes:
+        line = await self._stream.readline()
+        self.left -= max(0, _LINE - len(line))
+        return self._taken(line)
+
+    async def readexactly(self, count: int) -> bytes:
+        if count > self.left:
+            raise _too_much()
+        return self._taken(await self._stream.readexactly(count))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _taken(self, read: bytes) -> bytes:
+        self.left -= len(read)
+        if self.left < 0:
+            raise _too_much()
+        return read
+
+
+def _too_much() -> OddAnswerError:
+    return OddAnswerError(f"more than {MOST_BYTES // 1024} KiB at once")
+
+
+async def _bound(connection: Any) -> None:
+    """The library's connections have no public place for this."""
+    connection.reader = connection._reader = _BoundedReader(connection._reader)
+    await connection.on_connect()

@@ -18,12 +18,11 @@ from redis.exceptions import (
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
+from baton.queues.redis.connection import NotPrimaryError, UnlocatedError, is_denial
 from baton.queues.redis.credentials import CredentialFileError
 from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys
-from baton.queues.redis.primary import NotPrimaryError, is_denial
 from baton.queues.redis.server_answers import OddAnswerError
-from baton.queues.redis.server_discovery import UnlocatedError
 from baton.queues.redis.tls_files import TlsFileError
 from baton.queues.redis.url import RedisUrl
 

@@ -5,14 +5,14 @@ it be gone all the same, the request is made again, which does no harm.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import redis
 import redis.asyncio as aioredis
 from redis.exceptions import RedisError, ResponseError
 
-from baton.queues.redis.wire import Ask
+Command = Sequence[bytes | str | int]
 
 _AT_REST = 1.0
 """Seconds without a request."""
@@ -27,12 +27,8 @@ class KeptConnection:
         self._used = 0.0
         self._asking = False
 
-    def ask(self, ask: Ask) -> list[Any]:
-        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
-        return self.ask_each((ask.written,), ask.answers)
-
-    def ask_each(self, written: Iterable[bytes], answers_due: int) -> list[Any]:
-        """Likewise. The server works on one request while the next is made.
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
 
         What a signal's handler raises may leave answers unread, also of the library's own requests to a new connection, which
         puts such a one back into its pool. So after a request that did not end nothing is kept.
@@ -48,8 +44,8 @@ class KeptConnection:
                 connection = self._connection = self._client.connection_pool.get_connection()
             elif time.monotonic() - self._used > _AT_REST and gone(connection):
                 connection.disconnect()
-            connection.send_packed_command(written, check_health=False)
-            while len(answers) < answers_due:
+            connection.send_packed_command(packed(connection, commands), check_health=False)
+            while len(answers) < len(commands):
                 try:
                     answers.append(connection.read_response())
                 except ResponseError as refusal:
@@ -75,12 +71,12 @@ class KeptTaskConnection:
         self._client = client
         self._connection: Any = None
 
-    async def ask(self, ask: Ask) -> list[Any]:
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
         try:
             if self._connection is None:
                 self._connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
-            await self._connection.send_packed_command([ask.written], check_health=False)
-            return [await self._answer() for _ in range(ask.answers)]
+            await self._connection.send_packed_command(packed(self._connection, commands), check_health=False)
+            return [await self._answer() for _ in commands]
         except BaseException:
             await self.close()
             raise
@@ -96,6 +92,11 @@ class KeptTaskConnection:
             return await self._connection.read_response()
         except ResponseError as refusal:
             return refusal
+
+
+def packed(connection: Any, commands: Sequence[Command]) -> Any:
+    """Commands as the library writes them."""
+    return connection.pack_command(*commands[0]) if len(commands) == 1 else connection.pack_commands(commands)
 
 
 def gone(connection: Any) -> bool:

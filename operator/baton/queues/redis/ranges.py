@@ -153,7 +153,6 @@ class RedisRanges:
     def close(self) -> None:
         """Close the connections."""
         self._wakeup.close()
-        self._scripts.close()
         self._client.close()
 
     def _ahead(self, request: AheadRequest, answer: Sequence[str]) -> AheadAnswer:

@@ -21,7 +21,6 @@ from baton.queues.redis.entry_replies import entries_of_reply
 from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.keys import KeysOfPartitions, entry_number, queue_key
 from baton.queues.redis.positions import AT_ONCE, Position, Positions, holds
-from baton.queues.redis.script_runner import ScriptRunner
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 from baton.queues.waiting_thread import WaitingThread
@@ -46,7 +45,6 @@ class RedisReader:
         self._uid = uid
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._scripts = ScriptRunner(self._client)
         self._keys = KeysOfPartitions(queue)
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions = Positions()
@@ -210,7 +208,6 @@ class RedisReader:
         if self._waiting is not None:
             self._waiting.close()
         self._wakeup.close()
-        self._scripts.close()
         self._client.close()
 
     def __enter__(self) -> Self:
@@ -254,7 +251,7 @@ class RedisReader:
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         asked_at = time.monotonic()
         with explained(self._url, self._queue):
-            answer: list[Any] = self._scripts.run(script, self._keys.of(partition), arguments)
+            answer: list[Any] = script.run(self._client, self._keys.of(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:
             case b"STALE":

@@ -1,25 +1,18 @@
 """A script that acts on many partitions (scripts/many.lua), run for however many there are."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 import redis
 from redis.exceptions import NoScriptError, ResponseError
-from redis.retry import Retry
 
-from baton.queues.redis.connection import RETRY
-from baton.queues.redis.kept_connection import KeptConnection
 from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.scripts import Script
-from baton.queues.redis.wire import arguments, packed
 
 MOST = 128
 """Partitions of one script. It ends earlier when that takes it long."""
 _SCRIPTS = 16
 """In one round trip."""
-
-_KEYS_OF_EACH = 6
 
 Run = tuple[int, Sequence[str | int]]
 """The partition, and what the script is told of it."""
@@ -30,11 +23,8 @@ class ScriptBatches:
 
     def __init__(self, client: "redis.Redis", keys: Callable[[int], PartitionKeys]) -> None:
         """`keys`: of each partition."""
-        self._kept = KeptConnection(client)
-        self._retry = Retry(**RETRY)
+        self._client = client
         self._keys = keys
-        self._packed: dict[int, bytes] = {}
-        """By partition: its keys, as a request has them."""
 
     def run(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
         """The words that the script answers for each, in order; the server keeps the script after the first time. Raises the
@@ -57,37 +47,20 @@ class ScriptBatches:
             raise refusal
         return [answers[nth] for nth in range(len(runs))]
 
-    def close(self) -> None:
-        self._kept.close()
-
-    def _ask(self, script: Script, parts: Sequence[Sequence[Run]]) -> list[Any]:
-        answers = self._carry(script, parts)
-        if any(isinstance(answer, NoScriptError) for answer in answers):  # those that were carried out may be asked twice
-            loaded, *answers = self._carry(script, parts, packed("SCRIPT", "LOAD", script.text))
-            if isinstance(loaded, ResponseError):
-                raise loaded
+    def _ask(self, script: Script, parts: Sequence[Sequence[Run]], *, load: bool = False) -> list[Any]:
+        with self._client.pipeline(transaction=False) as pipe:
+            if load:
+                pipe.script_load(script.text)
+            for runs in parts:
+                keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
+                told = [word for _, words in runs for word in (len(words), *words)]
+                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *told)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        if load and isinstance(refusal := answers.pop(0), ResponseError):
+            raise refusal
+        if not load and any(isinstance(answer, NoScriptError) for answer in answers):
+            return self._ask(script, parts, load=True)  # those that were carried out may be asked twice
         return answers
-
-    def _request(self, script: Script, runs: Sequence[Run]) -> bytes:
-        """Of one script."""
-        keys = [self._keys_of(partition) for partition, _ in runs]
-        told = [word for _, words in runs for word in (len(words), *words)]
-        count = 1 + len(runs) * _KEYS_OF_EACH
-        head = arguments("EVALSHA", script.sha, count)
-        never = arguments(self._keys(runs[0][0]).never)
-        return b"".join([b"*%d\r\n" % (3 + count + len(told)), head, *keys, never, arguments(*told)])
-
-    def _keys_of(self, partition: int) -> bytes:
-        found = self._packed.get(partition)
-        if found is None:
-            found = self._packed[partition] = arguments(*keys_of_ranges(self._keys(partition)))
-        return found
-
-    def _carry(self, script: Script, parts: Sequence[Sequence[Run]], *before: bytes) -> list[Any]:
-        def ask() -> list[Any]:
-            return self._kept.ask_each(chain(before, (self._request(script, runs) for runs in parts)), len(before) + len(parts))
-
-        return self._retry.call_with_retry(ask, lambda _: None)
 
 
 def keys_of_ranges(keys: PartitionKeys) -> tuple[str, ...]:

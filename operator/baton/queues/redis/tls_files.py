@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from os import R_OK, access
 from os.path import realpath
 from pathlib import Path
@@ -89,38 +88,6 @@ class TlsFiles:
             f"{what} that the operator may read for namespace {self.namespace}: mount it in the operator's pod below {own}"
             f"{to_trust}, by the chart's values extraVolumes and extraVolumeMounts{else_}. A file has 1 MiB at most."
         )
-
-
-class _ThreadConnection:
-    """Mixed into the library's connections."""
-
-    _check: Callable[[], None]
-
-    def _connect(self) -> Any:
-        self._check()
-        return super()._connect()  # type: ignore[misc]
-
-
-class _TaskConnection:
-    """Likewise, for tasks."""
-
-    _check: Callable[[], None]
-    ssl_context: Any
-
-    async def _connect(self) -> None:
-        if self.ssl_context.context is None:
-            await on_own_thread(self._read)
-        await super()._connect()  # type: ignore[misc]
-
-    def _read(self) -> None:
-        self._check()
-        self.ssl_context.get()
-
-
-def reading(kind: type, files: TlsFiles, options: Mapping[str, Any], *, tasks: bool) -> type:
-    """A kind of the library's connections with TLS that reads these files only."""
-    mixed = _TaskConnection if tasks else _ThreadConnection
-    return type(f"Reading{kind.__name__}", (mixed, kind), {"_check": staticmethod(partial(files.check, options))})
 
 
 async def on_own_thread(read: Callable[[], object]) -> None:
