@@ -8,7 +8,7 @@ from typing import TypeVar
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
-from baton.queues.redis import partition_check, records, scripts, server_answers
+from baton.queues.redis import records, scripts, server_answers
 from baton.queues.redis.announcer import Announcer
 from baton.queues.redis.backlog import VanishedEntries
 from baton.queues.redis.batch import Batches, Hint, ScriptRun
@@ -17,7 +17,7 @@ from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
 from baton.queues.redis.offsets import OffsetScripts, WaitingEntries
-from baton.queues.redis.partition_check import PartitionCheck
+from baton.queues.redis.partition_check import QUESTIONS, PartitionCheck, ask_checks, read_checks
 from baton.queues.redis.record_recovery import known_slots
 from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.resizer import Resizer
@@ -215,12 +215,12 @@ class RedisQueue:
     async def _check_each(self, *counts: int) -> list[PartitionCheck]:
         """Every partition that there is, or was, in a few round trips."""
         found: list[PartitionCheck] = []
-        count, at_once = max(counts), _AT_ONCE // partition_check.QUESTIONS
+        count, at_once = max(counts), _AT_ONCE // QUESTIONS
         for start in range(0, count, at_once):
             async with self._transport.client.pipeline(transaction=False) as pipe:
                 for partition in range(start, min(count, start + at_once)):
-                    partition_check.ask(pipe, self._keys(partition))
-                found += partition_check.read(await pipe.execute())
+                    ask_checks(pipe, self._keys(partition))
+                found += read_checks(await pipe.execute())
         return found
 
     def _keys(self, partition: int) -> PartitionKeys:

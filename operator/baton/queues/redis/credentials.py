@@ -7,7 +7,7 @@ from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.queues.redis.url import RedisUrl
 
-LARGEST = 4096
+LONGEST = 4096
 """Bytes of a user or a password in a file."""
 
 
@@ -41,12 +41,12 @@ class Credentials(CredentialProvider):
             if not path.is_file():  # a pipe has no end
                 raise OSError
             with path.open(encoding="utf-8") as file:
-                text = file.read(LARGEST + 1).rstrip("\r\n")
+                text = file.read(LONGEST + 1).rstrip("\r\n")
         except (OSError, UnicodeDecodeError, ValueError):
             text = ""
-        if not 0 < len(text) <= LARGEST:
+        if not 0 < len(text) <= LONGEST:
             raise CredentialFileError(
                 f"The queue's URL has the option {option}, which names no file with one: put one there that this process "
-                f"can read (one line, {LARGEST} bytes at most; in a pod, mount the Secret), or correct the option."
+                f"can read (one line, {LONGEST} bytes at most; in a pod, mount the Secret), or correct the option."
             )
         return text

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from baton.queues.protocol import Owner
-from baton.queues.redis import backlog, records, server_answers
-from baton.queues.redis.backlog import PartitionBacklog
+from baton.queues.redis import records, server_answers
+from baton.queues.redis.backlog import FIELDS, PartitionBacklog, read
 from baton.queues.redis.keys import PartitionKeys
 
 _OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
-_PROGRESS = (*backlog.FIELDS, "lost", "dead")
+_PROGRESS = (*FIELDS, "lost", "dead")
 QUESTIONS = 6
 """To one partition."""
 
@@ -31,7 +31,7 @@ class PartitionCheck(NamedTuple):
     refused: int
 
 
-def ask(pipe: Any, keys: PartitionKeys) -> None:
+def ask_checks(pipe: Any, keys: PartitionKeys) -> None:
     """Put the questions into the pipeline."""
     pipe.hmget(keys.owner, *_OWNER)
     pipe.exists(keys.stream, keys.progress, keys.slots)
@@ -41,18 +41,18 @@ def ask(pipe: Any, keys: PartitionKeys) -> None:
     pipe.xlen(keys.stream)
 
 
-def read(found: Sequence[object]) -> list[PartitionCheck]:
+def read_checks(found: Sequence[object]) -> list[PartitionCheck]:
     """The answers of many partitions. Raises OddAnswerError and ForeignRecord."""
-    return [_read(found[start : start + QUESTIONS]) for start in range(0, len(found), QUESTIONS)]
+    return [_check(found[start : start + QUESTIONS]) for start in range(0, len(found), QUESTIONS)]
 
 
-def _read(found: Sequence[object]) -> PartitionCheck:
+def _check(found: Sequence[object]) -> PartitionCheck:
     uid, epoch, paused, *limits = server_answers.fields(len(_OWNER))(found[0])
     *progress, lost, dead = server_answers.fields(len(_PROGRESS))(found[2])
     return PartitionCheck(
         owner=None if epoch is None else records.owner([uid, epoch, paused]),
         whole=server_answers.number(found[1]) == 3 and None not in limits,
-        backlog=backlog.read(progress, server_answers.number(found[5])),
+        backlog=read(progress, server_answers.number(found[5])),
         lost=records.number(lost, "lost"),
         dead=records.number(dead, "dead"),
         letters=server_answers.number(found[4]),

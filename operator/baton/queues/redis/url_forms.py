@@ -3,12 +3,12 @@
 MOST_HOSTS = 16
 """Sentinels, or nodes of a cluster, that one names."""
 
-_HOST = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
-_HOSTS = f"{_HOST}(,{_HOST}){{0,{MOST_HOSTS - 1}}}"
+_HOST_FORM = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+_HOSTS = f"{_HOST_FORM}(,{_HOST_FORM}){{0,{MOST_HOSTS - 1}}}"
 _DATABASE = "(/[0-9]{0,9})?"
 
 FORMS = {
-    "": f"{_HOST}{_DATABASE}",
+    "": f"{_HOST_FORM}{_DATABASE}",
     "+sentinel": f"{_HOSTS}/[A-Za-z0-9._-]{{1,100}}{_DATABASE}",
     "+cluster": f"{_HOSTS}(/0?)?",
 }
