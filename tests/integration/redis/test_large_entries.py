@@ -14,7 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisReader
 from baton.queues.redis.dead_letters import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
-from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
+from baton.queues.redis.sending import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 from tests.integration.redis.conftest import Queue
 from tests.waiting import PATIENCE
 

@@ -13,16 +13,13 @@ from redis.exceptions import NoScriptError
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outgoing import Sent
+from baton.queues.redis.outbox import Sent
 from baton.queues.redis.producer import PendingSend
 from baton.queues.redis.routing import RoutingTable
 from tests.unit.queues.interrupting import Interrupted, Steps
 from tests.waiting import PATIENCE
 
-INTERRUPTED = tuple(
-    f"baton/queues/redis/{name}.py"
-    for name in ("adding", "delivery", "kept", "outbox", "outgoing", "producer", "resting", "sharing")
-)
+INTERRUPTED = tuple(f"baton/queues/redis/{name}.py" for name in ("add_script", "connection", "outbox", "producer", "sending"))
 PARTITIONS = 2
 
 

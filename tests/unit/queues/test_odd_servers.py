@@ -17,8 +17,8 @@ from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisQueue, connection
 from baton.queues.redis.connection import MOST_BYTES, async_client
 from baton.queues.redis.server_answers import OddAnswerError
-from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import read
+from baton.queues.redis.url_files import TlsFiles
 
 QUEUE = "shop/orders"
 INFO = (

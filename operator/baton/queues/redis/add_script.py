@@ -7,11 +7,10 @@ from re import ASCII, fullmatch
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from baton.queues.redis import scripts
+from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
-from baton.queues.redis.kept_connection import Command
 from baton.queues.redis.keys import KeysOfPartitions, entry_id, queue_key
-from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import ReadTable, Round, Waiting
+from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl

@@ -4,6 +4,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from re import ASCII, fullmatch
 
 from redis.exceptions import (
     AuthenticationError,
@@ -16,15 +17,40 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004 - likewise
 )
 
-from baton.queues.protocol import QueueUnreachable
+from baton.model.names import TAKE_OVER_ANNOTATION
+from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import NotPrimaryError, UnlocatedError, is_denial
-from baton.queues.redis.credentials import CredentialFileError
-from baton.queues.redis.development import dev_queue
 from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.server_answers import OddAnswerError
-from baton.queues.redis.tls_files import TlsFileError
-from baton.queues.redis.url import RedisUrl
+from baton.queues.redis.url import RedisUrl, dev_queue
+from baton.queues.redis.url_files import CredentialFileError, TlsFileError
+
+
+def claimed_by_other(queue: str, claimant: Claimant, group: bytes | None, uid: bytes) -> str:
+    """`group` and `uid` are as the server has them recorded."""
+    other, other_uid = _readable(group or b""), _readable(uid)
+    namespace, _, name = claimant.group.partition("/")
+    cure = (
+        f"If that group is gone for good, take the queue over: kubectl annotate consumergroup {name} -n {namespace} --overwrite "
+        f"{TAKE_OVER_ANNOTATION}={other_uid}"
+    )
+    if other != claimant.group:
+        return (
+            f"The Redis queue {queue} belongs to the ConsumerGroup {other} (uid {other_uid}), and has room for one. Delete that "
+            f"group, or give {claimant.group} a queue of its own. {cure}"
+        )
+    return (
+        f"The Redis queue {queue} belongs to another ConsumerGroup {other}, with the uid {other_uid}; this one's is "
+        f"{claimant.uid}. It is a group of another cluster, or an earlier one that went without giving the queue up. If another "
+        f"cluster has it, give this queue a Redis or a database of its own. {cure}"
+    )
+
+
+def _readable(recorded: bytes) -> str:
+    text = recorded.decode(errors="replace")
+    return text if fullmatch(r"[a-zA-Z0-9./-]{1,320}", text, ASCII) else "(unreadable)"
+
 
 _PLACE = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,5})")
 _CALL = re.compile(r"redis\.p?call\(\s*'([A-Z]+)'(?:, '(CREATE|SETID|GROUPS)')?")

@@ -10,8 +10,8 @@ from baton.model.ids import Epoch
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, QueueConflict
 from baton.queues.redis import records, scripts, server_answers
-from baton.queues.redis.batch import ScriptRun
-from baton.queues.redis.claimed_by_other import claimed_by_other
+from baton.queues.redis.batches import ScriptRun
+from baton.queues.redis.explanations import claimed_by_other
 from baton.queues.redis.keys import PartitionKeys, queue_key
 from baton.queues.redis.transport import Transport
 

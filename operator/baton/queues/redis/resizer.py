@@ -13,9 +13,9 @@ from re import fullmatch
 
 from baton.queues.protocol import Resizing
 from baton.queues.redis import records, scripts, server_answers
-from baton.queues.redis.batch import Batches, ScriptRun
+from baton.queues.redis.batches import Batches, ScriptRun
 from baton.queues.redis.keys import PartitionKeys, queue_key
-from baton.queues.redis.resize_record import ResizeRecord, Way
+from baton.queues.redis.records import ResizeRecord, Way
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.transport import Transport
 

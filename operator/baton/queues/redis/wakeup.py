@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from baton.queues.redis.connection import client
-from baton.queues.redis.kept_connection import gone, packed
+from baton.queues.redis.connection import client, gone, packed
 from baton.queues.redis.url import RedisUrl
 
 ONLY_GRANTS = 2**64 - 1
