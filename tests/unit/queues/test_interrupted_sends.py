@@ -24,7 +24,7 @@ PARTITIONS = 2
 
 
 class Server:
-    """As scripts/add.lua has it. It knows no script at first."""
+    """As the script add has it. It knows no script at first."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, str, bytes, bytes]] = []

@@ -22,7 +22,7 @@ def table(version: int, where: dict[int, int]) -> RoutingTable:
 
 
 class Server:
-    """As scripts/add.lua, seal.lua and open.lua have it."""
+    """As the scripts add, seal and open have it."""
 
     def __init__(self) -> None:
         self.version = 1

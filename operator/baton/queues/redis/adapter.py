@@ -61,7 +61,7 @@ class KnownSlots:
                     self.on_the_way[slot] = int(found[3])
 
     def record(self, even: RoutingTable) -> Sequence[object]:
-        """As scripts/recall.lua takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
+        """As the script recall takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
         and never opened does too, and its entries wait there for those of the partition that it went from."""
         homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
         waits = dict(self.on_the_way)

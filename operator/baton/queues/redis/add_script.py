@@ -135,7 +135,7 @@ class AddScript:
 
 
 def _read(answer: object, count: int) -> tuple[str, list[str]]:
-    """Codes and offsets (scripts/add.lua)."""
+    """Codes and offsets (script add)."""
     codes, numbers = ((part or b"").decode("latin-1") for part in fields(2)(answer))
     if len(codes) != count or not fullmatch(r"[asdmw]*", codes) or not fullmatch(r"[0-9 ]*", numbers, ASCII):
         raise OddAnswerError("no codes where they belong")

@@ -68,7 +68,7 @@ ASK_WITHIN = 1.0
 MOST_BYTES = 256 * 1024
 """Of the answers of one round trip of tasks. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7
 KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), what is known of some 300 producers
-(scripts/sequences.lua), or what a Sentinel knows of a hundred primaries."""
+(script sequences), or what a Sentinel knows of a hundred primaries."""
 _LINE = 40
 """Bytes for which a line counts at least: a list of many small things costs more to read than to send."""
 WITHIN = 5.0

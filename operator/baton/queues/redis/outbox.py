@@ -221,7 +221,7 @@ _BATCH = 200
 _AROUND = 200
 """Bytes of memory that an entry needs beside its own."""
 _AWAY, _BEHIND, _THERE = "m", "w", "d"
-"""Codes of an answer (scripts/add.lua): its slot is not accepted there; it waits for what somebody else added; it is there."""
+"""Codes of an answer (script add): its slot is not accepted there; it waits for what somebody else added; it is there."""
 
 
 class Outbox:
