@@ -9,7 +9,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
-from baton.queues.redis.keys import KeysOfPartitions, entry_id, queue_key
+from baton.queues.redis.keys import entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.server_answers import OddAnswerError, fields
@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _REPLICAS_WITHIN = 1000
 """Milliseconds that replicas have, before the same is tried again."""
+_BY_SHA = (b"EVALSHA", scripts.ADD.sha.encode())
 
 
 class AddScript:
@@ -27,7 +28,8 @@ class AddScript:
     def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:
         """`replicas`: so many are to have an entry before it counts as sent."""
         self._url, self._queue, self._replicas = url, queue, replicas
-        self._keys = KeysOfPartitions(queue)
+        self._heads: dict[int, Sequence[bytes]] = {}
+        """By partition: what its requests begin with. As bytes, for of a text the library takes as long as for all else."""
         self._table = [("HMGET", queue_key(queue), "version", "table")]
         self._told = False
 
@@ -116,9 +118,11 @@ class AddScript:
                     outbox.answered(partition, codes, numbers, now)
 
     def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> Command:
-        how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
-        keys = self._keys.of(partition)
-        words: list[bytes | str | int] = [*how, len(keys), *keys, batch[0].producer]
+        if (head := self._heads.get(partition)) is None:
+            keys = partition_keys(self._queue, partition)
+            head = self._heads[partition] = [str(word).encode() for word in (len(keys), *keys)]
+        how = (b"EVAL", scripts.ADD.text) if text else _BY_SHA
+        words: list[bytes | str | int] = [*how, *head, batch[0].producer]
         for entry in batch:
             words += (entry.slot or 0, entry.sequence, entry.key, entry.value, entry.headers)
         return words
