@@ -16,7 +16,7 @@ from baton.queues.offsets import SetsOffsets
 from baton.queues.protocol import Claimant, QueueConflict, QueueUnreachable
 from baton.queues.redis import RedisQueue, connection
 from baton.queues.redis.connection import MOST_BYTES, async_client
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import OddAnswerError
 from baton.queues.redis.url import read
 from baton.queues.redis.url_files import TlsFiles
 

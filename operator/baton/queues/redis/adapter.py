@@ -10,7 +10,7 @@ from typing import TypeVar
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
-from baton.queues.redis import records, scripts, server_answers
+from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer
 from baton.queues.redis.backlog import QUESTIONS, PartitionCheck, VanishedEntries, ask_checks, read_checks
 from baton.queues.redis.batches import Batches, Hint, ScriptRun
@@ -84,9 +84,9 @@ async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys]
     """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
     found, partition, highest = KnownSlots(), 0, 0
     while partition < SLOTS and (partition < count or highest):
-        text, version = await transport.run(scripts.SLOTS, keys(partition), (), server_answers.scalars(2))
-        highest = records.number(version, "version")
-        found.take(partition, (server_answers.text(text) or b"").decode(errors="replace"), highest)
+        text, version = await transport.run(scripts.SLOTS, keys(partition), (), records.scalars(2))
+        highest = records.recorded(version, "version")
+        found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
         partition += 1
     return found if found.highest else None
 
@@ -144,8 +144,8 @@ class RedisQueue:
         server = await self._transport.discover()
         with self._transport.explained():
             answer = await self._transport.client.hmget(queue_key(self._queue), "born", "partitions", "most")
-            born, count, most = server_answers.fields(3)(answer)
-            seen = dict(enumerate(await self._check_each(records.number(count, "partitions"), records.number(most, "most"))))
+            born, count, most = records.fields(3)(answer)
+            seen = dict(enumerate(await self._check_each(records.recorded(count, "partitions"), records.recorded(most, "most"))))
             owners = {partition: one.owner for partition, one in seen.items() if one.owner is not None}
             checked = QueueCheck(
                 None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
@@ -185,7 +185,7 @@ class RedisQueue:
         key = queue_key(self._queue)
         us = self._claimant
         arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
-        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, server_answers.fields(11))
+        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, records.fields(11))
         group, uid, found, version, text, ready, *others = claimed
         limits, under_way = others[:2], others[2:]
         if uid != us.uid.encode():
@@ -194,14 +194,14 @@ class RedisQueue:
             there = records.count(found)
             table, change = records.table(version, text, there), records.change(version, text, *under_way)
             if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
-                await self._transport.run(scripts.RECALL, [key], found_again.record(table), server_answers.number)
+                await self._transport.run(scripts.RECALL, [key], found_again.record(table), records.number)
                 return await self.ensure(count)
             told = limits == [b"%d" % limit for limit in self._limits]
             if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)
                 self._resizer.forget()
                 # The last: until then all is done again.
-                await self._transport.run(scripts.READY, [key], self._limits, server_answers.number)
+                await self._transport.run(scripts.READY, [key], self._limits, records.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
@@ -213,17 +213,15 @@ class RedisQueue:
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
         hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
-        return await self._batched(
-            self._transport.durably, server_answers.number, scripts.PAUSE, partition, *arguments, hints=hints
-        )
+        return await self._batched(self._transport.durably, records.number, scripts.PAUSE, partition, *arguments, hints=hints)
 
     async def outstanding(self, partition: int) -> int:
-        return await self._batched(self._transport.asking, server_answers.number, scripts.OUTSTANDING, partition)
+        return await self._batched(self._transport.asking, records.number, scripts.OUTSTANDING, partition)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         hints, arguments = self._announcing.hints(partition, uid), (uid or "", epoch)
         answer = await self._batched(
-            self._transport.durably, server_answers.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
+            self._transport.durably, records.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
         )
         with self._transport.explained():
             owner = records.owner(answer)
@@ -231,7 +229,7 @@ class RedisQueue:
         return owner
 
     async def release(self) -> bool:
-        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
+        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), records.number)
         return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
@@ -274,7 +272,7 @@ class RedisQueue:
 
     async def _count(self) -> int | None:
         with self._transport.explained():
-            count = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
+            count = records.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
             return None if count is None else records.count(count)
 
     async def _check_each(self, *counts: int) -> list[PartitionCheck]:

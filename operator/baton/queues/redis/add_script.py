@@ -11,8 +11,8 @@ from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.keys import entry_id, partition_keys, queue_key
 from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting
+from baton.queues.redis.records import OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
 
 log = logging.getLogger(__name__)

@@ -250,7 +250,7 @@ def _heard(answer: Any) -> Heard | None:
         if not isinstance(answer, list) or answer[1] is None:
             return None
         *record, within = answer
-        return Heard(*records.owner(record), records.number(within, "within") / 1000 if within else None)
+        return Heard(*records.owner(record), records.recorded(within, "within") / 1000 if within else None)
     except ForeignRecord:
         return None
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
 from baton.queues.protocol import Owner
-from baton.queues.redis import records, server_answers
+from baton.queues.redis import records
 from baton.queues.redis.keys import PartitionKeys
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import OddAnswerError
 
 FIELDS = ("last", "done", "staged")
 """Of a partition's progress. With the length of its stream they say it."""
@@ -38,7 +38,7 @@ class PartitionBacklog(NamedTuple):
 
 def read(found: Sequence[object], length: int) -> PartitionBacklog:
     """What stands in these fields, of a stream of this length: what is finished with is removed from it. Raises ForeignRecord."""
-    last, done, staged = map(records.number, found, FIELDS)
+    last, done, staged = map(records.recorded, found, FIELDS)
     return PartitionBacklog(max(0, min(last - done, length)) + staged, done - staged, last - done > length)
 
 
@@ -120,14 +120,14 @@ def read_checks(found: Sequence[object]) -> list[PartitionCheck]:
 
 
 def _check(found: Sequence[object]) -> PartitionCheck:
-    uid, epoch, paused, *limits = server_answers.fields(len(_OWNER))(found[0])
-    *progress, lost, dead = server_answers.fields(len(_PROGRESS))(found[2])
+    uid, epoch, paused, *limits = records.fields(len(_OWNER))(found[0])
+    *progress, lost, dead = records.fields(len(_PROGRESS))(found[2])
     return PartitionCheck(
         owner=None if epoch is None else records.owner([uid, epoch, paused]),
-        whole=server_answers.number(found[1]) == 3 and None not in limits,
-        backlog=read(progress, server_answers.number(found[5])),
-        lost=records.number(lost, "lost"),
-        dead=records.number(dead, "dead"),
-        letters=server_answers.number(found[4]),
-        refused=records.number(server_answers.text(found[3]), "refused"),
+        whole=records.number(found[1]) == 3 and None not in limits,
+        backlog=read(progress, records.number(found[5])),
+        lost=records.recorded(lost, "lost"),
+        dead=records.recorded(dead, "dead"),
+        letters=records.number(found[4]),
+        refused=records.recorded(records.text(found[3]), "refused"),
     )

@@ -40,7 +40,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel
 
 from baton.queues.lookup_namespace import NAMESPACE
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import OddAnswerError
 from baton.queues.redis.url import Address, RedisUrl, can_be_resolved
 from baton.queues.redis.url_files import Credentials, TlsFiles, on_own_thread
 
@@ -116,7 +116,7 @@ def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) 
 def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
     """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key`: as of `client`.
     It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL
-    says, and gives answers as they come: what they should be is in server_answers.py, and not with the library."""
+    says, and gives answers as they come: what they should be is in records.py, and not with the library."""
     options = _options(url, WITHIN)
     kind = type("BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": namespace})
     options["redis_connect_func"] = _bound

@@ -13,8 +13,7 @@ from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.producer import RedisProducer
-from baton.queues.redis.records import ForeignRecord, count
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import ForeignRecord, OddAnswerError, count
 from baton.queues.redis.url import read
 
 PAGE = 100

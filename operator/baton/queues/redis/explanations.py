@@ -22,7 +22,7 @@ from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import NotPrimaryError, UnlocatedError, is_denial
 from baton.queues.redis.keys import PartitionKeys
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import OddAnswerError
 from baton.queues.redis.url import RedisUrl, dev_queue
 from baton.queues.redis.url_files import CredentialFileError, TlsFileError
 

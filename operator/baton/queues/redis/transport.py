@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from redis.exceptions import ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
-from baton.queues.redis import scripts, server_answers
+from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer, Aside
 from baton.queues.redis.batches import Batches, ScriptRun, round_trip
 from baton.queues.redis.connection import OLDEST, async_client
@@ -43,16 +43,16 @@ class Server:
     @classmethod
     def from_answers(cls, info: object, fsync: object) -> "Server":
         """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
-        lines = server_answers.info(info)
+        lines = records.info(info)
         return cls(
-            run_id=server_answers.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
-            replica=server_answers.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
-            clustered=server_answers.line(lines, "cluster_enabled", "[01]", "0") == "1",
-            version=tuple(map(int, server_answers.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
-            append_only_file=server_answers.line(lines, "aof_enabled", "[01]", "0") == "1",
-            fsync=_FSYNC.get(server_answers.fields(2)(fsync)[1]) if fsync else None,
-            replicas=int(server_answers.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
-            evicts=server_answers.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
+            run_id=records.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
+            replica=records.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
+            clustered=records.line(lines, "cluster_enabled", "[01]", "0") == "1",
+            version=tuple(map(int, records.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
+            append_only_file=records.line(lines, "aof_enabled", "[01]", "0") == "1",
+            fsync=_FSYNC.get(records.fields(2)(fsync)[1]) if fsync else None,
+            replicas=int(records.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
+            evicts=records.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
         )
 
     def warnings(self, place: str) -> tuple[str, ...]:
@@ -197,4 +197,4 @@ class Transport:
 
 def _arrived(reply: object) -> bool:
     """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
-    return isinstance(reply, ResponseError) or server_answers.number(reply) >= 1
+    return isinstance(reply, ResponseError) or records.number(reply) >= 1
