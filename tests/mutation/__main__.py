@@ -44,15 +44,29 @@ def killers(original: Path, chosen: Sequence[Mutation], runs: ForkedRuns, place:
 def _broken(original: Path, mutation: Mutation, place: Path) -> Path:
     """A folder with the package in which this is broken."""
     shutil.copytree(original / "operator" / "baton", place / "baton")
-    module = place / "baton" / mutation.module
-    module.write_text(module.read_text().replace(mutation.old, mutation.new))
+    name, _, script = mutation.module.partition("#")
+    module = place / "baton" / name
+    before, text, after = _parts(module.read_text(), script)
+    module.write_text(before + text.replace(mutation.old, mutation.new) + after)
     return place
+
+
+def _parts(text: str, script: str) -> tuple[str, str, str]:
+    """Before this script of a file of scripts in Lua, the script itself, and after it; without a name, all is in the middle."""
+    if not script:
+        return "", text, ""
+    before, mark, rest = text.partition(f"--@script {script}\n")
+    found, next_mark, after = rest.partition("--@script ")
+    return before + mark, found, next_mark + after
 
 
 def astray(original: Path, mutations: Iterable[Mutation]) -> list[str]:
     """Mutations whose line is not there, or more than once: the code has changed."""
-    modules = {one.module: original / "operator" / "baton" / one.module for one in mutations}
-    texts = {module: path.read_text() if path.exists() else "" for module, path in modules.items()}
+    texts = {}
+    for module in {one.module for one in mutations}:
+        name, _, script = module.partition("#")
+        path = original / "operator" / "baton" / name
+        texts[module] = _parts(path.read_text(), script)[1] if path.exists() else ""
     return [one.name for one in mutations if texts[one.module].count(one.old) != 1]
 
 

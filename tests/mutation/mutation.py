@@ -8,7 +8,7 @@ class Mutation(NamedTuple):
     name: str
     """What is broken."""
     module: str
-    """Below operator/baton."""
+    """Below operator/baton; behind a `#` one script of a file in Lua."""
     tests: str
     """Those that notice, below tests/ and as pytest names them."""
     old: str

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 TLS_FOLDER = Path("/etc/baton/tls")
-"""In its pod. What may lie where in it: baton.queues.redis.tls_files."""
+"""In its pod. What may lie where in it: baton.queues.redis.url_files."""

@@ -9,8 +9,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import Ahead, AheadRequest, Logged, RangeToLog
 from baton.queues.redis import scripts
 from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys
-from baton.queues.redis.ranges import RedisRanges
-from baton.queues.redis.script_batches import keys_of_ranges
+from baton.queues.redis.ranges import RedisRanges, keys_of_ranges
 from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
 from tests.redis_command import command

@@ -19,12 +19,12 @@ from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisQueue, RedisReader, scripts
-from baton.queues.redis.batch import ScriptRun
+from baton.queues.redis.batches import ScriptRun
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import RoutingTable, slot_of
-from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.transport import Transport
+from baton.queues.redis.url_files import TlsFiles
 from tests.integration.redis.conftest import GROUP
 from tests.redis_command import command, table_of
 from tests.redis_server import RedisServer

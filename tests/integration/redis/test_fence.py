@@ -9,6 +9,7 @@ import pytest
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.redis import RedisReader
+from baton.queues.redis.scripts import Script
 from tests.integration.redis.conftest import Queue
 
 pytestmark = pytest.mark.promise
@@ -93,14 +94,14 @@ async def test_the_owner_is_sure_from_when_it_asked_and_not_from_when_it_saw_the
     queue.send("a")
     reader = await queue.granted("owner", NEW)
     answered: list[float] = []
-    run = reader._scripts.run
+    run = Script.run
 
     def stopped(*asked: Any) -> Any:
         answer = run(*asked)
         answered.append(time.monotonic())
         return answer
 
-    monkeypatch.setattr(reader._scripts, "run", stopped)
+    monkeypatch.setattr(Script, "run", stopped)
     for action in (lambda: reader.read(0, NEW), lambda: reader.verify(0, NEW), lambda: reader.ack(0, NEW, ["1-0"])):
         before = time.monotonic()
         action()

@@ -15,7 +15,7 @@ from baton.model.ids import Epoch
 from baton.queues.entry import Entry
 from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import AsyncRedisProducer, RedisProducer, retry_pause
+from baton.queues.redis import AsyncRedisProducer, RedisProducer, outbox
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.logged import Task, ahead, logged, ranges_of
 from tests.redis_server import RedisServer
@@ -168,7 +168,7 @@ async def test_a_producer_that_waits_behind_one_beyond_all_numbers_says_so(valke
 
 async def test_while_one_partition_rests_another_takes_what_lingers(valkey: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of partition 0 the next try would be in an hour."""
-    monkeypatch.setattr(retry_pause, "_FIRST_PAUSE", HOUR)
+    monkeypatch.setattr(outbox, "_FIRST_PAUSE", HOUR)
     queue = await make_queue(valkey.url)
     queue.send("1")
     add(queue, ("18446744073709551615-18446744073709551615", {"a": "b"}))

@@ -14,8 +14,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import AsyncRedisProducer, RedisReader
 from baton.queues.redis.dead_letters import RedisDeadLetters
 from baton.queues.redis.keys import partition_keys
-from baton.queues.redis.script_runner import ScriptRunner
-from baton.queues.redis.send_options import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
+from baton.queues.redis.sending import MOST_BYTES as MOST_BYTES_OF_AN_ENTRY
 from tests.integration.redis.conftest import Queue
 from tests.waiting import PATIENCE
 
@@ -127,18 +126,12 @@ async def test_an_entry_is_as_large_as_it_may_be_and_no_larger(queue: Queue) -> 
 async def test_after_a_read_that_failed_it_asks_for_one_entry(queue: Queue) -> None:
     queue.send(*map(str, range(10)))
     owner = await queue.granted("a", ONE)
-    ask, owner._scripts = owner._scripts, Away()
-    with pytest.raises(QueueUnreachable):
-        owner.read(0, ONE, 100)
-    owner._scripts = ask
+    with pytest.MonkeyPatch.context() as away:
+        away.setattr(owner._client, "evalsha", never_answered)
+        with pytest.raises(QueueUnreachable):
+            owner.read(0, ONE, 100)
     assert [len(owner.read(0, ONE, 100)) for _ in range(4)] == [1, 2, 4, 3]
 
 
-class Away(ScriptRunner):
-    """At a server that never answers."""
-
-    def __init__(self) -> None:
-        pass
-
-    def run(self, *_: object) -> NoReturn:
-        raise TimeoutError("no answer")
+def never_answered(*_: object) -> NoReturn:
+    raise TimeoutError("no answer")

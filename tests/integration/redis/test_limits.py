@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
@@ -12,7 +13,6 @@ from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisReader
-from baton.queues.redis.wire import Ask
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.redis_server import RedisServer
 from tests.waiting import PATIENCE
@@ -187,17 +187,17 @@ async def test_an_owner_that_fails_counts_each_try(queue: Queue) -> None:
 @contextmanager
 def answers_lost(reader: RedisReader, nth: int = 1) -> Iterator[None]:
     """From the nth on: the server does what it is asked, also by those who ask again at once, and nobody hears of it."""
-    kept = reader._scripts._kept
-    ask, asked_before = kept.ask, count(1)
+    client = reader._client
+    ask, asked_before = client.evalsha, count(1)
 
-    def lossy(asked: Ask) -> list[object]:
-        answers = ask(asked)
+    def lossy(*asked: Any) -> object:
+        answer = ask(*asked)
         if next(asked_before) >= nth:
             raise ConnectionError("the answer is lost")
-        return answers
+        return answer
 
     with pytest.MonkeyPatch.context() as lost:
-        lost.setattr(kept, "ask", lossy)
+        lost.setattr(client, "evalsha", lossy)
         with pytest.raises(QueueUnreachable, match="the answer is lost"):
             yield
 

@@ -8,7 +8,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable, Resizing
 from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys, queue_key
-from baton.queues.redis.resize_record import ResizeRecord
+from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.routing import RoutingTable, slot_of
 from tests.integration.redis.conftest import Queue, make_queue
 from tests.integration.redis.test_resizing import ONE, accepted_once, finish, key

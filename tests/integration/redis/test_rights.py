@@ -12,7 +12,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.logged_ranges import RangeToFinish
 from baton.queues.protocol import Claimant, Heard, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
-from baton.queues.redis.connection import explained
+from baton.queues.redis.explanations import explained
 from baton.queues.redis.keys import announcements_key, partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.routing import RoutingTable

@@ -14,7 +14,7 @@ from baton.model.ids import Partition
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys, queue_key
-from baton.queues.redis.outgoing import Sent
+from baton.queues.redis.outbox import Sent
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse

@@ -21,7 +21,7 @@ from baton.kube.pods import PodView, view
 from baton.model.ids import MemberId, Uid
 from baton.queues.opening import QueueToOpen, SecretText
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.connection import explained
+from baton.queues.redis.explanations import explained
 from baton.queues.redis.operator_side import address
 from baton.queues.redis.resource import RedisSource
 from baton.queues.redis.url import read

@@ -8,7 +8,7 @@ import pytest
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.batch import MOST, Batches, ScriptRun
+from baton.queues.redis.batches import MOST, Batches, ScriptRun
 
 
 def request(number: int) -> ScriptRun:

@@ -7,7 +7,7 @@ from redis.exceptions import AuthenticationError, ConnectionError  # noqa: A004 
 
 from baton.model.names import DEV_QUEUE_VARIABLE
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.connection import absent, explained
+from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.url import read
 
 

@@ -3,7 +3,7 @@ is said to be in the queue is there, once and in order."""
 
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -13,21 +13,18 @@ from redis.exceptions import NoScriptError
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outgoing import Sent
+from baton.queues.redis.outbox import Sent
 from baton.queues.redis.producer import PendingSend
 from baton.queues.redis.routing import RoutingTable
 from tests.unit.queues.interrupting import Interrupted, Steps
 from tests.waiting import PATIENCE
 
-INTERRUPTED = tuple(
-    f"baton/queues/redis/{name}.py"
-    for name in ("adding", "delivery", "kept", "outbox", "outgoing", "producer", "resting", "sharing")
-)
+INTERRUPTED = tuple(f"baton/queues/redis/{name}.py" for name in ("add_script", "connection", "outbox", "producer", "sending"))
 PARTITIONS = 2
 
 
 class Server:
-    """As scripts/add.lua has it. It knows no script at first."""
+    """As the script add has it. It knows no script at first."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, str, bytes, bytes]] = []
@@ -67,8 +64,14 @@ class Connection:
         self._server = server
         self._answers: deque[Any] = deque()
 
-    def send_packed_command(self, commands: tuple[bytes], check_health: bool) -> None:
-        for words in _requests(commands[0]):
+    def pack_command(self, *words: bytes | str | int) -> list[list[bytes]]:
+        return self.pack_commands([words])
+
+    def pack_commands(self, commands: Iterable[Iterable[bytes | str | int]]) -> list[list[bytes]]:
+        return [[word if isinstance(word, bytes) else str(word).encode() for word in words] for words in commands]
+
+    def send_packed_command(self, commands: list[list[bytes]], check_health: bool) -> None:
+        for words in commands:
             self._answers.append(self._server.answer(words))
 
     def read_response(self) -> Any:
@@ -82,18 +85,6 @@ class Connection:
 
     def disconnect(self) -> None:
         self._answers.clear()
-
-
-def _requests(written: bytes) -> Iterator[list[bytes]]:
-    left = written
-    while left:
-        count, left = int(left[1 : left.index(b"\r\n")]), left[left.index(b"\r\n") + 2 :]
-        words = []
-        for _ in range(count):
-            size, left = int(left[1 : left.index(b"\r\n")]), left[left.index(b"\r\n") + 2 :]
-            words.append(left[:size])
-            left = left[size + 2 :]
-        yield words
 
 
 class Client:

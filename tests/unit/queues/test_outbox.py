@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import READ_TABLE, Failed, ReadTable, Round, SendListener, Sent, Waiting, to_partition
+from baton.queues.redis.outbox import READ_TABLE, Failed, Outbox, ReadTable, Round, SendListener, Sent, Waiting, to_partition
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -23,7 +22,7 @@ def table(version: int, where: dict[int, int]) -> RoutingTable:
 
 
 class Server:
-    """As scripts/add.lua, seal.lua and open.lua have it."""
+    """As the scripts add, seal and open have it."""
 
     def __init__(self) -> None:
         self.version = 1

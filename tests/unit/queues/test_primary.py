@@ -9,10 +9,10 @@ import pytest
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
-from baton.queues.redis.connection import async_client, client, explained
-from baton.queues.redis.primary import NotPrimaryError
-from baton.queues.redis.tls_files import TlsFiles
+from baton.queues.redis.connection import NotPrimaryError, async_client, client
+from baton.queues.redis.explanations import explained
 from baton.queues.redis.url import read
+from baton.queues.redis.url_files import TlsFiles
 from tests.listener import Listener
 
 ANSWERS = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baton.queues.redis import AsyncRedisProducer, RedisProducer
-from baton.queues.redis.send_options import waiting_entries
+from baton.queues.redis.sending import waiting_entries
 
 
 @pytest.mark.parametrize("make", [RedisProducer, AsyncRedisProducer])

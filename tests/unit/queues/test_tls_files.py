@@ -8,8 +8,8 @@ import pytest
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import Claimant, QueueUnreachable
-from baton.queues.redis import RedisQueue, RedisReader, tls_files
-from baton.queues.redis.tls_files import LARGEST, TlsFileError, TlsFiles
+from baton.queues.redis import RedisQueue, RedisReader, url_files
+from baton.queues.redis.url_files import LARGEST, TlsFileError, TlsFiles
 from tests.self_signed import self_signed
 from tests.waiting import PATIENCE
 
@@ -120,21 +120,21 @@ def test_a_reader_is_refused_a_pipe_in_a_sentence(folder: Path) -> None:
 
 
 async def test_a_file_that_hangs_holds_up_neither_the_loop_nor_the_files_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_files, "READ_WITHIN", 0.1)
+    monkeypatch.setattr(url_files, "READ_WITHIN", 0.1)
     answered, threads = threading.Event(), threading.active_count()
     try:
         for _ in range(20):
             with pytest.raises(TlsFileError, match="are not read within"):
-                await tls_files.on_own_thread(lambda: answered.wait(PATIENCE))
+                await url_files.on_own_thread(lambda: answered.wait(PATIENCE))
         assert threading.active_count() <= threads + 5, "who waits for a turn goes, too"
     finally:
         answered.set()
-    monkeypatch.setattr(tls_files, "READ_WITHIN", PATIENCE)
+    monkeypatch.setattr(url_files, "READ_WITHIN", PATIENCE)
     read: list[str] = []
-    await tls_files.on_own_thread(lambda: read.append(threading.current_thread().name))
+    await url_files.on_own_thread(lambda: read.append(threading.current_thread().name))
     assert read == ["tls-files"]
     with pytest.raises(TlsFileError, match="which names no"):
-        await tls_files.on_own_thread(lambda: TlsFiles().check({"ssl_ca_certs": "/absent"}))
+        await url_files.on_own_thread(lambda: TlsFiles().check({"ssl_ca_certs": "/absent"}))
 
 
 def refusal(files: TlsFiles, option: str, path: Path) -> str:

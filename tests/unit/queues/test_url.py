@@ -8,8 +8,7 @@ from baton.cli.options import REDIS_URL
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisDeadLetters, RedisQueue
 from baton.queues.redis.resource import REDIS_OPTIONS
-from baton.queues.redis.url import MOST_WORDS, OPTIONS, SECRET_OPTIONS, read
-from baton.queues.redis.url_forms import EXAMPLES, FORMS, SCHEMES
+from baton.queues.redis.url import EXAMPLES, FORMS, MOST_WORDS, OPTIONS, SCHEMES, SECRET_OPTIONS, read
 
 PASSWORD = "correct-horse/battery"
 IN_URL = "correct-horse%2Fbattery"

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
     from baton.queues.redis.async_producer import AsyncRedisProducer
-    from baton.queues.redis.awaitable_outcomes import AsyncPendingSend
     from baton.queues.redis.dead_letters import RedisDeadLetters
-    from baton.queues.redis.outgoing import Sent
+    from baton.queues.redis.outbox import Sent
     from baton.queues.redis.producer import PendingSend, RedisProducer
     from baton.queues.redis.reader import RedisReader
+    from baton.queues.redis.sending import AsyncPendingSend
 
 __all__ = [
     "AsyncPendingSend",
@@ -41,9 +41,9 @@ _MODULES = {
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),
     "redis.async_producer": ("AsyncRedisProducer",),
-    "redis.awaitable_outcomes": ("AsyncPendingSend",),
+    "redis.sending": ("AsyncPendingSend",),
     "redis.dead_letters": ("RedisDeadLetters",),
-    "redis.outgoing": ("Sent",),
+    "redis.outbox": ("Sent",),
     "redis.producer": ("PendingSend", "RedisProducer"),
     "redis.reader": ("RedisReader",),
 }

@@ -1,30 +1,95 @@
 """A partitioned queue on Redis streams, as the operator sees it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from re import fullmatch
 from secrets import token_hex
 from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
-from baton.queues.redis import partition_check, records, scripts, server_answers
-from baton.queues.redis.announcer import Announcer
-from baton.queues.redis.backlog import VanishedEntries
-from baton.queues.redis.batch import Batches, Hint, ScriptRun
-from baton.queues.redis.claimed_by_other import claimed_by_other
-from baton.queues.redis.development import dev_queue
+from baton.queues.redis import records, scripts
+from baton.queues.redis.announcements import Announcer
+from baton.queues.redis.backlog import QUESTIONS, PartitionCheck, VanishedEntries, ask_checks, read_checks
+from baton.queues.redis.batches import Batches, Hint, ScriptRun
+from baton.queues.redis.explanations import claimed_by_other
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
 from baton.queues.redis.offsets import OffsetScripts, WaitingEntries
-from baton.queues.redis.partition_check import PartitionCheck
-from baton.queues.redis.record_recovery import known_slots
-from baton.queues.redis.resize_record import ResizeRecord
+from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.resizer import Resizer
-from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.tls_files import TlsFiles
+from baton.queues.redis.routing import SLOTS, RoutingTable
 from baton.queues.redis.transport import Transport
-from baton.queues.redis.url import read
+from baton.queues.redis.url import dev_queue, read
+from baton.queues.redis.url_files import TlsFiles
+
+_LINE = r"([0-9]{1,4}) ([0-9]{1,16})(?: ([0-9]{1,4}|moved))?"
+
+
+@dataclass
+class KnownSlots:
+    """What partitions know of slots."""
+
+    accepted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By slot, the version and the partition of the latest that accepts it."""
+    on_the_way: dict[int, int] = field(default_factory=dict)
+    """By slot, the partition that its entries wait for."""
+    gone: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By slot, the version and the partition of the latest that it went from."""
+    highest: int = 0
+    """Version of any slot, those that went elsewhere included."""
+    partitions: int = 0
+    """That know of any."""
+
+    def take(self, partition: int, lines: str, highest: int) -> None:
+        """What one partition says."""
+        self.highest = max(self.highest, highest)
+        self.partitions = partition + 1 if highest else self.partitions
+        for line in lines.split(","):
+            found = fullmatch(_LINE, line)
+            if found is None or int(found[1]) >= SLOTS:
+                continue
+            slot, version = int(found[1]), int(found[2])
+            if found[3] == "moved":
+                self.gone[slot] = max(self.gone.get(slot, (0, 0)), (version, partition))
+            elif version > self.accepted.get(slot, (0, 0))[0]:
+                self.accepted[slot] = (version, partition)
+                self.on_the_way.pop(slot, None)
+                if found[3] is not None:
+                    self.on_the_way[slot] = int(found[3])
+
+    def record(self, even: RoutingTable) -> Sequence[object]:
+        """As the script recall takes it; where nobody knows of a slot, it goes where an even table puts it. One that was sealed
+        and never opened does too, and its entries wait there for those of the partition that it went from."""
+        homes = [self.accepted.get(slot, (0, home))[1] for slot, home in enumerate(even.partitions)]
+        waits = dict(self.on_the_way)
+        elsewhere = next((homes[slot] for slot in self.on_the_way), None)
+        for slot, (version, source) in self.gone.items():
+            if version > self.accepted.get(slot, (0, 0))[0]:
+                home = even.partitions[slot]
+                # At the version at which others are on their way a partition does not take back what it gave up.
+                homes[slot] = elsewhere if home == source and elsewhere is not None else home
+                waits[slot] = source
+        waits = {slot: source for slot, source in waits.items() if homes[slot] != source}
+        table = RoutingTable(self.highest + (not self.on_the_way), tuple(homes))
+        former = tuple(waits.get(slot, home) for slot, home in enumerate(homes))
+        there = max(*homes, *former) + 1
+        under_way = (replace(table, partitions=former).to_text(), max(homes) + 1) if waits else ()
+        return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
+
+
+async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
+    """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
+    found, partition, highest = KnownSlots(), 0, 0
+    while partition < SLOTS and (partition < count or highest):
+        text, version = await transport.run(scripts.SLOTS, keys(partition), (), records.scalars(2))
+        highest = records.recorded(version, "version")
+        found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
+        partition += 1
+    return found if found.highest else None
+
 
 T = TypeVar("T")
 
@@ -79,8 +144,8 @@ class RedisQueue:
         server = await self._transport.discover()
         with self._transport.explained():
             answer = await self._transport.client.hmget(queue_key(self._queue), "born", "partitions", "most")
-            born, count, most = server_answers.fields(3)(answer)
-            seen = dict(enumerate(await self._check_each(records.number(count, "partitions"), records.number(most, "most"))))
+            born, count, most = records.fields(3)(answer)
+            seen = dict(enumerate(await self._check_each(records.recorded(count, "partitions"), records.recorded(most, "most"))))
             owners = {partition: one.owner for partition, one in seen.items() if one.owner is not None}
             checked = QueueCheck(
                 None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
@@ -120,7 +185,7 @@ class RedisQueue:
         key = queue_key(self._queue)
         us = self._claimant
         arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
-        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, server_answers.fields(11))
+        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, records.fields(11))
         group, uid, found, version, text, ready, *others = claimed
         limits, under_way = others[:2], others[2:]
         if uid != us.uid.encode():
@@ -129,14 +194,14 @@ class RedisQueue:
             there = records.count(found)
             table, change = records.table(version, text, there), records.change(version, text, *under_way)
             if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
-                await self._transport.run(scripts.RECALL, [key], found_again.record(table), server_answers.number)
+                await self._transport.run(scripts.RECALL, [key], found_again.record(table), records.number)
                 return await self.ensure(count)
             told = limits == [b"%d" % limit for limit in self._limits]
             if not (ready and told and self._made == (server.run_id, there)):
                 await self._create(table, range(there), change)
                 self._resizer.forget()
                 # The last: until then all is done again.
-                await self._transport.run(scripts.READY, [key], self._limits, server_answers.number)
+                await self._transport.run(scripts.READY, [key], self._limits, records.number)
                 self._made = (server.run_id, there)
             if change is None and there != count:
                 change = ResizeRecord(table, table.resized(count), count, published=False)
@@ -148,17 +213,15 @@ class RedisQueue:
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
         hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
-        return await self._batched(
-            self._transport.durably, server_answers.number, scripts.PAUSE, partition, *arguments, hints=hints
-        )
+        return await self._batched(self._transport.durably, records.number, scripts.PAUSE, partition, *arguments, hints=hints)
 
     async def outstanding(self, partition: int) -> int:
-        return await self._batched(self._transport.asking, server_answers.number, scripts.OUTSTANDING, partition)
+        return await self._batched(self._transport.asking, records.number, scripts.OUTSTANDING, partition)
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         hints, arguments = self._announcing.hints(partition, uid), (uid or "", epoch)
         answer = await self._batched(
-            self._transport.durably, server_answers.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
+            self._transport.durably, records.scalars(3), scripts.GRANT, partition, *arguments, hints=hints
         )
         with self._transport.explained():
             owner = records.owner(answer)
@@ -166,7 +229,7 @@ class RedisQueue:
         return owner
 
     async def release(self) -> bool:
-        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), server_answers.number)
+        await self._transport.run(scripts.RELEASE, [queue_key(self._queue)], (self._claimant.uid,), records.number)
         return True
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
@@ -209,18 +272,18 @@ class RedisQueue:
 
     async def _count(self) -> int | None:
         with self._transport.explained():
-            count = server_answers.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
+            count = records.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
             return None if count is None else records.count(count)
 
     async def _check_each(self, *counts: int) -> list[PartitionCheck]:
         """Every partition that there is, or was, in a few round trips."""
         found: list[PartitionCheck] = []
-        count, at_once = max(counts), _AT_ONCE // partition_check.QUESTIONS
+        count, at_once = max(counts), _AT_ONCE // QUESTIONS
         for start in range(0, count, at_once):
             async with self._transport.client.pipeline(transaction=False) as pipe:
                 for partition in range(start, min(count, start + at_once)):
-                    partition_check.ask(pipe, self._keys(partition))
-                found += partition_check.read(await pipe.execute())
+                    ask_checks(pipe, self._keys(partition))
+                found += read_checks(await pipe.execute())
         return found
 
     def _keys(self, partition: int) -> PartitionKeys:

@@ -1,8 +1,4 @@
-"""How entries are asked to be added, and what is answered: the same for threads and tasks.
-
-A producer keeps one connection and writes its requests itself, for of a single send the library's ways of doing so take more
-time than all else.
-"""
+"""How entries are asked to be added, and what is answered: the same for threads and tasks."""
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -11,23 +7,19 @@ from re import ASCII, fullmatch
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, explain, passing
-from baton.queues.redis.keys import PartitionKeys, entry_id, partition_keys, queue_key
-from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import ReadTable, Round, Waiting
+from baton.queues.redis.connection import Command
+from baton.queues.redis.explanations import absent, explain, passing
+from baton.queues.redis.keys import entry_id, partition_keys, queue_key
+from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting
+from baton.queues.redis.records import OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable
-from baton.queues.redis.server_answers import OddAnswerError, fields
 from baton.queues.redis.url import RedisUrl
-from baton.queues.redis.wire import Ask, arguments, packed
 
 log = logging.getLogger(__name__)
 
 _REPLICAS_WITHIN = 1000
 """Milliseconds that replicas have, before the same is tried again."""
-
-
-_BEFORE_ENTRIES = 3 + len(PartitionKeys._fields) + 1
-"""Words of a request: command, script, number of keys; keys; producer."""
+_BY_SHA = (b"EVALSHA", scripts.ADD.sha.encode())
 
 
 class AddScript:
@@ -36,13 +28,14 @@ class AddScript:
     def __init__(self, url: RedisUrl, queue: str, replicas: int) -> None:
         """`replicas`: so many are to have an entry before it counts as sent."""
         self._url, self._queue, self._replicas = url, queue, replicas
-        self._heads: dict[int, bytes] = {}
-        """By partition: what its requests begin with."""
-        self._table = Ask(packed("HMGET", queue_key(queue), "version", "table"), 1)
-        self._wait = packed("WAIT", replicas, _REPLICAS_WITHIN) if replicas else b""
+        self._heads: dict[int, Sequence[bytes]] = {}
+        """By partition: what its requests begin with. As bytes, for of a text the library takes as long as for all else."""
+        self._table = [("HMGET", queue_key(queue), "version", "table")]
         self._told = False
 
-    def step(self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]) -> Generator[Ask, list[object], None]:
+    def step(
+        self, outbox: Outbox, what: ReadTable | Round, clock: Callable[[], float]
+    ) -> Generator[Sequence[Command], list[object], None]:
         """Does what the outbox says is next. It wants to be sent the answers to what it yields, or be thrown the RedisError or
         OSError. Before the first it changes nothing, and where it is not carried on, the outbox is to be mended."""
         batches = None if isinstance(what, ReadTable) else what
@@ -61,7 +54,7 @@ class AddScript:
             if unknown:
                 answers = yield self._round(unknown, text=True)
                 found.update(zip(unknown, answers, strict=False))
-            if self._wait and (why := self._too_few(answers[-1])):
+            if self._replicas and (why := self._too_few(answers[-1])):
                 self._waits(why)
                 outbox.unanswered(why, clock(), passing=True)
             else:
@@ -77,12 +70,12 @@ class AddScript:
             else:
                 outbox.give_up(list(outbox.open), why)
 
-    def _round(self, batches: Round, *, text: bool = False) -> Ask:
+    def _round(self, batches: Round, *, text: bool = False) -> Sequence[Command]:
         """One script for each partition. `text`: with its text, for the server does not know it."""
-        written = [self._script(partition, batch, text=text) for partition, batch in batches.items()]
-        if self._wait:
-            written.append(self._wait)
-        return Ask(b"".join(written), len(written))
+        commands: list[Command] = [self._script(partition, batch, text=text) for partition, batch in batches.items()]
+        if self._replicas:
+            commands.append(("WAIT", self._replicas, _REPLICAS_WITHIN))
+        return commands
 
     def _routed(self, outbox: Outbox, answers: Sequence[object], now: float) -> None:
         """What the table's answer means."""
@@ -124,25 +117,15 @@ class AddScript:
                 else:
                     outbox.answered(partition, codes, numbers, now)
 
-    def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> bytes:
-        producer = batch[0].producer.encode()
-        if text or partition not in self._heads:
+    def _script(self, partition: int, batch: Sequence[Waiting], *, text: bool) -> Command:
+        if (head := self._heads.get(partition)) is None:
             keys = partition_keys(self._queue, partition)
-            how = ("EVAL", scripts.ADD.text) if text else ("EVALSHA", scripts.ADD.sha)
-            head = arguments(*how, len(keys), *keys)
-            if not text:
-                self._heads[partition] = head
-        else:
-            head = self._heads[partition]
-        parts = [b"*%d\r\n%b$%d\r\n%b\r\n" % (_BEFORE_ENTRIES + 5 * len(batch), head, len(producer), producer)]
+            head = self._heads[partition] = [str(word).encode() for word in (len(keys), *keys)]
+        how = (b"EVAL", scripts.ADD.text) if text else _BY_SHA
+        words: list[bytes | str | int] = [*how, *head, batch[0].producer]
         for entry in batch:
-            slot, sequence = b"%d" % (entry.slot or 0), b"%d" % entry.sequence
-            key, value, headers = entry.key, entry.value, entry.headers
-            parts.append(
-                b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-                % (len(slot), slot, len(sequence), sequence, len(key), key, len(value), value, len(headers), headers)
-            )
-        return b"".join(parts)
+            words += (entry.slot or 0, entry.sequence, entry.key, entry.value, entry.headers)
+        return words
 
     def _too_few(self, answer: object) -> str | None:
         if isinstance(answer, ResponseError):
@@ -156,7 +139,7 @@ class AddScript:
 
 
 def _read(answer: object, count: int) -> tuple[str, list[str]]:
-    """Codes and offsets (scripts/add.lua)."""
+    """Codes and offsets (script add)."""
     codes, numbers = ((part or b"").decode("latin-1") for part in fields(2)(answer))
     if len(codes) != count or not fullmatch(r"[asdmw]*", codes) or not fullmatch(r"[0-9 ]*", numbers, ASCII):
         raise OddAnswerError("no codes where they belong")

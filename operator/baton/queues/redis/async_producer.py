@@ -11,17 +11,26 @@ from typing import Self
 from baton.model.wording import counted
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.add_script import AddScript
-from baton.queues.redis.awaitable_outcomes import AllAwaited, AsyncPendingSend, Awaited
-from baton.queues.redis.connection import async_client
+from baton.queues.redis.connection import KeptTaskConnection, async_client
 from baton.queues.redis.headers import Headers
-from baton.queues.redis.kept_connection import KeptTaskConnection
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import Outbox
-from baton.queues.redis.outgoing import ReadTable, Round, Sent, Waiting, all_known
-from baton.queues.redis.send_options import Given, Key, SendOptions, named, still_wait, waiting_entries, waiting_entry
-from baton.queues.redis.send_outcome import UnseenFailures, all_sent
-from baton.queues.redis.tls_files import TlsFiles
+from baton.queues.redis.outbox import Outbox, ReadTable, Round, Sent, Waiting, all_known
+from baton.queues.redis.sending import (
+    AllAwaited,
+    AsyncPendingSend,
+    Awaited,
+    Given,
+    Key,
+    SendOptions,
+    UnseenFailures,
+    all_sent,
+    named,
+    still_wait,
+    waiting_entries,
+    waiting_entry,
+)
 from baton.queues.redis.url import read
+from baton.queues.redis.url_files import TlsFiles
 
 log = logging.getLogger(__name__)
 

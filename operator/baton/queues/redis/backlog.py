@@ -1,4 +1,7 @@
-"""How much there is to do in partitions, asked past the scripts: whoever asks need not own them."""
+"""What there is to do in partitions, and what the operator asks each for in one of its checks.
+
+All of it goes past the scripts, for who asks need not own them.
+"""
 
 import logging
 import time
@@ -7,9 +10,10 @@ from typing import Any, NamedTuple
 
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
+from baton.queues.protocol import Owner
 from baton.queues.redis import records
 from baton.queues.redis.keys import PartitionKeys
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import OddAnswerError
 
 FIELDS = ("last", "done", "staged")
 """Of a partition's progress. With the length of its stream they say it."""
@@ -34,7 +38,7 @@ class PartitionBacklog(NamedTuple):
 
 def read(found: Sequence[object], length: int) -> PartitionBacklog:
     """What stands in these fields, of a stream of this length: what is finished with is removed from it. Raises ForeignRecord."""
-    last, done, staged = map(records.number, found, FIELDS)
+    last, done, staged = map(records.recorded, found, FIELDS)
     return PartitionBacklog(max(0, min(last - done, length)) + staged, done - staged, last - done > length)
 
 
@@ -75,3 +79,55 @@ class VanishedEntries:
                 f"{self._place}: {entries} of {self._queue} vanished unfinished from {counted(len(shown), 'partition')} "
                 f"({format_numbers(sorted(shown))}), {_CAUSES}. The log has the time; this is shown for a day"
             )
+
+
+_OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
+_PROGRESS = (*FIELDS, "lost", "dead")
+QUESTIONS = 6
+"""To one partition."""
+
+
+class PartitionCheck(NamedTuple):
+    """One partition."""
+
+    owner: Owner | None
+    """None: it was never granted."""
+    whole: bool
+    """All that makes it a partition is there."""
+    backlog: PartitionBacklog
+    lost: int
+    """Entries that were seen to have vanished before they were finished with; see `PartitionBacklog.gone`."""
+    dead: int
+    """Entries that were set aside since it was made."""
+    letters: int
+    """Of these, those that are still there."""
+    refused: int
+
+
+def ask_checks(pipe: Any, keys: PartitionKeys) -> None:
+    """Put the questions into the pipeline."""
+    pipe.hmget(keys.owner, *_OWNER)
+    pipe.exists(keys.stream, keys.progress, keys.slots)
+    pipe.hmget(keys.progress, *_PROGRESS)
+    pipe.get(keys.refused)
+    pipe.xlen(keys.dead)
+    pipe.xlen(keys.stream)
+
+
+def read_checks(found: Sequence[object]) -> list[PartitionCheck]:
+    """The answers of many partitions. Raises OddAnswerError and ForeignRecord."""
+    return [_check(found[start : start + QUESTIONS]) for start in range(0, len(found), QUESTIONS)]
+
+
+def _check(found: Sequence[object]) -> PartitionCheck:
+    uid, epoch, paused, *limits = records.fields(len(_OWNER))(found[0])
+    *progress, lost, dead = records.fields(len(_PROGRESS))(found[2])
+    return PartitionCheck(
+        owner=None if epoch is None else records.owner([uid, epoch, paused]),
+        whole=records.number(found[1]) == 3 and None not in limits,
+        backlog=read(progress, records.number(found[5])),
+        lost=records.recorded(lost, "lost"),
+        dead=records.recorded(dead, "dead"),
+        letters=records.number(found[4]),
+        refused=records.recorded(records.text(found[3]), "refused"),
+    )

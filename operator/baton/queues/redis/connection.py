@@ -1,37 +1,48 @@
-"""How Baton connects to Redis, and what it tells the user when that fails: what, where and the cure, never a password."""
+"""Connections to Redis: redis-py's, for threads and for tasks.
 
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+They go to the primary that Sentinels name, or to the node of a Redis Cluster that has a queue, and leave a server that is not the
+primary, or not any more. A connection that is open stays where it is after a failover: that server answers, and refuses. So such
+an answer ends the connection, and the request is made again on a new one, as after a lost connection.
+"""
+
+import asyncio
+import builtins
+import random
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import redis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
+    AskError,
+    BusyLoadingError,
+    ClusterDownError,
     ConnectionError,  # noqa: A004 - the library's name
     InvalidResponse,
-    OutOfMemoryError,
+    MovedError,
+    NoPermissionError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
     TimeoutError,  # noqa: A004 - likewise
+    TryAgainError,
 )
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel
 
-from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.bounded_replies import WITHIN, BoundedParser, bounded
-from baton.queues.redis.credentials import CredentialFileError, Credentials
-from baton.queues.redis.denials import denied, is_denial
-from baton.queues.redis.development import dev_queue
-from baton.queues.redis.primary import NotPrimaryError, leaving
-from baton.queues.redis.server_answers import OddAnswerError
-from baton.queues.redis.server_discovery import NodeSearch, PrimarySearch, Search, UnlocatedError, asking
-from baton.queues.redis.tls_files import TlsFileError, TlsFiles, reading
-from baton.queues.redis.url import RedisUrl
+from baton.queues.lookup_namespace import NAMESPACE
+from baton.queues.redis.records import OddAnswerError
+from baton.queues.redis.url import Address, RedisUrl, can_be_resolved
+from baton.queues.redis.url_files import Credentials, TlsFiles, on_own_thread
 
 OLDEST = (7, 0)
 
@@ -52,15 +63,51 @@ RETRY: Mapping[str, Any] = {
 in time is not asked again at once: its user should know.
 """
 
+ASK_WITHIN = 1.0
+"""Seconds for a Sentinel, or a node of a cluster, to say where to go: then the next one is asked."""
+MOST_BYTES = 256 * 1024
+"""Of the answers of one round trip of tasks. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7
+KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), what is known of some 300 producers
+(script sequences), or what a Sentinel knows of a hundred primaries."""
+_LINE = 40
+"""Bytes for which a line counts at least: a list of many small things costs more to read than to send."""
+WITHIN = 5.0
+"""Seconds for the answers of one round trip of tasks."""
+
+_NOT_PRIMARY = (ReadOnlyError, ClusterDownError, MovedError, AskError, TryAgainError, BusyLoadingError)
+"""READONLY; MASTERDOWN and CLUSTERDOWN; MOVED; ASK and TRYAGAIN, while a cluster moves a slot; LOADING."""
+_UNBLOCKED = "UNBLOCKED"
+"""What blocked connections are told when their server becomes a replica."""
+_DENIED_IN_SCRIPT = re.compile(r"The user executing the script can't|ACL failure in script")
+
+
+class NotPrimaryError(ConnectionError):
+    """The server cannot be worked with as it is; perhaps another can, at the same address. Says why: READONLY, LOADING, …"""
+
+    def __init__(self, answer: ResponseError | BusyLoadingError) -> None:
+        super().__init__(str(answer))
+        self.status = answer.status_code or _UNBLOCKED
+        self.moved_to: Address | None = (answer.host, answer.port) if isinstance(answer, MovedError) else None
+
+
+class UnlocatedError(ConnectionError):
+    """No Sentinel, or node of a cluster, says where to go: none answers; they refuse the password; they know no such primary."""
+
+    def __init__(self, trouble: Literal["silent", "refused", "unknown"], words: object = "") -> None:
+        super().__init__(str(words))
+        self.trouble = trouble
+
 
 def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) -> "redis.Redis":
     """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
     (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says."""
-    options = _options(url)
-    options |= {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
-    kind = leaving(_class_of(url, redis, TlsFiles(), tasks=False), tasks=False)
+    options = _options(url, within)
+    kind = _kind(_ThreadConnection, redis.connection, url, TlsFiles())
+    finder = None
+    if url.sentinels is not None or url.cluster is not None:
+        finder = _ThreadFinder(url, key, _askers(url, options, redis, kind, Retry(NoBackoff(), 0)))
     pool = redis.ConnectionPool(
-        connection_class=_located(kind, url, key, options, tasks=False),
+        connection_class=type(kind.__name__, (kind,), {"finder": finder}),
         **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
@@ -69,13 +116,15 @@ def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) 
 def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
     """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key`: as of `client`.
     It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL
-    says, and gives answers as they come: what they should be is in server_answers.py, and not with the library."""
-    options = _options(url)
-    options |= {name: min(options[name], WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
-    options["parser_class"] = BoundedParser
-    kind = leaving(bounded(_class_of(url, aioredis, files, tasks=True), namespace), tasks=True)
+    says, and gives answers as they come: what they should be is in records.py, and not with the library."""
+    options = _options(url, WITHIN)
+    kind = type("BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": namespace})
+    options["redis_connect_func"] = _bound
+    finder = None
+    if url.sentinels is not None or url.cluster is not None:
+        finder = _TaskFinder(url, key, _askers(url, options, aioredis, kind, AsyncRetry(NoBackoff(), 0)))
     pool = aioredis.BlockingConnectionPool(
-        connection_class=_located(kind, url, key, options, tasks=True),
+        connection_class=type(kind.__name__, (kind,), {"finder": finder}),
         max_connections=connections,
         timeout=options["socket_timeout"],
         **options | {"retry": AsyncRetry(**RETRY)},
@@ -85,214 +134,377 @@ def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, 
     return made
 
 
-def _options(url: RedisUrl) -> dict[str, Any]:
+def is_denial(error: Exception) -> bool:
+    """The server's access control list does not let the user do it."""
+    return isinstance(error, NoPermissionError) or (
+        isinstance(error, ResponseError) and bool(_DENIED_IN_SCRIPT.search(str(error)))
+    )
+
+
+def _options(url: RedisUrl, within: float) -> dict[str, Any]:
     known = url.user is not None or url.password is not None or url.files
     secret = {"credential_provider": Credentials(url)} if known else {}
-    return {**CONNECTION_OPTIONS, **url.options, **secret}
+    options = {**CONNECTION_OPTIONS, **url.options, **secret}
+    return options | {name: min(options[name], within) for name in ("socket_timeout", "socket_connect_timeout")}
 
 
-def _class_of(url: RedisUrl, library: Any, files: TlsFiles, *, tasks: bool) -> Any:
-    kinds = library.connection
-    match url.scheme:
-        case "rediss":
-            return reading(kinds.SSLConnection, files, url.options, tasks=tasks)
-        case "unix":
-            return kinds.UnixDomainSocketConnection
-    return kinds.Connection
+def _kind(ours: type, kinds: Any, url: RedisUrl, files: TlsFiles) -> Any:
+    """The library's connections to such a URL, as ours."""
+    base = {"rediss": kinds.SSLConnection, "unix": kinds.UnixDomainSocketConnection}.get(url.scheme, kinds.Connection)
+    check = (lambda: files.check(url.options)) if url.scheme == "rediss" else None
+    return type(f"Primary{base.__name__}", (ours, base), {"check": staticmethod(check) if check else None})
 
 
-def _located(kind: type, url: RedisUrl, key: str, options: Mapping[str, object], *, tasks: bool) -> type:
-    """Connections of this kind to where the URL leads."""
-    if url.cluster is not None:
-        search: Search = NodeSearch(url.cluster, key)
-        return asking(kind, search, options, tasks=tasks)
-    if url.sentinels is None:
-        return kind
-    not_theirs = {"db"} if url.sentinels.password else {"db", "credential_provider"}
-    theirs = {name: value for name, value in options.items() if name not in not_theirs}
-    return asking(kind, PrimarySearch(url.sentinels), theirs, tasks=tasks)
+def _askers(url: RedisUrl, options: Mapping[str, Any], library: Any, kind: Any, retry: object) -> dict[Address, Any]:
+    """Clients of the Sentinels or nodes that a URL names, in a random order: a user who waits for so long only, and then
+    makes a new client, would never get beyond a few hosts that are silent."""
+    hosts = (url.sentinels or url.cluster).hosts  # type: ignore[union-attr]
+    not_theirs = set() if url.sentinels is None else {"db"} if url.sentinels.password else {"db", "credential_provider"}
+    soon = {name: min(options[name], ASK_WITHIN) for name in ("socket_timeout", "socket_connect_timeout")}
+    theirs = {name: value for name, value in options.items() if name not in not_theirs} | soon
+    return {
+        (host, port): library.Redis.from_pool(
+            library.ConnectionPool(connection_class=kind, host=host, port=port, retry=retry, **theirs)
+        )
+        for host, port in random.sample(hosts, len(hosts))
+    }
 
 
-@contextmanager
-def explained(url: RedisUrl, queue: str) -> Iterator[None]:
-    """Turns the library's errors into QueueUnreachable with a sentence, and drops them: they may repeat what is secret."""
+class _Finder:
+    """Says where the connections of one client go."""
+
+    def __init__(self, url: RedisUrl, key: str, askers: Mapping[Address, Any]) -> None:
+        self._service = url.sentinels.service if url.sentinels is not None else None
+        self._key = key
+        self._askers = deque(askers.items())
+        self._lock = threading.Lock()
+
+    def _next(self) -> Sequence[tuple[Address, Any]]:
+        """Each connection begins with another one: one that answers may be behind."""
+        with self._lock:
+            askers = list(self._askers)
+            self._askers.rotate(-1)
+        return askers
+
+
+class _ThreadFinder(_Finder):
+    """A node of a cluster is asked for a key: it has the key's slot, or the library's error says who has (MOVED). No right is
+    needed that the key's user lacks, and the answer is short, unlike what RedisCluster asks for."""
+
+    def find(self) -> Address:
+        """Raises the library's errors."""
+        why: Exception = UnlocatedError("silent")
+        for host, asker in self._next():
+            try:
+                return self._ask(host, asker)
+            except Exception as error:
+                why = _worse(why, error)
+            finally:
+                asker.connection_pool.disconnect(inuse_connections=False)
+        raise why
+
+    def _ask(self, host: Address, asker: Any) -> Address:
+        if self._service is not None:
+            sentinel: Any = Sentinel([])  # type: ignore[no-untyped-call]
+            sentinel.sentinels = [asker]
+            return _checked(*sentinel.discover_master(self._service))
+        try:
+            return _leads_to(host, asker.execute_command("EXISTS", self._key))
+        except RedisError as error:
+            return _leads_to(host, error)
+
+
+class _TaskFinder(_Finder):
+    """As for threads."""
+
+    async def find(self) -> Address:
+        why: Exception = UnlocatedError("silent")
+        for host, asker in self._next():
+            try:
+                return await self._ask(host, asker)
+            except Exception as error:
+                why = _worse(why, error)
+            finally:
+                await asker.connection_pool.disconnect(inuse_connections=False)
+        raise why
+
+    async def _ask(self, host: Address, asker: Any) -> Address:
+        if self._service is not None:
+            sentinel: Any = AsyncSentinel([])  # type: ignore[no-untyped-call]
+            sentinel.sentinels = [asker]
+            return _checked(*await sentinel.discover_master(self._service))
+        try:
+            return _leads_to(host, await asker.execute_command("EXISTS", self._key))
+        except RedisError as error:
+            return _leads_to(host, error)
+
+
+def _leads_to(host: Address, answer: object) -> Address:
+    """Where a node's answer or refusal leads to. Raises the library's errors."""
+    if isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
+        return _checked(answer.moved_to[0] or host[0], answer.moved_to[1])
+    # ASK: the slot is on its way, and still this node's. A denial: the request itself will be denied, and that is explained.
+    ours = isinstance(answer, int) or (isinstance(answer, NotPrimaryError) and answer.status == "ASK")
+    if ours or (isinstance(answer, Exception) and is_denial(answer)):
+        return host
+    raise answer if isinstance(answer, Exception) else UnlocatedError("silent", "no address where one belongs")
+
+
+def _checked(host: object, port: object) -> Address:
+    if isinstance(host, str) and isinstance(port, int) and can_be_resolved(host) and 0 < port < 2**16:
+        return host, port
+    raise UnlocatedError("silent", "no address where one belongs")
+
+
+def _worse(why: Exception, error: Exception) -> Exception:
+    """Of all that were asked and did not say where to go, which is worth telling."""
+    if isinstance(error, (MasterNotFoundError, AsyncMasterNotFoundError)) and " - " not in str(error):
+        return UnlocatedError("unknown")  # it has answered
+    if isinstance(error, NotPrimaryError):
+        return error
+    if not isinstance(why, UnlocatedError) or why.trouble != "silent":
+        return why
+    # An error of another kind is the library's at an answer that is none of a Sentinel.
+    text = str(error).rpartition(" - ")[2] if isinstance(error, (RedisError, OSError)) else "no address where one belongs"
+    refused = any(word in text for word in ("Authentication", "NOAUTH", "WRONGPASS", "password"))
+    found = UnlocatedError("refused" if refused else "silent", text)
+    found.__cause__ = error  # such as a file that may not be read
+    return found
+
+
+class _ThreadConnection:
+    """Mixed into the library's connections."""
+
+    host: str
+    port: int
+    finder: _ThreadFinder | None = None
+    check: Callable[[], None] | None
+    _open = False
+
+    def connect_check_health(self, *arguments: object, **options: object) -> None:
+        if self._open:
+            return
+        if self.check is not None:
+            self.check()
+        if self.finder is not None:
+            self.host, self.port = self.finder.find()
+        super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+        self._open = True
+
+    def disconnect(self, *arguments: object, **options: object) -> None:
+        self._open = False
+        super().disconnect(*arguments, **options)  # type: ignore[misc]
+
+    def read_response(self, *arguments: object, **options: object) -> object:
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[misc]
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            self.disconnect()
+            raise NotPrimaryError(error) from None
+        except ValueError:  # such as an address without a port
+            self.disconnect()
+            raise InvalidResponse("no answer of its protocol") from None
+
+
+class _TaskConnection:
+    """Likewise, for tasks. It reads no more than can have been asked for, from whatever answers at a queue's address: anybody who
+    may make a queue may point the operator at a server of his own."""
+
+    host: str
+    port: int
+    ssl_context: Any
+    finder: _TaskFinder | None = None
+    check: Callable[[], None] | None
+    namespace: str | None
+    is_connected: bool
+    reader: "_BoundedReader | None" = None
+    _until = 0.0
+
+    async def connect_check_health(self, *arguments: object, **options: object) -> None:
+        if self.is_connected:
+            return
+        before = NAMESPACE.set(self.namespace)
+        try:
+            if self.check is not None and self.ssl_context.context is None:
+                await on_own_thread(self._read_files)
+            if self.finder is not None:
+                self.host, self.port = await self.finder.find()
+            await super().connect_check_health(*arguments, **options)  # type: ignore[misc]
+        finally:
+            NAMESPACE.reset(before)
+
+    def _read_files(self) -> None:
+        assert self.check is not None
+        self.check()
+        self.ssl_context.get()
+
+    async def send_packed_command(self, *arguments: object, **options: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        if task.cancelling() > before:
+            # The library sends by asyncio.wait_for. Before Python 3.12 that loses a cancellation which comes just when all was
+            # sent (https://github.com/python/cpython/issues/86296), and a task is cancelled only once.
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise asyncio.CancelledError
+        if self.reader is not None:
+            self.reader.left = MOST_BYTES
+        self._until = asyncio.get_running_loop().time() + WITHIN
+
+    async def read_response(self, *arguments: object, **options: object) -> object:
+        try:
+            async with asyncio.timeout_at(self._until):
+                return await super().read_response(*arguments, **options)  # type: ignore[misc]
+        except builtins.TimeoutError:
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise TimeoutError(f"its answers are not whole after {WITHIN:.0f} s") from None
+        except (ResponseError, BusyLoadingError) as error:
+            if not _tells(error):
+                raise
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise NotPrimaryError(error) from None
+        except (ValueError, RecursionError):
+            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+            raise InvalidResponse("no answer of its protocol") from None
+
+
+def _tells(error: ResponseError | BusyLoadingError) -> bool:
+    return isinstance(error, _NOT_PRIMARY) or str(error).startswith(_UNBLOCKED)
+
+
+class _BoundedReader:
+    """A stream that gives so many bytes for each round trip."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self.left = MOST_BYTES
+
+    async def read(self, count: int) -> bytes:
+        return self._taken(await self._stream.read(count))
+
+    async def readline(self) -> bytes:
+        line = await self._stream.readline()
+        self.left -= max(0, _LINE - len(line))
+        return self._taken(line)
+
+    async def readexactly(self, count: int) -> bytes:
+        if count > self.left:
+            raise _too_much()
+        return self._taken(await self._stream.readexactly(count))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _taken(self, read: bytes) -> bytes:
+        self.left -= len(read)
+        if self.left < 0:
+            raise _too_much()
+        return read
+
+
+def _too_much() -> OddAnswerError:
+    return OddAnswerError(f"more than {MOST_BYTES // 1024} KiB at once")
+
+
+async def _bound(connection: Any) -> None:
+    """The library's connections have no public place for this."""
+    connection.reader = connection._reader = _BoundedReader(connection._reader)
+    await connection.on_connect()
+
+
+Command = Sequence[bytes | str | int]
+
+_AT_REST = 1.0
+"""Seconds without a request."""
+
+
+class KeptConnection:
+    """For one thread at a time."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self._client = client
+        self._connection: Any = None
+        self._used = 0.0
+        self._asking = False
+
+    def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
+
+        What a signal's handler raises may leave answers unread, also of the library's own requests to a new connection, which
+        puts such a one back into its pool. So after a request that did not end nothing is kept.
+        """
+        answers: list[object] = []
+        if self._asking:
+            self._connection = None
+            self._client.connection_pool.disconnect()
+            self._client.connection_pool.reset()
+        self._asking = True
+        try:
+            if (connection := self._connection) is None:
+                connection = self._connection = self._client.connection_pool.get_connection()
+            elif time.monotonic() - self._used > _AT_REST and gone(connection):
+                connection.disconnect()
+            connection.send_packed_command(packed(connection, commands), check_health=False)
+            while len(answers) < len(commands):
+                try:
+                    answers.append(connection.read_response())
+                except ResponseError as refusal:
+                    answers.append(refusal)
+        except BaseException:
+            self.close()
+            raise
+        self._used = time.monotonic()
+        self._asking = False
+        return answers
+
+    def close(self) -> None:
+        if (connection := self._connection) is not None:
+            connection.disconnect()
+            self._client.connection_pool.release(connection)
+            self._connection = None
+
+
+class KeptTaskConnection:
+    """Likewise, for one task at a time."""
+
+    def __init__(self, client: "aioredis.Redis") -> None:
+        self._client = client
+        self._connection: Any = None
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        try:
+            if self._connection is None:
+                self._connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            await self._connection.send_packed_command(packed(self._connection, commands), check_health=False)
+            return [await self._answer() for _ in commands]
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+            await self._client.connection_pool.release(connection)
+
+    async def _answer(self) -> object:
+        try:
+            return await self._connection.read_response()
+        except ResponseError as refusal:
+            return refusal
+
+
+def packed(connection: Any, commands: Sequence[Command]) -> Any:
+    """Commands as the library writes them."""
+    return connection.pack_command(*commands[0]) if len(commands) == 1 else connection.pack_commands(commands)
+
+
+def gone(connection: Any) -> bool:
+    """Its end was closed, or it says what nobody asked for."""
     try:
-        yield
-    except (RedisError, OSError) as error:
-        raise QueueUnreachable(explain(error, url, queue)) from None
-
-
-def passing(error: Exception) -> bool:
-    """It may be over in a moment: the same request is worth another try."""
-    if isinstance(error, (ConnectionError, TimeoutError, OutOfMemoryError, OSError)):
+        return bool(connection.can_read())
+    except (RedisError, OSError):
         return True
-    return isinstance(error, ResponseError) and str(error).startswith(("NOREPLICAS", "MISCONF", "BUSY "))
-
-
-def explain(error: Exception, url: RedisUrl, queue: str) -> str:  # noqa: C901 - one case for each kind of error
-    """What an error of the library means for a queue, and the cure."""
-    place, text = url.place, str(error).strip() or type(error).__name__
-    if refused := _cause(error, TlsFileError) or _cause(error, CredentialFileError):
-        return str(refused)
-    if isinstance(nowhere := _cause(error, UnlocatedError), UnlocatedError):
-        return _unlocated(nowhere, url, queue)
-    if isinstance(refusal := _cause(error, NotPrimaryError), NotPrimaryError):
-        return not_primary(refusal.status, url, queue)
-    match error:
-        case AuthenticationError() | AuthorizationError():
-            return _refused_password(url, queue)
-        case ResponseError() if "NOAUTH" in text or "WRONGPASS" in text or "unauthenticated" in text:
-            return _refused_password(url, queue)
-        case _ if is_denial(error):
-            what = url.hidden(denied(error, queue))
-            return (
-                f"{place} does not permit its user what {queue} needs: {what}. Give it the rights that the guide for Redis names "
-                f"by ACL SETUSER, on the keys ~pq:{{{queue}}}:*."
-            )
-        case InvalidResponse() | OddAnswerError():
-            what = text if isinstance(error, OddAnswerError) else "something that is not of its protocol"
-            return f"{place} answers as no Redis does ({what}). Correct the URL of {queue} to one that leads to a Redis."
-        case ConnectionError() | TimeoutError() | OSError() if "SSL" in text or "certificate" in text:
-            return (
-                f"{place} and Baton do not agree on TLS ({url.hidden(text)}). Check that the URL of {queue} begins with "
-                "rediss://, and its options ssl_ca_certs, ssl_certfile and ssl_keyfile."
-            )
-        case _ if _cause(error, socket.gaierror):
-            return _unknown_host(url, queue)
-        case ConnectionError() if "max number of clients" in text:
-            return (
-                f"{place} has as many connections as it allows (maxclients), so {queue} has none. Work on it goes on when "
-                "there is room: raise maxclients, or see CLIENT LIST for who has so many."
-            )
-        case ConnectionError() | TimeoutError() | OSError():
-            hint = " If it does not speak TLS, begin its URL with redis://." if url.scheme == "rediss" else ""
-            return f"{place} does not answer ({url.hidden(text)}). Work on {queue} goes on when it is back: {_start(url)}.{hint}"
-        case OutOfMemoryError():
-            return f"{place} is full (maxmemory), so {queue} takes nothing new. Raise maxmemory, or let the consumers catch up."
-        case ResponseError() if text.startswith("WRONGTYPE"):
-            return f"{place} has other data under the keys pq:{{{queue}}}:…. Move them away, or use another database for {queue}."
-        case ResponseError() if "unknown command" in text:
-            return (
-                f"{place} does not know what {queue} needs ({url.hidden(text)}). If it is a Sentinel, write "
-                "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0 as the URL."
-            )
-        case ResponseError() if text.startswith("MISCONF"):
-            return f"{place} cannot write to its disk and refuses changes. Free its disk; work on {queue} goes on then."
-        case ResponseError() if text.startswith("BUSY "):
-            return f"{place} is busy with somebody's long script. Work on {queue} goes on when that ends (or by SCRIPT KILL)."
-        case ResponseError() if text.startswith("NOREPLICAS"):
-            return f"{place} has fewer replicas than its min-replicas-to-write. Work on {queue} goes on when they are back."
-        case ResponseError() if "DB index" in text:
-            return f"{place} has no database {url.options.get('db', 0)}. Correct the number at the end of the URL of {queue}."
-    return f"{place} refused a request for {queue}: {url.hidden(text)}"
-
-
-def _cause(error: BaseException | None, kind: type[Exception]) -> BaseException | None:
-    """The library keeps what others said, such as the resolver, as the cause of its own error."""
-    while error is not None and not isinstance(error, kind):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _start(url: RedisUrl) -> str:
-    """Which server it is, Sentinels and the nodes of a Cluster say; else the URL."""
-    named = url.sentinels is not None or url.cluster is not None
-    return "start it" if named else f"start it, or correct its address in {url.stands_in}"
-
-
-def _unknown_host(url: RedisUrl, queue: str) -> str:
-    if url.sentinels is not None:
-        return f"{url.asker} cannot resolve the host that the Sentinels name for {url.place}: see SENTINEL MASTERS."
-    if url.cluster is not None:
-        return (
-            f"{url.asker} cannot resolve the host that the nodes of {url.place} name for {queue}: see CLUSTER SLOTS, and the "
-            "settings cluster-announce-hostname and cluster-announce-ip."
-        )
-    host, namespace = str(url.options.get("host", "")), queue.partition("/")[0]
-    said = f"{url.asker} cannot resolve '{host}', the host of {queue}"
-    if dev_queue():
-        return f"{said}: correct it in {url.stands_in}."
-    if "." in host or ":" in host:
-        return f"{said}: correct it in {url.stands_in}, or see whether the cluster's DNS has it and answers."
-    return (
-        f"{said}: write {host}.<namespace> in {url.stands_in}, such as {host}.{namespace}. A Service's name alone is known "
-        "in its own namespace only."
-    )
-
-
-def _unlocated(error: UnlocatedError, url: RedisUrl, queue: str) -> str:
-    if url.sentinels is None:
-        if error.trouble == "refused":
-            return _refused_password(url, queue)
-        return (
-            f"None of the nodes at {url.cluster} says where {queue} is ({url.hidden(error)}). Work on it goes on when one does: "
-            f"see that those of {url.stands_in} are there."
-        )
-    match error.trouble:
-        case "unknown":
-            return (
-                f"The Sentinels at {url.sentinels} know no primary named {url.sentinels.service}: correct the name, which stands "
-                f"behind them in {url.stands_in} (SENTINEL MASTERS lists those that there are)."
-            )
-        case "refused":
-            cure = "put the right one into" if url.sentinels.password else "where it is the servers', add sentinel_auth=true to"
-            return (
-                f"The Sentinels at {url.sentinels} want a user or a password for {queue} ({url.hidden(error)}): {cure} "
-                f"{url.stands_in}."
-            )
-    return (
-        f"None of the Sentinels at {url.sentinels} answers ({url.hidden(error)}). New connections for {queue} "
-        f"are made when one does: start them, or correct their addresses in {url.stands_in}."
-    )
-
-
-def absent(url: RedisUrl, what: str, queue: str) -> str:
-    """There is no such thing as `what` of a queue: where, why, and the cure."""
-    said = f"{url.place}, database {url.options.get('db', 0)}, has no {what} {queue}."
-    if there := dev_queue():
-        if there == queue:
-            return f"{said} Work goes on when `baton dev` has made it: see what it says, and whether its Redis is this one."
-        return f"{said} Did you mean {there}? `baton dev` makes no other; its --queue gives it another name."
-    namespace = queue.rpartition("/")[0]
-    within = f" -n {namespace}" if namespace else ""
-    return (
-        f"{said} Either the name has a slip: kubectl get partitionedqueues{within} names those that there are. Or it is another "
-        "database than spec.source.redis of the PartitionedQueue says: correct the URL here. Or the queue was not made yet, or "
-        "has lost its data: work goes on when the operator has made it, for a ConsumerGroup that names it. The conditions of "
-        f"that group say what it waits for: kubectl describe consumergroups{within}."
-    )
-
-
-def not_primary(status: str, url: RedisUrl, queue: str) -> str:
-    """What a server's refusal to be worked with means (`NotPrimaryError.status`), and the cure."""
-    place = url.place
-    match status:
-        case "LOADING":
-            return f"{place} is still loading its data. Work on {queue} goes on when it is done."
-        case "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" if url.cluster is None:
-            return (
-                f"{place} is a node of a Redis Cluster. Begin the URL of {queue} with redis+cluster:// (rediss+cluster:// "
-                "for TLS), and name several of its nodes there."
-            )
-        case "CLUSTERDOWN":
-            return f"{place} has no master for {queue} (CLUSTERDOWN). Work on it goes on when there is one: see CLUSTER NODES."
-        case "MOVED" | "ASK" | "TRYAGAIN":
-            return (
-                f"{place} is moving {queue} to another node ({status}). Work on it goes on when it is there; a move that was "
-                "broken off is ended by redis-cli --cluster fix."
-            )
-        case "MASTERDOWN":
-            return f"{place} is a replica that has lost its primary. Work on {queue} goes on when its address leads to a primary."
-    return (
-        f"{place} is a read-only replica. Point the URL of {queue} at the primary; after a failover work goes on when its "
-        "address leads there."
-    )
-
-
-def _refused_password(url: RedisUrl, queue: str) -> str:
-    if url.files:
-        return (
-            f"{url.place} refused the user or password for {queue} that stands in {' and '.join(url.files.values())}. It is read "
-            "again at each try: put the right one there."
-        )
-    return f"{url.place} refused the user or password for {queue}. Put the right one into {url.stands_in}."

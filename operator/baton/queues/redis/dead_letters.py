@@ -8,12 +8,12 @@ from typing import Any, Self
 from baton.queues.dead_letters import Letter, LetterId, LetterLine, Redriven
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, client, explained
+from baton.queues.redis.connection import client
+from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.producer import RedisProducer
-from baton.queues.redis.records import ForeignRecord, count
-from baton.queues.redis.server_answers import OddAnswerError
+from baton.queues.redis.records import ForeignRecord, OddAnswerError, count
 from baton.queues.redis.url import read
 
 PAGE = 100

@@ -1,7 +1,7 @@
 """Redis streams, as a kind of queue."""
 
 from baton.queues.kind import QueueKind
-from baton.queues.redis.url_forms import SCHEMES, SOCKET
+from baton.queues.redis.url import SCHEMES, SOCKET
 
 KIND = QueueKind(
     name="Redis",

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 from baton.model.ids import Epoch
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, QueueConflict
-from baton.queues.redis import records, scripts, server_answers
-from baton.queues.redis.batch import ScriptRun
-from baton.queues.redis.claimed_by_other import claimed_by_other
+from baton.queues.redis import records, scripts
+from baton.queues.redis.batches import ScriptRun
+from baton.queues.redis.explanations import claimed_by_other
 from baton.queues.redis.keys import PartitionKeys, queue_key
 from baton.queues.redis.transport import Transport
 
@@ -61,14 +61,14 @@ class OffsetScripts:
         behind, entries = _BEGINNING, 0
         while True:
             arguments = ("" if behind == _BEGINNING else "{}-{}".format(*behind), end, "" if since is None else since)
-            answer = await self._transport.run(scripts.REACH, self._keys(partition), arguments, server_answers.scalars(3))
+            answer = await self._transport.run(scripts.REACH, self._keys(partition), arguments, records.scalars(3))
             with self._transport.explained():
-                entries += records.number(answer[1], "entries")
+                entries += records.recorded(answer[1], "entries")
                 if not answer[2]:
-                    return Reached(records.number(answer[0], "offset"), entries)
+                    return Reached(records.recorded(answer[0], "offset"), entries)
                 before, behind = behind, _entry(answer[2])
                 if behind <= before:
-                    raise server_answers.OddAnswerError("an entry that is not behind the one before")
+                    raise records.OddAnswerError("an entry that is not behind the one before")
 
     async def skip(self, partition: int, epoch: Epoch, offset: int) -> None:
         """See SetsOffsets.set_offset."""
@@ -76,14 +76,14 @@ class OffsetScripts:
         answer: bytes | None = b"MORE"
         while answer == b"MORE":
             run = ScriptRun(scripts.SKIP, self._keys(partition), (epoch, offset))
-            answer = await self._transport.batched(self._transport.durably, server_answers.text, run)
+            answer = await self._transport.batched(self._transport.durably, records.text, run)
         if answer != b"OK":
             raise QueueConflict(f"{self._queue}/{partition} {_REFUSED.get(answer, 'is no partition of this queue')}")
 
     async def _refuse_others(self) -> None:
         with self._transport.explained():
             answer = await self._transport.client.hmget(queue_key(self._queue), "group", "uid")
-            group, uid = server_answers.fields(2)(answer)
+            group, uid = records.fields(2)(answer)
         if uid != self._claimant.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, self._claimant, group, uid or b""))
 
@@ -98,24 +98,24 @@ def _entry(raw: bytes | int | None) -> tuple[int, int]:
     """The two numbers of an entry's id. Raises OddAnswerError."""
     found = fullmatch(rb"([0-9]{1,20})-([0-9]{1,20})", raw) if isinstance(raw, bytes) else None
     if found is None:
-        raise server_answers.OddAnswerError("no entry where one belongs")
+        raise records.OddAnswerError("no entry where one belongs")
     return int(found[1]), int(found[2])
 
 
 def _offsets(raw: object) -> PartitionOffsets | None:
     if raw == []:
         return None
-    first, end, lag, pending = (records.number(one, "offsets") for one in server_answers.scalars(8)(raw)[:4])
+    first, end, lag, pending = (records.recorded(one, "offsets") for one in records.scalars(8)(raw)[:4])
     return PartitionOffsets(first, first, end, max(0, lag), pending)
 
 
 def _waiting(raw: object) -> WaitingEntries:
     if raw == []:
         return WaitingEntries(None, 0, "", 0)
-    *_, age, vanished, oldest, times = server_answers.scalars(8)(raw)
+    *_, age, vanished, oldest, times = records.scalars(8)(raw)
     return WaitingEntries(
-        None if age == b"" else records.number(age, "offsets") / 1000,
-        records.number(vanished, "offsets"),
+        None if age == b"" else records.recorded(age, "offsets") / 1000,
+        records.recorded(vanished, "offsets"),
         "{}-{}".format(*_entry(oldest)) if oldest else "",
-        records.number(times, "offsets"),
+        records.recorded(times, "offsets"),
     )

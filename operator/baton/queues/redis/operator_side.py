@@ -3,7 +3,7 @@
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis.resource import RedisSource
-from baton.queues.redis.url_forms import SCHEMES
+from baton.queues.redis.url import SCHEMES
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:

@@ -1,27 +1,227 @@
-"""What a producer has still to send: in which order, in which requests, and when to try again.
+"""What a producer has still to send: in which order, in which requests, when to try again, and what became of it.
 
 Decided without a clock, a lock or a connection: threads and tasks both work by it. Of one slot no more than one batch is under
 way, and what comes back goes before what is behind it; so entries of a key never overtake each other.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import inf
+from typing import Final, NamedTuple
 
-from baton.queues.redis import send_failures
-from baton.queues.redis.held_slots import HeldSlots
+from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.numbering import Numbering
-from baton.queues.redis.outgoing import READ_TABLE, Failed, ReadTable, Round, SendListener, Sent, Waiting, next_batch
-from baton.queues.redis.retry_pause import RetryPause, pause_after
-from baton.queues.redis.routing import RoutingTable
+from baton.queues.redis.routing import SLOTS, RoutingTable
+
+_BATCH_BYTES = 1_000_000
+
+
+class Sent(NamedTuple):
+    """An entry that is in the queue."""
+
+    partition: int
+    offset: str | None
+    """As its consumer has it. None: not known, for an earlier try had brought it there, or it waits while its key moves."""
+    duplicate: bool = False
+    """An earlier try had brought it there, whose answer was lost. It is there once."""
+
+
+class Failed(NamedTuple):
+    """An entry that may not be in the queue."""
+
+    why: str
+    error: type[Exception] = QueueUnreachable
+
+
+class Waiting:
+    """An entry on its way."""
+
+    __slots__ = (
+        "deadline", "due", "headers", "key", "may_be_there", "outcome", "producer", "sequence", "size", "slot", "told", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        slot: int | None,
+        key: bytes,
+        value: bytes,
+        headers: bytes,
+        deadline: float,
+        *,
+        due: float = -inf,
+        producer: str = "",
+        told: "SendListener | None" = None,
+    ) -> None:
+        """`slot`: None for any; below 0 for a partition, `to_partition` of it. `headers`: packed. `due`: when it is to be sent at
+        the latest, by the same clock as `deadline`. `producer`: who counts; '' for the outbox's own."""
+        self.slot = slot
+        self.key, self.value, self.headers = key, value, headers
+        self.deadline, self.due = deadline, due
+        self.producer = producer
+        self.sequence = 1 if producer else 0
+        self.may_be_there = bool(producer)
+        """It was sent before, by this producer or under this name by anybody."""
+        self.told = told
+        self.size = len(key) + len(value) + len(headers)
+        self.outcome: Sent | Failed | None = None
+
+    @property
+    def chosen_partition(self) -> int:
+        """The partition that the program chose, if `slot` is below 0."""
+        return to_partition(self.slot or 0)
+
+
+class SendListener:
+    """Whoever is to hear what became of an entry."""
+
+    def settled(self) -> None:
+        raise NotImplementedError
+
+
+def to_partition(number: int) -> int:
+    """As `slot` of an entry: whichever slot the partition has when the entry is sent for the first time."""
+    return -1 - number
+
+
+def all_known(entries: Iterable[Waiting]) -> Callable[[], bool]:
+    """Asks whether each of them has an outcome; together, all calls look at each entry about once."""
+    left = list(entries)
+
+    def known() -> bool:
+        while left and left[-1].outcome is not None:
+            left.pop()
+        return not left
+
+    return known
+
+
+def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
+    """What one script takes: of one producer."""
+    batch: list[Waiting] = []
+    size = 0
+    while queue and len(batch) < most:
+        entry = queue[0]
+        if entry.outcome is None:
+            if batch and (size + entry.size > _BATCH_BYTES or entry.producer != batch[0].producer):
+                break
+            batch.append(entry)
+            size += entry.size
+        queue.popleft()
+    return batch
+
+
+class ReadTable:
+    """What a producer is to do next: see which partition has which slot (`Outbox.routed`)."""
+
+
+READ_TABLE: Final = ReadTable()
+Round = dict[int, list[Waiting]]
+"""What a producer is to send in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
+
+
+def added_by_hand(partition: int, queue: str) -> str:
+    """Why entries of a partition have to wait."""
+    return (
+        f"Somebody has added entries to partition {partition} of {queue} by hand (XADD), with ids beyond those of its producers: "
+        "new entries wait until its consumers have done all that is there."
+    )
+
+
+def copied(queue: str) -> str:
+    """Why the queue refuses a new entry that it takes for a duplicate."""
+    return (
+        f"{queue} has another entry under this one's number, and did not take it: a copy of this process sends there too (from a "
+        "snapshot that was restored?). Make a producer in each copy, after it was restored."
+    )
+
+
+def no_partition(partition: int, count: int, queue: str) -> str:
+    """The program asks for a partition that the queue does not have."""
+    return f"{queue} has no partition {partition}: it has {count}, from 0 to {count - 1}."
+
+
+def moving(queue: str) -> str:
+    """Keys have to wait for the new table."""
+    return f"The slots of some keys of {queue} are moving between partitions."
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+
+class RetryPause(NamedTuple):
+    """After a try that failed."""
+
+    until: float
+    pause: float
+    why: str
+
+
+def pause_after(rest: RetryPause | None, now: float, why: str) -> RetryPause:
+    """Twice as long as the last one."""
+    pause = _FIRST_PAUSE if rest is None else min(2 * rest.pause, _LONGEST_PAUSE)
+    return RetryPause(now + pause, pause, why)
+
+
+class Numbering:
+    """Of one producer. Where it is interrupted, a number may be left out, and none is given twice."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = [0] * SLOTS
+        self._any = 0
+
+    def number(self, entry: Waiting, slot: int) -> None:
+        """The next one of its slot."""
+        self._last[slot] += 1
+        entry.producer = self._name
+        entry.sequence = self._last[slot]
+
+    def any_slot(self) -> int:
+        """For an entry without a key: each slot in turn."""
+        self._any = (self._any + 1) % SLOTS
+        return self._any
+
+
+class HeldSlots:
+    """Of one outbox. Its entries of other slots go on meanwhile."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, deque[Waiting]] = {}
+        """By slot: entries that the partition refused, and those that came after them."""
+        self.pauses: dict[int, RetryPause] = {}
+        """By slot, until one of its entries is added: a slot that is refused again has a longer pause."""
+
+    def hold(self, slots: Collection[int], now: float, why: str) -> None:
+        """Begin a pause for these."""
+        for slot in slots:
+            self.pauses[slot] = pause_after(self.pauses.get(slot), now, why)
+            self.entries[slot] = deque()
+
+    def added(self, slot: int | None) -> None:
+        """The queue took an entry of this slot."""
+        self.pauses.pop(slot or 0, None)
+
+    def released(self, now: float) -> Iterator[tuple[int, deque[Waiting]]]:
+        """The slots whose pause is over, each with its entries. They are held no longer."""
+        for slot in [slot for slot in self.entries if self.pauses[slot].until <= now]:
+            entries = self.entries.pop(slot)
+            if entries:
+                yield slot, entries
+            else:
+                del self.pauses[slot]
+
+    @property
+    def until(self) -> float:
+        """When the next pause is over; inf: nothing is held."""
+        return min((self.pauses[slot].until for slot in self.entries), default=inf)
+
 
 _BATCH = 200
 """Entries per script: long ones keep others waiting."""
 _AROUND = 200
 """Bytes of memory that an entry needs beside its own."""
 _AWAY, _BEHIND, _THERE = "m", "w", "d"
-"""Codes of an answer (scripts/add.lua): its slot is not accepted there; it waits for what somebody else added; it is there."""
+"""Codes of an answer (script add): its slot is not accepted there; it waits for what somebody else added; it is there."""
 
 
 class Outbox:
@@ -164,12 +364,12 @@ class Outbox:
             elif code == _BEHIND:
                 behind.append(entry)
             elif code == _THERE and not entry.may_be_there:
-                self._settle(entry, Failed(send_failures.copied(self._queue)))
+                self._settle(entry, Failed(copied(self._queue)))
             else:
                 self._settle(entry, Sent(partition, next(added) if code == "a" else None, code == _THERE))
                 self._held.added(entry.slot)
         if behind:
-            self._put_back(partition, behind, send_failures.added_by_hand(partition, self._queue), now)
+            self._put_back(partition, behind, added_by_hand(partition, self._queue), now)
         if away:
             self._hold(partition, away, now)
 
@@ -205,7 +405,7 @@ class Outbox:
         elif entry.slot < 0:
             partition = entry.chosen_partition
             if partition not in table.partitions:
-                why = send_failures.no_partition(partition, len(set(table.partitions)), self._queue)
+                why = no_partition(partition, len(set(table.partitions)), self._queue)
                 return self._settle(entry, Failed(why, ValueError))
             entry.slot = table.partitions.index(partition)
         if not entry.sequence:
@@ -257,7 +457,7 @@ class Outbox:
     def _hold(self, partition: int, away: Sequence[Waiting], now: float) -> None:
         """Slots that moved: none of theirs is sent before the rest is over, by another table. All others go on."""
         self.stale = True
-        why = send_failures.moving(self._queue)
+        why = moving(self._queue)
         slots = {entry.slot for entry in away if entry.slot is not None}
         behind = self._queues.pop(partition, deque())
         self._held.hold(slots, now, why)

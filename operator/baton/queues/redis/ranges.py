@@ -3,8 +3,11 @@
 Everything goes for many partitions at once, and every request names the query: of two the later one wins.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import redis
+from redis.exceptions import NoScriptError, ResponseError
 
 from baton.queues.logged_ranges import (
     Ahead,
@@ -28,12 +31,122 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
-from baton.queues.redis.connection import absent, client, explained
-from baton.queues.redis.keys import ANY_PARTITION, KeysOfPartitions, partition_keys, queue_key
-from baton.queues.redis.script_batches import Run, ScriptBatches
-from baton.queues.redis.server_address import server_address
-from baton.queues.redis.url import read
+from baton.queues.redis.connection import CONNECTION_OPTIONS, client
+from baton.queues.redis.explanations import absent, explained
+from baton.queues.redis.keys import ANY_PARTITION, KeysOfPartitions, PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.scripts import Script
+from baton.queues.redis.url import Address, RedisUrl, read
+from baton.queues.redis.url_files import Credentials
 from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
+
+MOST = 128
+"""Partitions of one script. It ends earlier when that takes it long."""
+_SCRIPTS = 16
+"""In one round trip."""
+
+Run = tuple[int, Sequence[str | int]]
+"""The partition, and what the script is told of it."""
+
+
+class ScriptBatches:
+    """For one thread at a time."""
+
+    def __init__(self, client: "redis.Redis", keys: Callable[[int], PartitionKeys]) -> None:
+        """`keys`: of each partition."""
+        self._client = client
+        self._keys = keys
+
+    def run(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
+        """The words that the script answers for each, in order; the server keeps the script after the first time. Raises the
+        library's errors. What is refused with one is raised when all were asked."""
+        answers: dict[int, list[str]] = {}
+        refusal: ResponseError | None = None
+        left = list(range(len(runs)))
+        while left:
+            at_once = MOST * _SCRIPTS
+            parts = [left[begin : begin + MOST] for begin in range(0, min(len(left), at_once), MOST)]
+            left = left[at_once:]
+            for part, answer in zip(parts, self._ask(script, [[runs[nth] for nth in part] for part in parts]), strict=True):
+                if isinstance(answer, ResponseError):
+                    refusal = refusal or answer
+                    continue
+                lines = answer.decode().split("\n")
+                answers.update((nth, line.split(" ")) for nth, line in zip(part, lines, strict=False))
+                left = part[len(lines) :] + left
+        if refusal is not None:
+            raise refusal
+        return [answers[nth] for nth in range(len(runs))]
+
+    def _ask(self, script: Script, parts: Sequence[Sequence[Run]], *, load: bool = False) -> list[Any]:
+        with self._client.pipeline(transaction=False) as pipe:
+            if load:
+                pipe.script_load(script.text)
+            for runs in parts:
+                keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
+                told = [word for _, words in runs for word in (len(words), *words)]
+                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *told)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        if load and isinstance(refusal := answers.pop(0), ResponseError):
+            raise refusal
+        if not load and any(isinstance(answer, NoScriptError) for answer in answers):
+            return self._ask(script, parts, load=True)  # those that were carried out may be asked twice
+        return answers
+
+
+def keys_of_ranges(keys: PartitionKeys) -> tuple[str, ...]:
+    """What these scripts need of a partition; beside that, once, the key that is never there."""
+    return keys.owner, keys.stream, keys.progress, keys.refused, keys.dead, keys.marks
+
+
+def server_address(url: RedisUrl) -> Mapping[str, object]:
+    """Fit for JSON. It has the password; the files that the URL names for it are read now. Raises CredentialFileError."""
+    options: Mapping[str, Any] = {**CONNECTION_OPTIONS, **url.options}
+    user = password = None
+    if url.user is not None or url.password is not None or url.files:
+        *named, password = Credentials(url).get_credentials()
+        user = named[0] if named else None
+    mode = "single"
+    hosts: Sequence[Address] = ()
+    if url.sentinels is not None:
+        mode, hosts = "sentinel", url.sentinels.hosts
+    elif url.cluster is not None:
+        mode, hosts = "cluster", url.cluster.hosts
+    elif "host" in options:
+        hosts = ((options["host"], options["port"]),)
+    asks = url.sentinels is not None and url.sentinels.password
+    return {
+        "mode": mode,
+        "nodes": [_node(host) for host in hosts],
+        "service": url.sentinels.service if url.sentinels is not None else None,
+        "db": options.get("db", 0),
+        "user": user,
+        "password": password,
+        "sentinelUser": user if asks else None,
+        "sentinelPassword": password if asks else None,
+        "tls": _tls(options) if url.scheme.startswith("rediss") else None,
+        "unix": options.get("path"),
+        "timeoutSeconds": options["socket_timeout"],
+        "connectSeconds": options["socket_connect_timeout"],
+        "clientName": options.get("client_name"),
+    }
+
+
+def _node(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _tls(options: Mapping[str, Any]) -> Mapping[str, object]:
+    verify = options.get("ssl_cert_reqs", "required") != "none"
+    return {
+        "ca": options.get("ssl_ca_certs"),
+        "caData": options.get("ssl_ca_data"),
+        "caFolder": options.get("ssl_ca_path"),
+        "cert": options.get("ssl_certfile"),
+        "key": options.get("ssl_keyfile"),
+        "verify": verify,
+        "verifyHost": verify and bool(options.get("ssl_check_hostname", True)),
+    }
 
 
 class RedisRanges:
@@ -152,7 +265,6 @@ class RedisRanges:
     def close(self) -> None:
         """Close the connections."""
         self._wakeup.close()
-        self._scripts.close()
         self._client.close()
 
     def _ahead(self, request: AheadRequest, answer: Sequence[str]) -> AheadAnswer:

@@ -1,20 +1,113 @@
-"""What a server has recorded, taken as what it should be. The server may be anybody's, so nothing of it is believed unseen."""
+"""What a server answers, and what it has recorded, taken as what it should be: a server may be anybody's.
 
-from collections.abc import Sequence
+An answer of another form is an OddAnswerError, and nothing fails elsewhere; in one of the right form,
+what Baton did not write is a ForeignRecord.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from re import ASCII, fullmatch
 from typing import Any
 
+from redis.exceptions import RedisError
+
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Owner
-from baton.queues.redis.resize_record import ResizeRecord
 from baton.queues.redis.routing import SLOTS, RoutingTable
+
+
+class OddAnswerError(RedisError):
+    """A server answers as no Redis does. Names what came in words of Baton's own, and repeats nothing of it."""
+
+
+def number(raw: object) -> int:
+    """A whole number."""
+    if not isinstance(raw, int):
+        raise OddAnswerError("no number where one belongs")
+    return raw
+
+
+def text(raw: object) -> bytes | None:
+    """A text, or nothing."""
+    if raw is not None and not isinstance(raw, bytes):
+        raise OddAnswerError("no text where one belongs")
+    return raw
+
+
+def fields(count: int) -> Callable[[object], list[bytes | None]]:
+    """For an array of so many texts or nothings."""
+    return lambda raw: [text(one) for one in _array(raw, count)]
+
+
+def scalars(count: int) -> Callable[[object], list[bytes | int | None]]:
+    """For an array of so many texts, numbers or nothings."""
+    return lambda raw: [one if isinstance(one, int) else text(one) for one in _array(raw, count)]
+
+
+def _array(raw: object, count: int) -> list[object]:
+    if not isinstance(raw, list) or len(raw) != count:
+        raise OddAnswerError(f"no array of {count} where one belongs")
+    return raw
+
+
+def info(raw: object) -> Mapping[str, str]:
+    """The lines of INFO."""
+    lines = (text(raw) or b"").decode(errors="replace").splitlines()
+    return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
+
+
+def line(lines: Mapping[str, str], name: str, pattern: str, default: str | None = None) -> str:
+    """The beginning of a line of INFO; the default where there is no such line."""
+    found = fullmatch(rf"({pattern})([^0-9A-Za-z].*)?", lines.get(name, default or ""), ASCII)
+    if found is None:
+        raise OddAnswerError(f"INFO without a readable {name}")
+    return found[1]
+
+
+Way = tuple[int, int]
+"""From which partition to which."""
+
+
+@dataclass(frozen=True)
+class ResizeRecord:
+    """One change, as it is recorded at the queue."""
+
+    before: RoutingTable
+    after: RoutingTable
+    partitions: int
+    """How many there will be."""
+    published: bool
+    """Producers are told of the table after it: all slots that move have been opened at their new places."""
+
+    @property
+    def version(self) -> int:
+        """Of the table after it: the version of all steps."""
+        return self.after.version
+
+    @cached_property
+    def ways(self) -> Mapping[Way, Sequence[int]]:
+        """The slots that move."""
+        found: dict[Way, list[int]] = {}
+        for slot, way in enumerate(zip(self.before.partitions, self.after.partitions, strict=True)):
+            if way[0] != way[1]:
+                found.setdefault(way, []).append(slot)
+        return found
+
+    @cached_property
+    def leaving(self) -> Mapping[int, Sequence[int]]:
+        """By partition, the slots that go from it."""
+        found: dict[int, list[int]] = {}
+        for (source, _), slots in self.ways.items():
+            found.setdefault(source, []).extend(slots)
+        return found
 
 
 class ForeignRecord(Exception):  # noqa: N818 - what was found
     """Something else than Baton wrote this record. Says which it is, and not what stands there."""
 
 
-def number(raw: object, what: str) -> int:
+def recorded(raw: object, what: str) -> int:
     """A whole number that JSON, Lua and Prometheus can hold; nothing is 0. Raises ForeignRecord."""
     if raw is None:
         return 0
@@ -28,7 +121,7 @@ def number(raw: object, what: str) -> int:
 
 def count(raw: object) -> int:
     """Of partitions. Raises ForeignRecord."""
-    found = number(raw, "partitions")
+    found = recorded(raw, "partitions")
     if not 1 <= found <= SLOTS:
         raise ForeignRecord("partitions")
     return found
@@ -45,13 +138,13 @@ def word(raw: object, what: str) -> str:
 def owner(raw: Sequence[object]) -> Owner:
     """Of uid, epoch and paused. Raises ForeignRecord."""
     uid, epoch, paused = raw
-    return Owner(Uid(word(uid, "uid")) if uid else None, Epoch(number(epoch, "epoch")), paused in (1, b"1"))
+    return Owner(Uid(word(uid, "uid")) if uid else None, Epoch(recorded(epoch, "epoch")), paused in (1, b"1"))
 
 
 def table(version: Any, text: Any, partitions: int) -> RoutingTable:
     """The routing table of so many partitions. Raises ForeignRecord."""
     try:
-        found = RoutingTable.from_text(number(version, "version"), text[: 16 * SLOTS].decode())
+        found = RoutingTable.from_text(recorded(version, "version"), text[: 16 * SLOTS].decode())
     except (ValueError, TypeError, AttributeError):
         raise ForeignRecord("table") from None
     if not 0 <= min(found.partitions) <= max(found.partitions) < partitions:
@@ -65,7 +158,7 @@ def change(version: object, text: object, former: object, following: object, tar
     if former is None:
         return None
     partitions, published = count(target), following is None
-    after = number(version, "version") + (not published)
+    after = recorded(version, "version") + (not published)
     return ResizeRecord(
         before=table(after - 1, former, SLOTS),
         after=table(after, text if published else following, partitions),

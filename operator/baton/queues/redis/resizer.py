@@ -12,10 +12,10 @@ from itertools import islice
 from re import fullmatch
 
 from baton.queues.protocol import Resizing
-from baton.queues.redis import records, scripts, server_answers
-from baton.queues.redis.batch import Batches, ScriptRun
+from baton.queues.redis import records, scripts
+from baton.queues.redis.batches import Batches, ScriptRun
 from baton.queues.redis.keys import PartitionKeys, queue_key
-from baton.queues.redis.resize_record import ResizeRecord, Way
+from baton.queues.redis.records import ResizeRecord, Way
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.transport import Transport
 
@@ -48,7 +48,7 @@ class Resizer:
             *(group_uid, change.before.version, max(partitions, change.partitions)),
             *(change.partitions, change.after.to_text()),
         )
-        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, server_answers.number))
+        return bool(await self._transport.run(scripts.RESIZE, [self._queue], arguments, records.number))
 
     async def advance(self, change: ResizeRecord) -> Resizing | None:
         """Take the steps that can be taken now; what is waited for, or None: it is done."""
@@ -78,7 +78,7 @@ class Resizer:
         opened = await self._all(scripts.OPEN, change, history, change.ways, self._transport.durably)
         if not all(opened):
             return False
-        return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), server_answers.number))
+        return bool(await self._transport.run(scripts.PUBLISH, [self._queue], (history, change.version), records.number))
 
     async def _take_along(self, change: ResizeRecord, history: str) -> bool:
         """What is known of producers goes along with the slots: a retry after a lost answer is no duplicate at the new place.
@@ -107,7 +107,7 @@ class Resizer:
         sources = [source for source, cursor in cursors.items() if cursor]
         asked = [ScriptRun(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
         found: dict[int, str] = {}
-        pages = await self._transport.all(self._transport.asking, asked, server_answers.fields(2))
+        pages = await self._transport.all(self._transport.asking, asked, records.fields(2))
         for source, page in zip(sources, pages, strict=True):
             for line in (page[1] or b"").decode(errors="surrogateescape").split("\n"):
                 if (told := fullmatch(_LINE, line)) is not None:
@@ -123,13 +123,13 @@ class Resizer:
             for target, pairs in known.items()
             for start in range(0, len(pairs), 2 * _PAIRS)
         ]
-        await self._transport.all(self._transport.asking, requests, server_answers.number)
+        await self._transport.all(self._transport.asking, requests, records.number)
 
     async def _drained(self, change: ResizeRecord) -> tuple[str, set[int]]:
         """Partitions at which all is done that was added before their slots went."""
         sources = {source for source, _ in change.ways.keys() - self._done[1]} or set(change.leaving)
         asked = [ScriptRun(scripts.DRAINED, self._keys(source), (change.version,)) for source in sources]
-        found = await self._transport.all(self._transport.asking, asked, server_answers.scalars(2))
+        found = await self._transport.all(self._transport.asking, asked, records.scalars(2))
         histories = {_history(history) for history, _ in found}
         if len(histories) != 1:
             return "", set()
@@ -155,7 +155,7 @@ class Resizer:
         return set(change.ways) - done
 
     async def _end(self, change: ResizeRecord, history: str) -> bool:
-        return bool(await self._transport.run(scripts.RESIZED, [self._queue], (history, change.version), server_answers.number))
+        return bool(await self._transport.run(scripts.RESIZED, [self._queue], (history, change.version), records.number))
 
     async def _all(
         self, script: scripts.Script, change: ResizeRecord, history: str, ways: Iterable[Way], batches: Batches
@@ -165,11 +165,11 @@ class Resizer:
             ScriptRun(script, self._keys(target), (history, change.version, source, *change.ways[source, target]))
             for source, target in ways
         ]
-        return await self._transport.all(batches, requests, server_answers.number)
+        return await self._transport.all(batches, requests, records.number)
 
 
 def _history(raw: object) -> str:
-    return records.word(server_answers.text(raw), "master_replid")
+    return records.word(records.text(raw), "master_replid")
 
 
 def _raw(text: str) -> bytes:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.queues.redis.url_forms import EXAMPLES, FORMS
+from baton.queues.redis.url import EXAMPLES, FORMS
 from baton.schema.object_name import SecretKey
 from baton.schema.shape import rule, rules
 from baton.schema.source_fields import SourceFields

@@ -4,7 +4,7 @@ They need Redis 7.0: those that empty a queue are flagged `allow-oom`, or a Redi
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from importlib import resources
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import redis
 from redis.exceptions import NoScriptError
 
 _INCLUDE = re.compile(r"^--@include (\w+)\n", re.MULTILINE)
+_SCRIPT = re.compile(r"^--@script (\w+)\n", re.MULTILINE)
 
 
 class Script(NamedTuple):
@@ -29,13 +30,21 @@ class Script(NamedTuple):
             return client.eval(self.text, len(keys), *keys, *arguments)
 
 
+def _texts() -> Mapping[str, str]:
+    """Of each script, by name; and of the files that scripts include."""
+    found = {}
+    for file in (resources.files("baton.queues.redis") / "scripts").iterdir():
+        before, *named = _SCRIPT.split(file.read_text(encoding="utf-8"))
+        found[file.name.removesuffix(".lua")] = before
+        found.update(zip(named[::2], (text.rstrip() + "\n" for text in named[1::2]), strict=True))
+    return found
+
+
+_TEXTS = _texts()
+
+
 def _load(name: str) -> Script:
-    folder = resources.files("baton.queues.redis") / "scripts"
-
-    def read(part: str) -> str:
-        return (folder / f"{part}.lua").read_text(encoding="utf-8")
-
-    text = _INCLUDE.sub(lambda include: read(include[1]), read(name))
+    text = _INCLUDE.sub(lambda include: _TEXTS[include[1]], _TEXTS[name])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -4,21 +4,75 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
 from baton.queues.protocol import QueueConflict, QueueUnreachable
-from baton.queues.redis import scripts, server_answers
-from baton.queues.redis.announcer import Announcer, Aside
-from baton.queues.redis.batch import Batches, ScriptRun
-from baton.queues.redis.connection import OLDEST, async_client, explained, not_primary
+from baton.queues.redis import records, scripts
+from baton.queues.redis.announcements import Announcer, Aside
+from baton.queues.redis.batches import Batches, ScriptRun, round_trip
+from baton.queues.redis.connection import OLDEST, async_client
+from baton.queues.redis.explanations import explained, not_primary
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.records import ForeignRecord
-from baton.queues.redis.round_trip import round_trip
-from baton.queues.redis.server import Server
-from baton.queues.redis.tls_files import TlsFiles
 from baton.queues.redis.url import RedisUrl
+from baton.queues.redis.url_files import TlsFiles
+
+_FSYNC: dict[bytes | None, str] = {b"always": "always", b"everysec": "everysec", b"no": "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One run of a server, read from its INFO."""
+
+    run_id: str
+    replica: bool
+    """It follows a primary, and takes no writes."""
+    clustered: bool
+    """It is a node of a Redis Cluster."""
+    version: tuple[int, ...]
+    append_only_file: bool
+    fsync: str | None
+    """When it has its append-only file written to the disk (appendfsync); None: it does not say."""
+    replicas: int
+    evicts: bool
+    """Its maxmemory policy may throw away keys that have no time to live."""
+
+    @classmethod
+    def from_answers(cls, info: object, fsync: object) -> "Server":
+        """Of INFO and of CONFIG GET appendfsync, which many do not let their users ask (None). Raises OddAnswerError."""
+        lines = records.info(info)
+        return cls(
+            run_id=records.line(lines, "run_id", "[0-9A-Za-z]{1,64}"),
+            replica=records.line(lines, "role", "[a-z]{1,20}", "master") == "slave",
+            clustered=records.line(lines, "cluster_enabled", "[01]", "0") == "1",
+            version=tuple(map(int, records.line(lines, "redis_version", r"[0-9]{1,5}(\.[0-9]{1,5}){0,3}").split("."))),
+            append_only_file=records.line(lines, "aof_enabled", "[01]", "0") == "1",
+            fsync=_FSYNC.get(records.fields(2)(fsync)[1]) if fsync else None,
+            replicas=int(records.line(lines, "connected_slaves", "[0-9]{1,6}", "0")),
+            evicts=records.line(lines, "maxmemory_policy", "[a-z-]{1,40}", "noeviction").startswith("allkeys"),
+        )
+
+    def warnings(self, place: str) -> tuple[str, ...]:
+        """What its configuration puts at risk, each a sentence with the cure."""
+        found = []
+        if not self.append_only_file and self.replicas == 0:
+            found.append(
+                f"{place} has no append-only file and no replica: a restart loses entries and acknowledgements "
+                "since its last snapshot. Set appendonly yes."
+            )
+        elif self.append_only_file and self.fsync not in (None, "always"):
+            last = "seconds" if self.fsync == "everysec" else "half minute"
+            found.append(
+                f"{place} has appendfsync {self.fsync}: a crash of its machine, or of Redis alone while the disk is slow, loses "
+                f"entries and acknowledgements of the last {last} that were answered already. Set appendfsync always."
+            )
+        if self.evicts:
+            found.append(f"{place} may evict entries that nobody has read. Set maxmemory-policy noeviction.")
+        return tuple(found)
+
 
 T = TypeVar("T")
 
@@ -143,4 +197,4 @@ class Transport:
 
 def _arrived(reply: object) -> bool:
     """A replica has it. An error: the server does not let Baton ask, and there is nothing to wait for."""
-    return isinstance(reply, ResponseError) or server_answers.number(reply) >= 1
+    return isinstance(reply, ResponseError) or records.number(reply) >= 1

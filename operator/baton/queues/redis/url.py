@@ -3,6 +3,7 @@
 Whatever a URL, its server or the library says is text from outside: it may repeat a password, and is only shown through `hidden`.
 """
 
+import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -11,9 +12,39 @@ from re import ASCII, fullmatch
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
+from baton.model.names import DEV_QUEUE_VARIABLE
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.development import dev_queue
-from baton.queues.redis.url_forms import EXAMPLES, MOST_HOSTS, SCHEMES, SOCKET
+
+
+def dev_queue() -> str | None:
+    """None: this process belongs to no `baton dev`."""
+    return os.environ.get(DEV_QUEUE_VARIABLE) or None
+
+
+MOST_HOSTS = 16
+"""Sentinels, or nodes of a cluster, that one names."""
+
+_HOST_FORM = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+_HOSTS = f"{_HOST_FORM}(,{_HOST_FORM}){{0,{MOST_HOSTS - 1}}}"
+_DATABASE = "(/[0-9]{0,9})?"
+
+FORMS = {
+    "": f"{_HOST_FORM}{_DATABASE}",
+    "+sentinel": f"{_HOSTS}/[A-Za-z0-9._-]{{1,100}}{_DATABASE}",
+    "+cluster": f"{_HOSTS}(/0?)?",
+}
+"""By what stands behind redis or rediss (TLS): what may follow the ://, up to a ? with options, as a regular expression. A
+cluster has one database."""
+
+SCHEMES = tuple(tls + kind for kind in FORMS for tls in ("redis", "rediss"))
+SOCKET = "unix"
+"""A scheme for whoever is on the server's own machine: a process whose own the URL is."""
+EXAMPLES = {
+    "": "redis://redis.shop:6379/0, or rediss:// for TLS",
+    "+sentinel": "redis+sentinel://host1:26379,host2:26379/name-of-the-primary/0",
+    "+cluster": "redis+cluster://host1:6379,host2:6379",
+}
+
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379

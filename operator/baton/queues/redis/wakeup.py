@@ -7,16 +7,12 @@ entries are taken by script.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from socket import SHUT_RDWR, socket
 from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from baton.queues.redis.connection import client
-from baton.queues.redis.kept_connection import gone
+from baton.queues.redis.connection import client, gone, packed
 from baton.queues.redis.url import RedisUrl
-from baton.queues.redis.wire import packed
 
 ONLY_GRANTS = 2**64 - 1
 """As the place in an epoch from which wake-ups are waited for: none in this epoch wakes."""
@@ -43,10 +39,8 @@ class _Blocked(NamedTuple):
     """Its id at its server; None: it does not block yet."""
 
     def cut_off(self) -> None:
-        """Whoever waits for an answer on it hears that it has ended. It is that thread's to close it."""
-        with suppress(OSError):  # it has ended
-            if (its := self.connection._sock) is not None:
-                socket.shutdown(its, SHUT_RDWR)  # an encrypted one too: its own way forgets its state under who reads it
+        """The thread that waits for an answer on it hears that it has ended, by an error of any kind."""
+        self.connection.disconnect()
 
 
 class Wakeup:
@@ -79,7 +73,7 @@ class Wakeup:
                 elif found := self._block(streams, min(left, _LONGEST_BLOCK)):
                     return found
             return {}
-        except (RedisError, OSError):
+        except Exception:
             if self._interrupted.is_set():
                 return {}  # perhaps it was cut off, see `interrupt`; else whoever asks next hears of it
             raise
@@ -143,7 +137,7 @@ class Wakeup:
         """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
         if _TAKES_WRITES in commands:
             self._asked_at = time.monotonic()
-        self._connection.send_packed_command((b"".join([packed(*command) for command in commands]),), check_health=False)
+        self._connection.send_packed_command(packed(self._connection, commands), check_health=False)
         return [self._connection.read_response() for _ in commands]
 
     def _leave(self) -> None:

@@ -6,7 +6,7 @@ import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.exceptions.JedisDataException;
 
-/** The queue's check of who reads a range (reading.lua): what it is asked, and what its answers say. */
+/** The queue's check of who reads a range (script reading): what it is asked, and what its answers say. */
 final class Check {
   /** Nanoseconds after which an answer is old. */
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);

@@ -1,4 +1,4 @@
-"""The TLS files that a URL names: which of them a process may read, and how it reads them without blocking an event loop.
+"""Files that a Redis URL names: for TLS, and with user and password.
 
 OpenSSL reads what it is given until its end, and a pipe or a device has none. In the operator the name comes from a tenant, who
 could so block it for all, see which files it has, or show a server another tenant's certificate. So the operator reads files of
@@ -11,14 +11,61 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from os import R_OK, access
 from os.path import realpath
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 
+from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
+
+from baton.queues.redis.url import RedisUrl
+
+LONGEST = 4096
+"""Bytes of a user or a password in a file."""
+
+
+class CredentialFileError(ConnectionError):
+    """A file says no user or password. The message is the user's."""
+
+
+class Credentials(CredentialProvider):
+    """Of a URL, or of the files that it names: these are read each time, so what is written there counts from the next
+    connection on."""
+
+    def __init__(self, url: RedisUrl) -> None:
+        self._url = url
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        user, password = self._url.user, self._url.password or ""
+        if "password_file" in self._url.files:
+            password = self._in_file("password_file")
+            self._url.conceal(password)
+        if "username_file" in self._url.files:
+            user = self._in_file("username_file")
+        return (password,) if user is None else (user, password)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        """The operator's, which has no files here."""
+        return self.get_credentials()
+
+    def _in_file(self, option: str) -> str:
+        path = Path(self._url.files[option])
+        try:
+            if not path.is_file():  # a pipe has no end
+                raise OSError
+            with path.open(encoding="utf-8") as file:
+                text = file.read(LONGEST + 1).rstrip("\r\n")
+        except (OSError, UnicodeDecodeError, ValueError):
+            text = ""
+        if not 0 < len(text) <= LONGEST:
+            raise CredentialFileError(
+                f"The queue's URL has the option {option}, which names no file with one: put one there that this process "
+                f"can read (one line, {LONGEST} bytes at most; in a pod, mount the Secret), or correct the option."
+            )
+        return text
+
 
 TRUSTED = ("ssl_ca_certs", "ssl_ca_path")
 """Options that name CAs: a file, and a folder."""
@@ -89,38 +136,6 @@ class TlsFiles:
             f"{what} that the operator may read for namespace {self.namespace}: mount it in the operator's pod below {own}"
             f"{to_trust}, by the chart's values extraVolumes and extraVolumeMounts{else_}. A file has 1 MiB at most."
         )
-
-
-class _ThreadConnection:
-    """Mixed into the library's connections."""
-
-    _check: Callable[[], None]
-
-    def _connect(self) -> Any:
-        self._check()
-        return super()._connect()  # type: ignore[misc]
-
-
-class _TaskConnection:
-    """Likewise, for tasks."""
-
-    _check: Callable[[], None]
-    ssl_context: Any
-
-    async def _connect(self) -> None:
-        if self.ssl_context.context is None:
-            await on_own_thread(self._read)
-        await super()._connect()  # type: ignore[misc]
-
-    def _read(self) -> None:
-        self._check()
-        self.ssl_context.get()
-
-
-def reading(kind: type, files: TlsFiles, options: Mapping[str, Any], *, tasks: bool) -> type:
-    """A kind of the library's connections with TLS that reads these files only."""
-    mixed = _TaskConnection if tasks else _ThreadConnection
-    return type(f"Reading{kind.__name__}", (mixed, kind), {"_check": staticmethod(partial(files.check, options))})
 
 
 async def on_own_thread(read: Callable[[], object]) -> None:

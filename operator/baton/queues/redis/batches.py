@@ -5,8 +5,11 @@ they take one round trip and one wait.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
+
+import redis.asyncio as aioredis
+from redis.exceptions import NoScriptError
 
 from baton.model.ids import Uid
 from baton.queues.protocol import QueueUnreachable
@@ -80,3 +83,32 @@ class Batches:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+async def round_trip(
+    client: "aioredis.Redis",
+    requests: Sequence[ScriptRun],
+    others: Sequence[tuple[object, ...]] = (),
+    *,
+    load: Collection[str] = (),
+) -> list[object]:
+    """The answers of these requests, and of other commands behind them. What was refused is answered with the exception.
+
+    `load`: scripts that the server does not know. They go with what runs them, for the next round trip may be to another server.
+    """
+    async with client.pipeline(transaction=False) as pipe:
+        for text in load:
+            pipe.execute_command("SCRIPT LOAD", text)
+        for script, keys, arguments, _ in requests:
+            pipe.evalsha(script.sha, len(keys), *keys, *arguments)
+        for other in others:
+            pipe.execute_command(*other)
+        answers: list[object] = await pipe.execute(raise_on_error=False)
+    loaded, answered = answers[: len(load)], answers[len(load) :]
+    for refusal in loaded:
+        if isinstance(refusal, Exception):
+            raise refusal
+    if load or not any(isinstance(answer, NoScriptError) for answer in answered):
+        return answered
+    texts = {request.script.text for request in requests}
+    return await round_trip(client, requests, others, load=texts)  # those that were carried out may be asked twice

@@ -1,3 +1,6 @@
+-- What a producer asks of a partition.
+
+--@script add
 #!lua
 --@include partition
 -- Adds entries. ARGV: producer, then for each entry: slot, sequence, key, value, headers ('' for none).

@@ -1,3 +1,6 @@
+-- What a consumer asks of a partition.
+
+--@script read
 #!lua flags=allow-oom
 --@include partition
 -- Single entries: first what is pending after the cursor, then new ones.
@@ -135,3 +138,80 @@ if redeliveries > 0 and given > 0 and number(about[given]) > lost then
 end
 local about_them, their_texts = told()
 return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts, table.concat(times, ' ')}
+
+--@script ack
+#!lua flags=allow-oom
+--@include partition
+-- Finishes with single entries; allowed while paused. ARGV: uid, epoch, process, ids with spaces between (unpack takes no more
+-- than 8,000).
+-- Only what was handed out is acknowledged, and only what was acknowledged is deleted.
+local refused = fence(ARGV[1], ARGV[2], ARGV[3])
+if refused then return refused end
+local ids, highest, alike = {}, '', true
+local served, left = unserved()
+local committed = tonumber(redis.call('HGET', PROGRESS, 'committed') or 0) -- up to here all is finished with
+for entry_id in ARGV[4]:gmatch('%S+') do
+  local waits = left and number(entry_id) > served and number(entry_id) <= left
+  if number(entry_id) > committed and not waits then -- else a former owner had it, and this one was not handed it yet
+    ids[#ids + 1] = entry_id
+    alike = alike and #entry_id == #ids[1]
+    if entry_id > highest then highest = entry_id end -- of ids of one length: by their digits
+  end
+end
+if #ids == 0 then return {'OK', 0, outstanding()} end
+local done = finish_singly(ids)
+local pending = summary()
+if done < #ids then -- some were acknowledged before, and are gone; or were never handed out, and must stay
+  local until_now = last_handed_out()
+  for _, entry_id in ipairs(ids) do
+    if number(entry_id) <= until_now then redis.call('XDEL', STREAM, entry_id) end
+  end
+elseif alike and (pending[1] == 0 or number(pending[2]) > number(highest)) and trim(number(highest) - 1) then
+  -- All up to the highest is finished with. To cut takes a fraction of the time of deleting one by one; where there is more than one
+  -- script should remove, it goes on with the next acknowledgement.
+  redis.call('XTRIM', STREAM, 'MINID', '=', string.format('%d-%d', number(highest), SEGMENT + 1))
+else
+  redis.call('XDEL', STREAM, unpack(ids))
+end
+if redis.call('XLEN', STREAM) == 0 then
+  redis.call('HDEL', PROGRESS, 'largest', 'largestAt')
+  local fields = redis.call('HMGET', PROGRESS, 'last', 'done')
+  if fields[1] and fields[1] ~= fields[2] and left_to_do(tonumber(fields[1])) == 0 then
+    redis.call('HSET', PROGRESS, 'done', fields[1])
+  end
+end
+return {'OK', done, outstanding(pending)}
+
+--@script retry
+#!lua flags=allow-oom
+--@include partition
+-- Hands an entry to its owner once more, which has failed with it; allowed while paused. ARGV: uid, epoch, process,
+-- id, why it failed, 1 if no other try would help, and how often it has been handed out with this time (0: nothing is changed, to
+-- tell how often it was before). So whoever does not know whether this was heard may say it again.
+-- Answer: 1; or 0 where that would be once too often, and it is a dead letter now, or was finished with before; what is outstanding;
+-- and how often it was handed out.
+local refused = fence(ARGV[1], ARGV[2], ARGV[3])
+if refused then return refused end
+summary()
+local _, redeliveries = limits()
+local entry = redis.call('XPENDING', STREAM, GROUP, ARGV[4], ARGV[4], 1)[1]
+local deliveries = tonumber(ARGV[7])
+if entry and ARGV[6] ~= '1' and (deliveries == 0 or redeliveries == 0 or deliveries - 1 <= redeliveries) then
+  if deliveries > 0 then
+    redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, ARGV[4], 'RETRYCOUNT', deliveries, 'JUSTID')
+  end
+  return {'OK', 1, outstanding(), entry[4]}
+end
+if entry then set_aside(ARGV[4], math.max(entry[4], deliveries - 1), ARGV[5]) end
+return {'OK', 0, outstanding(), 0}
+
+--@script verify
+#!lua flags=allow-oom
+--@include partition
+-- Is the caller still the owner? ARGV: uid, epoch, process, and 1 if the partition counts as in use from now on, though nothing of
+-- it is outstanding; 0 if it does no longer.
+local refused = fence(ARGV[1], ARGV[2], ARGV[3])
+if refused then return refused end
+if ARGV[4] == '1' then redis.call('HSET', OWNER, 'kept', 1) end
+if ARGV[4] == '0' then redis.call('HDEL', OWNER, 'kept') end
+return {'OK'}

@@ -1,0 +1,106 @@
+-- What the operator asks of a queue and its partitions.
+
+--@script claim
+#!lua flags=allow-oom
+-- Records whose a queue is, and its number of partitions. What is already recorded stands, but for a group that may be succeeded.
+-- KEYS: the queue's hash. ARGV: group, its UID, partitions, version of the table, table, a new birth mark, UIDs of groups from
+-- which it may take the queue…
+-- Answer: the group and its UID, the partitions, version and text of the table, 1 if all partitions have been made, the limits
+-- that all of them know; and while the number of partitions changes: the table before, the next one if producers were not told of
+-- it yet, and the partitions after it.
+local QUEUE = KEYS[1]
+local recorded = redis.call('HGET', QUEUE, 'uid')
+local free = not recorded
+for i = 7, #ARGV do free = free or recorded == ARGV[i] end
+if free then redis.call('HSET', QUEUE, 'group', ARGV[1], 'uid', ARGV[2]) end
+if (free or recorded == ARGV[2]) and redis.call('HSETNX', QUEUE, 'partitions', ARGV[3]) == 1 then
+  redis.call('HSET', QUEUE, 'version', ARGV[4], 'table', ARGV[5], 'born', ARGV[6])
+end
+return redis.call(
+  'HMGET', QUEUE, 'group', 'uid', 'partitions', 'version', 'table', 'ready', 'maxDeliveredUnacked', 'maxRedeliveries',
+  'former', 'next', 'target'
+)
+
+--@script ready
+#!lua flags=allow-oom
+-- All partitions have been made and know these limits. KEYS: the queue's hash. ARGV: maxDeliveredUnacked, maxRedeliveries.
+return redis.call('HSET', KEYS[1], 'ready', '1', 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
+
+--@script recall
+#!lua flags=allow-oom
+-- Records again what somebody deleted, from what partitions know. KEYS: the queue's hash. ARGV: version and text of the table,
+-- partitions, how many there ever were; and where slots are on their way: the table before, and the partitions after it.
+if redis.call('HGET', KEYS[1], 'ready') then return 0 end
+redis.call('HSET', KEYS[1], 'version', ARGV[1], 'table', ARGV[2], 'partitions', ARGV[3], 'most', ARGV[4])
+if ARGV[5] then redis.call('HSET', KEYS[1], 'former', ARGV[5], 'target', ARGV[6]) end
+return 1
+
+--@script release
+#!lua flags=allow-oom
+-- Gives a queue up, if it is this group's. KEYS: the queue's hash. ARGV: the group's UID.
+if redis.call('HGET', KEYS[1], 'uid') == ARGV[1] then return redis.call('HDEL', KEYS[1], 'group', 'uid') end
+return 0
+
+--@script create
+#!lua flags=allow-oom
+--@include partition
+-- Makes a partition, or what is missing of it, that accepts these slots and knows the limits of the queue's spec. Repeating it changes nothing else.
+-- ARGV: maxDeliveredUnacked, maxRedeliveries, version of the slots, slots (`slot partition` where entries of one wait for that)…
+look()
+summary()
+for i = 4, #ARGV do
+  local slot, from = ARGV[i]:match('^(%d+)(.*)$')
+  if redis.call('HSETNX', SLOTS, slot, ARGV[3] .. from) == 0 then
+    local to, version = place(redis.call('HGET', SLOTS, slot))
+    -- It went elsewhere, and nobody knows of it any more: its record was deleted before it got there.
+    if not to and version < tonumber(ARGV[3]) then redis.call('HSET', SLOTS, slot, ARGV[3] .. from) end
+  end
+end
+redis.call('HSET', OWNER, 'maxDeliveredUnacked', ARGV[1], 'maxRedeliveries', ARGV[2])
+return redis.status_reply('OK')
+
+--@script grant
+#!lua flags=allow-oom
+--@include partition
+-- Makes somebody the owner ('' is nobody) at an epoch above the recorded one. ARGV: uid, epoch.
+-- Answer: the record that then stands. Repeating the grant in force gives the same answer and changes nothing: nothing
+-- un-pauses at the same epoch. But it is written again: a WAIT behind this waits for what this connection wrote, and for no other.
+local uid, epoch, paused = record()
+if uid == ARGV[1] and tonumber(ARGV[2]) == epoch and epoch > 0 then redis.call('HSET', OWNER, 'epoch', ARGV[2]) end
+if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
+
+redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
+redis.call('HDEL', OWNER, 'process', 'given', 'within', 'kept')
+-- What the former owner leaves is handed out first, and marked.
+local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
+if not pending.err and pending[1] > 0 then
+  redis.call('HSET', OWNER, 'served', 0, 'left', number(pending[3]), 'waiting', pending[1])
+else
+  redis.call('HDEL', OWNER, 'served', 'left', 'waiting')
+end
+wake(ARGV[2], 0)
+return {ARGV[1], tonumber(ARGV[2]), 0}
+
+--@script pause
+#!lua flags=allow-oom
+--@include partition
+-- Stops delivery under an epoch; acknowledging and committing stay allowed. ARGV: epoch, milliseconds until its owner loses it
+-- ('': not known), for the owner to know. Answer: what its hand-off waits for.
+-- Where another epoch is in force nothing of this one can be acknowledged any more, so nothing is outstanding.
+local _, epoch = record()
+if tonumber(ARGV[1]) ~= epoch then return 0 end
+redis.call('HSET', OWNER, 'paused', '1', 'within', ARGV[2])
+return in_use()
+
+--@script outstanding
+#!lua flags=allow-oom
+--@include partition
+local _, _, paused = record()
+return paused and in_use() or outstanding()
+
+--@script announce
+#!lua flags=allow-oom
+-- Has a pod look at partitions whose owner records have changed. KEYS: its announcements. ARGV: the queue's name, the partitions.
+-- What it has not read of the last 64 it need not read: its ledger says the same. After an hour nobody waits for any of them.
+redis.call('XADD', KEYS[1], 'MAXLEN', '=', 64, '*', 'queue', ARGV[1], 'partitions', ARGV[2])
+return redis.call('EXPIRE', KEYS[1], 3600)

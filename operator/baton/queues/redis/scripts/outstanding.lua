@@ -1,4 +1,0 @@
-#!lua flags=allow-oom
---@include partition
-local _, _, paused = record()
-return paused and in_use() or outstanding()
