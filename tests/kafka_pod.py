@@ -6,8 +6,7 @@ from functools import partial
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.reader import KafkaReader
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.record import Record
-from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.protocol import Owner, PartitionUnavailable, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read

@@ -1,25 +1,362 @@
-"""A client for the requests of the fence: it finds the coordinators, and says in sentences what is wrong with a cluster.
+"""A client for the requests of the fence: connections, the coordinators, and sentences that say what is wrong with a cluster.
 
-aiokafka brings connections, TLS and SASL.
+aiokafka brings connections, TLS and SASL. Its protocol and its connections are undocumented, so no other
+module imports them.
 """
 
 import asyncio
 import random
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
-from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.conn import create_conn
+from aiokafka.errors import IllegalSaslStateError, IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
-from baton.queues.kafka.connecting import connected
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+
+# -- Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs.
+
+_TEXT = CompactString("utf-8")
+
+
+class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
+    """Sixteen bytes, as hexadecimal digits."""
+
+    @classmethod
+    def encode(cls, value: str) -> bytes:
+        return bytes.fromhex(value)
+
+    @classmethod
+    def decode(cls, data: Any) -> str:
+        return str(data.read(16).hex())
+
+
+NO_TOPIC_ID = "0" * 32
+
+
+class OffsetFetchResponseV7(Response):  # type: ignore[misc] # aiokafka is not typed
+    """What a group has committed."""
+
+    API_KEY = 9
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("name", _TEXT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        ("error_code", Int16),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("error_code", Int16),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc] # likewise
+    """The first version that can ask for stable offsets: not those before a commit that is under way."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 9
+    API_VERSION = 7
+    RESPONSE_TYPE = OffsetFetchResponseV7
+    SCHEMA = Schema(
+        ("group", _TEXT),
+        ("topics", CompactArray(("name", _TEXT), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))),
+        ("require_stable", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class CommittedOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # likewise
+    """Of a group: of some partitions of a topic, or of all that it has."""
+
+    API_KEY = 9
+
+    def __init__(
+        self, group: str, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
+    ) -> None:
+        """`beside_pending`: also of those of which a commit is under way: what is committed before it."""
+        self._group = group
+        self._beside_pending = beside_pending
+        self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class(self._group, self._topics, not self._beside_pending, {})
+
+
+class MetadataResponseV12(Response):  # type: ignore[misc] # likewise
+    """A topic, with its id."""
+
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", CompactArray(("id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), ("tags", TaggedFields))),
+        ("cluster_id", _TEXT),
+        ("controller", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", _TEXT),
+                ("id", TopicId),
+                ("internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("number", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("in_sync", CompactArray(Int32)),
+                        ("offline", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataRequestV12(RequestStruct):  # type: ignore[misc] # likewise
+    """Of a topic."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 3
+    API_VERSION = 12
+    RESPONSE_TYPE = MetadataResponseV12
+    SCHEMA = Schema(
+        ("topics", CompactArray(("id", TopicId), ("name", _TEXT), ("tags", TaggedFields))),
+        ("make", Boolean),
+        ("operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class TopicMetadata(Request[MetadataRequestV12]):  # type: ignore[misc] # likewise
+    """Of one topic, by its name; it is not made."""
+
+    API_KEY = 3
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([(NO_TOPIC_ID, self._topic, {})], False, False, {})
+
+
+_ASSIGNMENT = Schema(
+    (
+        "partitions",
+        CompactArray(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32)), ("tags", TaggedFields)),
+    ),
+    ("tags", TaggedFields),
+)
+
+
+class ConsumerGroupDescribeResponseV0(Response):  # type: ignore[misc] # likewise
+    """A group of the protocol of KIP-848."""
+
+    API_KEY = 69
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            CompactArray(
+                ("error_code", Int16),
+                ("error_message", _TEXT),
+                ("id", _TEXT),
+                ("state", _TEXT),
+                ("epoch", Int32),
+                ("assignment_epoch", Int32),
+                ("assignor", _TEXT),
+                (
+                    "members",
+                    CompactArray(
+                        ("id", _TEXT),
+                        ("instance", _TEXT),
+                        ("rack", _TEXT),
+                        ("epoch", Int32),
+                        ("client_id", _TEXT),
+                        ("client_host", _TEXT),
+                        ("topics", CompactArray(_TEXT)),
+                        ("topic_pattern", _TEXT),
+                        ("assignment", _ASSIGNMENT),
+                        ("target", _ASSIGNMENT),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class ConsumerGroupDescribeRequestV0(RequestStruct):  # type: ignore[misc] # likewise
+    """Of one group."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 69
+    API_VERSION = 0
+    RESPONSE_TYPE = ConsumerGroupDescribeResponseV0
+    SCHEMA = Schema(("groups", CompactArray(_TEXT)), ("operations", Boolean), ("tags", TaggedFields))
+
+
+class ConsumerGroupMembers(Request[ConsumerGroupDescribeRequestV0]):  # type: ignore[misc] # likewise
+    """Who is in a group of the protocol of KIP-848."""
+
+    API_KEY = 69
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([self._group], False, {})
+
+
+# -- The first connection to a cluster: to whichever of the servers that are named answers first.
+#
+# One that does not answer (its process is stopped, its machine is cut off) must not keep anybody from the others.
+
+_NEXT_AFTER = 0.5
+"""Seconds for which one server alone is waited for before the next one is tried, too."""
+_ANSWERS = 6
+"""That it takes to connect: versions, three of SASL, and the brokers there are; and one for the connection itself."""
+_ERRORS = (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+async def connected(address: KafkaAddress, client_id: str, within: float) -> Any:
+    """A client that knows the cluster's brokers. `within`: seconds for each server, and for each request of the client later.
+    Raises QueueUnreachable with what is wrong and the cure."""
+    parts = address.for_aiokafka()
+    parts.pop("bootstrap_servers")
+
+    async def to(server: str) -> Any:
+        client = AIOKafkaClient(client_id=client_id, request_timeout_ms=int(within * 1000), bootstrap_servers=[server], **parts)
+        try:
+            async with asyncio.timeout(_ANSWERS * within):
+                await client.bootstrap()
+        except BaseException:
+            with suppress(*_ERRORS):
+                await client.close()
+            raise
+        return client
+
+    servers = random.sample(address.servers, len(address.servers))
+    try:
+        return await _first(servers, to)
+    except _ERRORS as error:
+        raise QueueUnreachable(f"{address.place} {await _why(address, error, within)}") from None
+
+
+async def _first(servers: Sequence[str], connect: Callable[[str], Awaitable[Any]]) -> Any:
+    """The first connection there is. Raises the last error where there is none."""
+    trying: set[asyncio.Future[Any]] = set()
+    waiting = list(servers)
+    error: BaseException | None = None
+    try:
+        while trying or waiting:
+            if waiting:
+                trying.add(asyncio.ensure_future(connect(waiting.pop(0))))
+            ended, trying = await asyncio.wait(
+                trying, timeout=_NEXT_AFTER if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in ended:
+                if (error := one.exception()) is None:
+                    trying |= ended - {one}
+                    return one.result()
+    finally:
+        await asyncio.gather(*map(_given_up, trying))
+    assert error is not None
+    raise error
+
+
+async def _given_up(attempt: "asyncio.Future[Any]") -> None:
+    attempt.cancel()
+    with suppress(asyncio.CancelledError, *_ERRORS):
+        await (await attempt).close()  # it had just connected
+
+
+async def _why(address: KafkaAddress, error: Exception, within: float) -> str:
+    """Why no broker could be reached: aiokafka keeps that to itself. What a broker refuses comes before that another is away."""
+    found = await asyncio.gather(*(_refusal(address, server, error, within) for server in address.servers))
+    told = [why for why in found if not why.startswith("does not answer")]
+    return (told or found)[0]
+
+
+async def _refusal(address: KafkaAddress, server: str, error: Exception, within: float) -> str:
+    host, _, port = server.rpartition(":")
+    parts = address.for_aiokafka()
+    parts.pop("bootstrap_servers")
+    try:
+        async with asyncio.timeout(_ANSWERS * within):
+            connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)
+            try:
+                await connection.send(MetadataRequest([]))  # what asks for a user tells its versions to everybody
+            finally:
+                connection.close()
+    except _ERRORS as known:
+        error = known
+    if isinstance(error, IllegalSaslStateError):
+        return f"asks for no user at port {port}, and the user {address.user} was given: take the port that does, or no user"
+    if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
+        return address.refused
+    if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 says no more
+        return "closes the connection: give a client certificate and its key, if it asks for one"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "shows a certificate that is not trusted: give the CA that has signed it"
+    if isinstance(error, TimeoutError | RequestTimedOutError):
+        return (
+            f"does not answer within {within:g} s: see whether its brokers run, and on these ports, whether one has come to a "
+            "stop or has too much to do, and whether their disks have room; or correct the address"
+        )
+    seen = quoted(str(error) or type(error).__name__, 200)
+    if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
+        return (
+            f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
+            "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
+        )
+    return (
+        f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room; or "
+        "correct the address"
+    )
+
+
+# -- A client for the requests of the fence: it finds the coordinators, and says in sentences what is wrong with a cluster.
+#
+# aiokafka brings connections, TLS and SASL.
 
 ANSWERS_WITHIN = 4.0
 """Seconds for one request, and"""

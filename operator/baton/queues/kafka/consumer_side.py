@@ -9,9 +9,7 @@ from baton.queues.kafka.address import read
 with extra("kafka"):
     from baton.queues.kafka.announcements import KafkaAnnouncements
     from baton.queues.kafka.direct_handoffs import DirectHandoffs
-    from baton.queues.kafka.fetcher import Fetcher
-    from baton.queues.kafka.fetching_client import check_settings
-    from baton.queues.kafka.pod_fetchers import PodFetchers
+    from baton.queues.kafka.fetcher import Fetcher, PodFetchers, check_settings
     from baton.queues.kafka.reader import KafkaReader
 
 

@@ -10,12 +10,10 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
-from baton.queues.kafka.each import each
-from baton.queues.kafka.event_loop import EventLoopThread
-from baton.queues.kafka.positions_in_log import lag
+from baton.queues.kafka.event_loop import EventLoopThread, each
+from baton.queues.kafka.fence import PartitionTransactions, committed
 from baton.queues.kafka.record import Committed, Record, Token, names
-from baton.queues.kafka.topic import LogEnd, describe, offsets
-from baton.queues.kafka.transaction import PartitionTransactions, committed
+from baton.queues.kafka.topic import LogEnd, describe, lag, offsets
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 

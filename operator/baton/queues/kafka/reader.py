@@ -16,16 +16,14 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
 from baton.queues.kafka.client import ASKED_WITHIN
+from baton.queues.kafka.commits import OwnerCommits
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.group_offsets import GroupOffsets
-from baton.queues.kafka.message_entries import MessageEntries
-from baton.queues.kafka.owner_commits import OwnerCommits
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.take_up_order import TakeUpOrder
-from baton.queues.kafka.take_up_thread import TakeUpThread
+from baton.queues.kafka.take_up import TakeUpOrder, TakeUpThread
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
 

@@ -3,7 +3,7 @@
 import pytest
 
 from baton.model.ids import Uid
-from baton.queues.kafka.announcement import ANYBODY, LONGEST, Announcement, Said, mark, read
+from baton.queues.kafka.announcements import ANYBODY, LONGEST, Announcement, Said, mark, read
 
 
 def test_what_is_written_is_read() -> None:

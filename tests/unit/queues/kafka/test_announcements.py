@@ -7,11 +7,9 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcement import Announcement, Said, mark
-from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.kafka.announcements import Announcement, KafkaAnnouncements, Said, mark
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
 

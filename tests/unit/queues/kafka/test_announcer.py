@@ -9,7 +9,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from baton.model.ids import Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcer import KafkaAnnouncer
+from baton.queues.kafka.announcements import KafkaAnnouncer
 from baton.queues.kafka.client import KafkaClient
 from tests.waiting import eventually
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from baton.queues.kafka.asked_together import AskedTogether
+from baton.queues.kafka.event_loop import AskedTogether
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import QueueUnreachable
 

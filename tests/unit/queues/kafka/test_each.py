@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from baton.queues.kafka import each as module
-from baton.queues.kafka.each import AT_ONCE, each
+from baton.queues.kafka import event_loop
+from baton.queues.kafka.event_loop import AT_ONCE, each
 
 
 async def test_all_are_done_and_so_many_at_a_time() -> None:
@@ -39,7 +39,7 @@ async def test_where_one_fails_the_others_are_done_all_the_same() -> None:
 
 async def test_none_is_begun_when_the_time_is_over_and_what_was_begun_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     now, begun = 0.0, []
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: now))
 
     async def lasts(number: int) -> int:
         nonlocal now

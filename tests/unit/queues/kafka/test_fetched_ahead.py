@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton.queues.kafka.fetched_ahead import AllAhead, FetchedAhead, at_once, goes_on, rests
+from baton.queues.kafka.fetched import AllAhead, FetchedAhead, at_once, goes_on, rests
 
 NOTHING, SMALL = FetchedAhead(0, 0), FetchedAhead(1_999, 20_000)
 MUCH, LARGE = FetchedAhead(2_000, 20_000), FetchedAhead(10, 32_000_000)

@@ -5,9 +5,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Message
 
-from baton.queues.kafka.fetched_ahead import AllAhead
-from baton.queues.kafka.fetched_partition import FetchedPartition
-from baton.queues.kafka.message_size import Size, size_of
+from baton.queues.kafka.fetched import AllAhead, FetchedPartition
+from baton.queues.kafka.messages import Size, size_of
 
 HEADERS: list[tuple[str, str | bytes | None]] = [("name", b"12345"), ("alone", None), ("name", b"")]
 

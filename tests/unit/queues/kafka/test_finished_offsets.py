@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.queues.kafka.finished_offsets import FinishedOffsets
+from baton.queues.kafka.read_position import FinishedOffsets
 
 
 @given(st.permutations(range(8)), st.integers(0, 8))

@@ -14,12 +14,12 @@ from aiokafka.protocol.transaction import (
 )
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka import transaction
+from baton.queues.kafka import fence
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.fence import PartitionTransactions, Unsettled
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.transaction import PartitionTransactions, Unsettled
 
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(7, 0), first=1)
 SOMEBODY_ELSE = 8
@@ -70,7 +70,7 @@ class Coordinator(KafkaClient):
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     for name in ("PASSES_WITHIN", "ENDS_WITHIN"):
-        monkeypatch.setattr(transaction, name, 0.0)
+        monkeypatch.setattr(fence, name, 0.0)
     return Coordinator()
 
 

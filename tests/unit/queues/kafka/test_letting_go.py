@@ -10,7 +10,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up_thread import Found
+from baton.queues.kafka.take_up import Found
 from baton.queues.protocol import QueueUnreachable
 from tests.kafka_pod import shared
 from tests.waiting import HOUR, PATIENCE, until

@@ -3,7 +3,7 @@
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from baton.queues.kafka.output_batches import MOST_BYTES, encoded, partition_of, shared_out
+from baton.queues.kafka.outputs import MOST_BYTES, encoded, partition_of, shared_out
 from baton.queues.kafka.record import Token
 from baton.queues.output import Output
 

@@ -12,16 +12,16 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka import owner_commits
+from baton.queues.kafka import commits
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.commits import OwnerCommits
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
+from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
-from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import Owner as BatonOwner
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
@@ -665,7 +665,7 @@ def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent
     seconds: float, again: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(owner_commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Silent(Broker):
         def commit_several(

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from baton.queues.kafka.partition_locks import PartitionLocks
+from baton.queues.kafka.commits import PartitionLocks
 from tests.waiting import PATIENCE
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.queues.kafka.finished_offsets import FinishedOffsets
-from baton.queues.kafka.pending_outputs import PendingOutputs
+from baton.queues.kafka.outputs import PendingOutputs
+from baton.queues.kafka.read_position import FinishedOffsets
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, Output
 
 

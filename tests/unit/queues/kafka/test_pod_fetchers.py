@@ -2,8 +2,7 @@
 
 import pytest
 
-from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 
 
 class Connecting(Fetcher):

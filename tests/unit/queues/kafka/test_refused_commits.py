@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from baton.queues.kafka import refused_commits
-from baton.queues.kafka.refused_commits import RefusedCommits
+from baton.queues.kafka import background_commits
+from baton.queues.kafka.background_commits import RefusedCommits
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE, until
 
@@ -41,7 +41,7 @@ def broker() -> Iterator[Broker]:
 def test_what_is_refused_is_tried_again_more_and_more_seldom_until_it_is_taken(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused_commits, "LONGEST_PAUSE", 0.04)
+    monkeypatch.setattr(background_commits, "LONGEST_PAUSE", 0.04)
     broker.refused = {1: WHY}
     broker.commits.add(broker.refused, 0.01)
     until(lambda: len(broker.pauses) >= 5)

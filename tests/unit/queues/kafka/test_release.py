@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from baton.queues.kafka import adapter, each, giving_up
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka import adapter, event_loop
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.kafka.topic import Topic
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant
 from tests.unit.queues.kafka.slow_coordinator import OWNED, PARTITIONS, SlowCoordinator
 
@@ -30,7 +29,7 @@ async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_
 ) -> None:
     coordinator: Any = SlowCoordinator()
     coordinator.records[0] = OTHERS
-    monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: coordinator.now))
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: coordinator.now))
 
     async def described(*_: object) -> Topic:
         return Topic(NOW, "t", dict.fromkeys(range(PARTITIONS if where == NOW else 0), 1))
@@ -40,8 +39,7 @@ async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_
 
     monkeypatch.setattr(adapter, "describe", described)
     monkeypatch.setattr(adapter, "committed", of_the_group)
-    for module in (adapter, giving_up):
-        monkeypatch.setattr(module, "PartitionTransactions", lambda *_: coordinator)
+    monkeypatch.setattr(adapter, "PartitionTransactions", lambda *_: coordinator)
     queue = KafkaQueue(
         KafkaAddress(("127.0.0.1:1",)), "shop.orders", TopicToOpen(topic=NOW, queue="orders"), Claimant("shop/orders", "uid")
     )
@@ -54,5 +52,5 @@ async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_
         assert done == (coordinator.count(ours) == 0)
         assert coordinator.now - begun < 5.0, "the operator asks no longer for an answer"
     assert asked > 2
-    assert coordinator.most == each.AT_ONCE
+    assert coordinator.most == event_loop.AT_ONCE
     assert coordinator.records[0] == OTHERS

@@ -7,13 +7,13 @@ import pytest
 
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.commits import OwnerCommits
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
-from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up_order import TakeUpOrder
+from baton.queues.kafka.take_up import TakeUpOrder
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 AWAY = QueueUnreachable("it has no leader")

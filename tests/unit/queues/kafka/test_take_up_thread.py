@@ -10,7 +10,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up_thread import Found, TakeUpThread
+from baton.queues.kafka.take_up import Found, TakeUpThread
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, until
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from baton.queues.kafka.announcement import announcing_group
-from baton.queues.kafka.transaction import GRANTED_WITHIN, granted_within, transactional_id
+from baton.queues.kafka.announcements import announcing_group
+from baton.queues.kafka.fence import GRANTED_WITHIN, granted_within, transactional_id
 
 
 @pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])

@@ -5,12 +5,12 @@ from typing import Any
 
 from aiokafka.protocol.produce import ProduceRequest
 
-from baton.queues.kafka import transaction_outputs
+from baton.queues.kafka import outputs
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
+from baton.queues.kafka.outputs import TransactionOutputs
 from baton.queues.kafka.record import Token
-from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
 
 
@@ -39,6 +39,6 @@ class Brokers(KafkaClient):
 
 async def test_where_a_leader_is_lost_the_next_one_is_asked_for(monkeypatch: Any) -> None:
     brokers = Brokers()
-    monkeypatch.setattr(transaction_outputs, "describe", brokers.topic)
+    monkeypatch.setattr(outputs, "describe", brokers.topic)
     await TransactionOutputs(brokers).send("baton.g/orders/0", Token(1, 0), 0, [Output("paid", b"1")])
     assert brokers.asked == [1, 2]

@@ -18,11 +18,10 @@ from aiokafka.protocol.transaction import (
 )
 
 from baton.queues.kafka.answers import Code, StaleToken
-from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
-from baton.queues.kafka.each import each
-from baton.queues.kafka.messages import CommittedOffsets
+from baton.queues.kafka.client import PASSES_WITHIN, CommittedOffsets, KafkaClient
+from baton.queues.kafka.event_loop import each
+from baton.queues.kafka.outputs import TransactionOutputs
 from baton.queues.kafka.record import Committed, Record, Token, read
-from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable
 
