@@ -18,13 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from aiokafka.protocol.commit import OffsetCommitRequest
-
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.model.session import LONGEST_UID
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.client import ASKED_WITHIN, CommittedOffsets, KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, CommittedOffsets, KafkaClient, OffsetCommitRequest
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fence import committed

@@ -16,12 +16,28 @@ from zlib import crc32
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
 from aiokafka.errors import IllegalSaslStateError, IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.partitioner import murmur2 as murmur2
 from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.admin import DescribeGroupsRequest as DescribeGroupsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import OffsetCommitRequest as OffsetCommitRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.group import HeartbeatRequest as HeartbeatRequest
+from aiokafka.protocol.group import JoinGroupRequest as JoinGroupRequest
+from aiokafka.protocol.group import LeaveGroupRequest as LeaveGroupRequest
+from aiokafka.protocol.group import SyncGroupRequest as SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest as OffsetRequest
+from aiokafka.protocol.produce import ProduceRequest as ProduceRequest
+from aiokafka.protocol.transaction import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest as AddPartitionsToTxnRequest
+from aiokafka.protocol.transaction import EndTxnRequest as EndTxnRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest as InitProducerIdRequest
+from aiokafka.protocol.transaction import TxnOffsetCommitRequest as TxnOffsetCommitRequest
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as DefaultRecordBatchBuilder
 
+from baton.model.retrying import doubling
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
@@ -30,6 +46,7 @@ from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 # -- Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs.
 
 _TEXT = CompactString("utf-8")
+_NO_TOPIC_ID = "0" * 32
 
 
 class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
@@ -44,55 +61,35 @@ class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
         return str(data.read(16).hex())
 
 
-NO_TOPIC_ID = "0" * 32
+def _tagged(*fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What stands in flexible versions: tags, which are not read, come last."""
+    return (*fields, ("tags", TaggedFields))
 
 
-class OffsetFetchResponseV7(Response):  # type: ignore[misc] # aiokafka is not typed
-    """What a group has committed."""
-
-    API_KEY = 9
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("name", _TEXT),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        ("error_code", Int16),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("error_code", Int16),
-        ("tags", TaggedFields),
-    )
+def _exchange(key: int, version: int, asked: Sequence[tuple[str, Any]], answered: Sequence[tuple[str, Any]]) -> Any:
+    """A request in this flexible version, and its answer."""
+    names = {"API_KEY": key, "API_VERSION": version}
+    answer = type("Answer", (Response,), {**names, "SCHEMA": Schema(*_tagged(("throttle_time_ms", Int32), *answered))})
+    question = {**names, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*_tagged(*asked))}
+    return type("Question", (RequestStruct,), question)
 
 
-class OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc] # likewise
-    """The first version that can ask for stable offsets: not those before a commit that is under way."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 9
-    API_VERSION = 7
-    RESPONSE_TYPE = OffsetFetchResponseV7
-    SCHEMA = Schema(
+_committed_partition = CompactArray(
+    *_tagged(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), ("error_code", Int16))
+)
+_OFFSET_FETCH = _exchange(
+    9,
+    7,  # the first version that can ask for stable offsets: not those before a commit that is under way
+    [
         ("group", _TEXT),
-        ("topics", CompactArray(("name", _TEXT), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))),
+        ("topics", CompactArray(*_tagged(("name", _TEXT), ("partitions", CompactArray(Int32))))),
         ("require_stable", Boolean),
-        ("tags", TaggedFields),
-    )
+    ],
+    [("topics", CompactArray(*_tagged(("name", _TEXT), ("partitions", _committed_partition)))), ("error_code", Int16)],
+)
 
 
-class CommittedOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # likewise
+class CommittedOffsets(Request[_OFFSET_FETCH]):  # type: ignore[misc] # likewise
     """Of a group: of some partitions of a topic, or of all that it has."""
 
     API_KEY = 9
@@ -109,61 +106,38 @@ class CommittedOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # l
         return request_struct_class(self._group, self._topics, not self._beside_pending, {})
 
 
-class MetadataResponseV12(Response):  # type: ignore[misc] # likewise
-    """A topic, with its id."""
-
-    API_KEY = 3
-    API_VERSION = 12
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", CompactArray(("id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), ("tags", TaggedFields))),
-        ("cluster_id", _TEXT),
-        ("controller", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("name", _TEXT),
-                ("id", TopicId),
-                ("internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("number", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("in_sync", CompactArray(Int32)),
-                        ("offline", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
+_broker = CompactArray(*_tagged(("id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT)))
+_partition = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        ("number", Int32),
+        ("leader", Int32),
+        ("leader_epoch", Int32),
+        ("replicas", CompactArray(Int32)),
+        ("in_sync", CompactArray(Int32)),
+        ("offline", CompactArray(Int32)),
     )
-
-
-class MetadataRequestV12(RequestStruct):  # type: ignore[misc] # likewise
-    """Of a topic."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 3
-    API_VERSION = 12
-    RESPONSE_TYPE = MetadataResponseV12
-    SCHEMA = Schema(
-        ("topics", CompactArray(("id", TopicId), ("name", _TEXT), ("tags", TaggedFields))),
-        ("make", Boolean),
-        ("operations", Boolean),
-        ("tags", TaggedFields),
+)
+_topic = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        ("name", _TEXT),
+        ("id", TopicId),
+        ("internal", Boolean),
+        ("partitions", _partition),
+        ("operations", Int32),
     )
+)
+_METADATA = _exchange(
+    3,
+    12,
+    [("topics", CompactArray(*_tagged(("id", TopicId), ("name", _TEXT)))), ("make", Boolean), ("operations", Boolean)],
+    [("brokers", _broker), ("cluster_id", _TEXT), ("controller", Int32), ("topics", _topic)],
+)
 
 
-class TopicMetadata(Request[MetadataRequestV12]):  # type: ignore[misc] # likewise
-    """Of one topic, by its name; it is not made."""
+class TopicMetadata(Request[_METADATA]):  # type: ignore[misc] # likewise
+    """Of one topic, by its name, with its id; it is not made."""
 
     API_KEY = 3
 
@@ -171,70 +145,39 @@ class TopicMetadata(Request[MetadataRequestV12]):  # type: ignore[misc] # likewi
         self._topic = topic
 
     def build(self, request_struct_class: Any) -> Any:
-        return request_struct_class([(NO_TOPIC_ID, self._topic, {})], False, False, {})
+        return request_struct_class([(_NO_TOPIC_ID, self._topic, {})], False, False, {})
 
 
-_ASSIGNMENT = Schema(
-    (
-        "partitions",
-        CompactArray(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32)), ("tags", TaggedFields)),
-    ),
-    ("tags", TaggedFields),
+_assignment = Schema(
+    *_tagged(("partitions", CompactArray(*_tagged(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32))))))
 )
-
-
-class ConsumerGroupDescribeResponseV0(Response):  # type: ignore[misc] # likewise
-    """A group of the protocol of KIP-848."""
-
-    API_KEY = 69
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            CompactArray(
-                ("error_code", Int16),
-                ("error_message", _TEXT),
-                ("id", _TEXT),
-                ("state", _TEXT),
-                ("epoch", Int32),
-                ("assignment_epoch", Int32),
-                ("assignor", _TEXT),
-                (
-                    "members",
-                    CompactArray(
-                        ("id", _TEXT),
-                        ("instance", _TEXT),
-                        ("rack", _TEXT),
-                        ("epoch", Int32),
-                        ("client_id", _TEXT),
-                        ("client_host", _TEXT),
-                        ("topics", CompactArray(_TEXT)),
-                        ("topic_pattern", _TEXT),
-                        ("assignment", _ASSIGNMENT),
-                        ("target", _ASSIGNMENT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
+_member = CompactArray(
+    *_tagged(
+        *((name, _TEXT) for name in ("id", "instance", "rack")),
+        ("epoch", Int32),
+        ("client_id", _TEXT),
+        ("client_host", _TEXT),
+        ("topics", CompactArray(_TEXT)),
+        ("topic_pattern", _TEXT),
+        ("assignment", _assignment),
+        ("target", _assignment),
     )
+)
+_group = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        *((name, _TEXT) for name in ("error_message", "id", "state")),
+        ("epoch", Int32),
+        ("assignment_epoch", Int32),
+        ("assignor", _TEXT),
+        ("members", _member),
+        ("operations", Int32),
+    )
+)
+_CONSUMER_GROUP_DESCRIBE = _exchange(69, 0, [("groups", CompactArray(_TEXT)), ("operations", Boolean)], [("groups", _group)])
 
 
-class ConsumerGroupDescribeRequestV0(RequestStruct):  # type: ignore[misc] # likewise
-    """Of one group."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 69
-    API_VERSION = 0
-    RESPONSE_TYPE = ConsumerGroupDescribeResponseV0
-    SCHEMA = Schema(("groups", CompactArray(_TEXT)), ("operations", Boolean), ("tags", TaggedFields))
-
-
-class ConsumerGroupMembers(Request[ConsumerGroupDescribeRequestV0]):  # type: ignore[misc] # likewise
+class ConsumerGroupMembers(Request[_CONSUMER_GROUP_DESCRIBE]):  # type: ignore[misc] # likewise
     """Who is in a group of the protocol of KIP-848."""
 
     API_KEY = 69
@@ -354,9 +297,7 @@ async def _refusal(address: KafkaAddress, server: str, error: Exception, within:
     )
 
 
-# -- A client for the requests of the fence: it finds the coordinators, and says in sentences what is wrong with a cluster.
-#
-# aiokafka brings connections, TLS and SASL.
+# -- A group's client.
 
 ANSWERS_WITHIN = 4.0
 """Seconds for one request, and"""
@@ -445,8 +386,8 @@ class KafkaClient:
     async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
         """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable; of a
         transactional id, which is one partition's, PartitionUnavailable where it was not taken for too long."""
-        begun, pause = time.monotonic(), _FIRST_PAUSE
-        while True:
+        begun = time.monotonic()
+        for pause in doubling(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
                 code = await ask()
             except BrokerLost as lost:
@@ -463,7 +404,6 @@ class KafkaClient:
             if code in _SETTLES_ELSEWHERE:
                 self._coordinators.clear()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def refused(self, what: str, code: int, topic: str, transactional_id: str = "") -> QueueUnreachable:
         """A sentence with the cure."""
@@ -482,7 +422,7 @@ class KafkaClient:
                 await client.close()
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        answered_at, pause = None, _FIRST_PAUSE
+        answered_at, pauses = None, doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
         while (found := self._coordinators.get((kind, key))) is None:
             answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
             code = int(answer.error_code)
@@ -494,8 +434,7 @@ class KafkaClient:
                 refusal = self.refused("the question for a coordinator", code, "", key)
                 own = kind == CoordinationType.TRANSACTION and code in PASSING
                 raise PartitionUnavailable(str(refusal)) if own else refusal
-            await asyncio.sleep(pause)  # its topic is being made, or read
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(next(pauses))  # its topic is being made, or read
         return found
 
     async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:

@@ -8,12 +8,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from aiokafka.protocol.admin import DescribeGroupsRequest
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import PASSING, Code, said
-from baton.queues.kafka.client import ANSWERS_WITHIN, ConsumerGroupMembers, KafkaClient, TooOld
+from baton.queues.kafka.client import (
+    ANSWERS_WITHIN,
+    ConsumerGroupMembers,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    KafkaClient,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    TooOld,
+)
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 
 # -- The guard member: while the operator is in the group itself, nobody's plain commit can overwrite an owner record.

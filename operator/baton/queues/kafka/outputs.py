@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from aiokafka.partitioner import murmur2
-from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.protocol.transaction import AddPartitionsToTxnRequest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-
 from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, said
-from baton.queues.kafka.client import PASSES_WITHIN, BrokerLost, KafkaClient
+from baton.queues.kafka.client import (
+    PASSES_WITHIN,
+    AddPartitionsToTxnRequest,
+    BrokerLost,
+    DefaultRecordBatchBuilder,
+    KafkaClient,
+    ProduceRequest,
+    murmur2,
+)
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe
 from baton.queues.output import MOST_IN_TRANSACTION, Output

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokafka.protocol.offset import OffsetRequest
-
 from baton.model.ranges import format_numbers
 from baton.queues.kafka.answers import PASSING, Code, who_holds_the_place
 from baton.queues.kafka.answers import TRANSACTIONS_TOOL as TOOL
-from baton.queues.kafka.client import BrokerLost, KafkaClient, TopicMetadata
+from baton.queues.kafka.client import BrokerLost, KafkaClient, OffsetRequest, TopicMetadata
 from baton.queues.kafka.record import Committed
 from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import QueueUnreachable
