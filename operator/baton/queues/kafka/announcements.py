@@ -265,15 +265,17 @@ class KafkaAnnouncements:
         address: KafkaAddress,
         group: str,
         uid: Uid,
+        loop: EventLoopThread,
         handoffs: DirectHandoffs,
         fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetchers`: theirs."""
+        """`group`: the group id in Kafka. `loop`: the pod's. `handoffs`: what is heard of hand-offs, for the pod's readers.
+        `fetchers`: theirs."""
         self._handoffs = handoffs
         self._fetchers = fetchers
         self._uid = uid
         self._mark = mark(uid)
-        self._loop = EventLoopThread("baton-kafka-announcements")
+        self._loop = loop.user()
         self._announced = KafkaClient(address, announcing_group(group), "baton")
         self._records = KafkaClient(address, group, "baton")
         self._heard: dict[str, tuple[int, str]] = {}

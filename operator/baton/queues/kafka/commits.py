@@ -1,9 +1,9 @@
 """An owner's commits. Every commit names the token of its record, and is refused by the broker where another is in force."""
 
-import threading
+import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from secrets import token_hex
@@ -24,41 +24,39 @@ from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
 
 
 class PartitionLocks:
-    """Whoever has one may take it once more."""
+    """Used in one event loop."""
 
     def __init__(self) -> None:
-        self._locks: dict[int, threading.RLock] = {}
+        self._taken: set[int] = set()
+        self._freed = asyncio.Event()
+        """Of some of these."""
 
-    @contextmanager
-    def held(self, partitions: Iterable[int], until: float | None = None) -> Iterator[None]:
-        """All of these. Raises TimeoutError where somebody has one of them `until` then (monotonic)."""
-        with self._taken(sorted(partitions), until) as (_, missing):
-            if missing:
-                raise TimeoutError
+    @asynccontextmanager
+    async def held(self, partitions: Iterable[int], until: float | None = None) -> AsyncIterator[None]:
+        """All of these. Raises TimeoutError where another has one of them `until` then (monotonic)."""
+        wanted = set(partitions)
+        async with asyncio.timeout(None if until is None else until - time.monotonic()):
+            while wanted & self._taken:
+                await self._freed.wait()
+        with self._holding(wanted):
             yield
 
     @contextmanager
     def free(self, partitions: Iterable[int]) -> Iterator[set[int]]:
         """Those of these that nobody has."""
-        with self._taken(sorted(partitions), 0.0) as (taken, _):
-            yield set(taken)
+        free = set(partitions) - self._taken
+        with self._holding(free):
+            yield free
 
     @contextmanager
-    def _taken(self, partitions: list[int], until: float | None) -> Iterator[tuple[list[int], list[int]]]:
-        """In order, so that nobody who has one waits for one who waits for that."""
-        taken: list[int] = []
-        missing: list[int] = []
+    def _holding(self, partitions: set[int]) -> Iterator[None]:
+        self._taken |= partitions
         try:
-            for number in partitions:
-                seconds = -1.0 if until is None else max(0.0, until - time.monotonic())
-                (taken if self._of(number).acquire(timeout=seconds) else missing).append(number)
-            yield taken, missing
+            yield
         finally:
-            for number in reversed(taken):
-                self._of(number).release()
-
-    def _of(self, number: int) -> threading.RLock:
-        return self._locks.setdefault(number, threading.RLock())
+            self._taken -= partitions
+            self._freed.set()
+            self._freed = asyncio.Event()
 
 
 # -- A process that reads for an owner, and what owner records tell it: what it still has, and whose the rest is. Pure.
@@ -119,7 +117,7 @@ def owner_of(record: Record | None) -> Owner:
 
 class OwnerLooks:
     """Of one queue, for this process of its pod. Methods raise StaleOwner where a partition is somebody else's, and
-    QueueUnreachable. Any thread may call."""
+    QueueUnreachable. Used in one event loop."""
 
     def __init__(
         self, offsets: GroupOffsets, queue: QueueName, process: ReadingProcess, positions: Mapping[int, ReadPosition]
@@ -135,28 +133,23 @@ class OwnerLooks:
         if position.lost is not None:
             raise StaleOwner(partition, self._process.uid, position.epoch, position.lost, other_process=position.other_process)
 
-    def be_sure(self, partition: int, position: ReadPosition) -> None:
-        """Look where that was not done for a while: a commit is a look, too."""
-        if time.monotonic() - position.sure_at > SURE_FOR:
-            self.look(partition, position)
-
-    def look(self, partition: int, position: ReadPosition) -> None:
+    async def look(self, partition: int, position: ReadPosition) -> None:
         """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
         committed, meanwhile."""
         asked_at, before = time.monotonic(), position.record
-        unproven, pending = self._look_at({**self._positions, partition: position}, asked_at)
+        unproven, pending = await self._look_at({**self._positions, partition: position}, asked_at)
         proven = partition not in unproven
         if partition not in pending:
             position.unsettled = False
         else:
-            proven = self._process.see(position, self._stable(partition, position).record, asked_at, before)
+            proven = self._process.see(position, (await self._stable(partition, position)).record, asked_at, before)
         self.refuse(partition, position, proven=proven)
 
-    def look_at_all(self) -> None:
+    async def look_at_all(self) -> None:
         """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
         that takes longer than such a look is good for."""
         if held := {**self._positions}:  # another thread may let go of some meanwhile
-            self._look_at(held, time.monotonic(), SURE_FOR)
+            await self._look_at(held, time.monotonic(), SURE_FOR)
 
     def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
         """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was
@@ -171,21 +164,21 @@ class OwnerLooks:
             "the broker that keeps the group's place is behind: wait until it has caught up, or the operator has granted it again"
         )
 
-    def _look_at(
+    async def _look_at(
         self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN
     ) -> tuple[Set[int], tuple[int, ...]]:
         """The answer: of which what was seen says nothing, and of which a commit is under way."""
         before = {number: one.record for number, one in held.items()}
-        found, pending = self._offsets.now(tuple(held), within)
+        found, pending = await self._offsets.now(tuple(held), within)
         unproven = {
             number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
         }
         return unproven, pending
 
-    def _stable(self, partition: int, position: ReadPosition) -> Committed:
+    async def _stable(self, partition: int, position: ReadPosition) -> Committed:
         """What is committed, after a commit that is under way: once that did not end, it is not waited for any more."""
         try:
-            seen = self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
+            seen = await self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
         except PartitionUnavailable:
             if position.in_doubt:  # it is this process' own
                 raise PartitionUnavailable(
@@ -205,7 +198,7 @@ TRIES = 5
 
 
 class TakeUpRecords:
-    """Of one queue, for the pod with this UID. Methods raise QueueUnreachable. Any thread may call."""
+    """Of one queue, for the pod with this UID. Methods raise QueueUnreachable. Used in one event loop."""
 
     def __init__(
         self,
@@ -240,12 +233,12 @@ class TakeUpRecords:
                 found[number] = ReadPosition.begun(seen.committed, seen.asked_at)
         return found
 
-    def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
+    async def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
         """Those of these that are this pod's at these epochs, and that nobody has read yet."""
-        found, _ = self._offsets.now(tuple(partitions))
+        found, _ = await self._offsets.now(tuple(partitions))
         return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
 
-    def together(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
+    async def together(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
         """What `granted` has found: the records get the mark of this process, before it hands anything out. Without those of
         which that was refused: see `OwnerCommits.begin`."""
         now = time.monotonic()
@@ -256,19 +249,19 @@ class TakeUpRecords:
         }
         wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
         self._marking |= {number: one.record.epoch for number, one in wanted.items()}
-        refused = self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
+        refused = await self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
         for number in wanted.keys() - refused.keys():
             del self._marking[number]
         return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
 
-    def one(self, partition: int, epoch: Epoch) -> Committed:
+    async def one(self, partition: int, epoch: Epoch) -> Committed:
         """What is committed, with this process in the record if it is the pod's; also where others take tokens at the same time,
         or have taken one and gone."""
         for tries in range(TRIES):
             try:
-                seen = self._taken_up(partition, epoch, trusting=not tries)
+                seen = await self._taken_up(partition, epoch, trusting=not tries)
             except StaleToken:
-                time.sleep(GRANTED_WITHIN / TRIES)
+                await asyncio.sleep(GRANTED_WITHIN / TRIES)
                 continue
             if names(seen.record, self._uid, epoch):
                 self._marking.pop(partition, None)
@@ -276,17 +269,17 @@ class TakeUpRecords:
             return seen
         raise granted_on(self._offsets, self._queue, partition)
 
-    def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
+    async def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
         """`trusting`: under the record's token, if nobody has read yet. Raises StaleToken."""
-        with self._locks.held([partition]):
-            found, _ = self._offsets.now((partition,))
+        async with self._locks.held([partition]):
+            found, _ = await self._offsets.now((partition,))
             seen = found.get(partition)
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
             if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
                 record = taken_up(seen.record, seen.offset, 0, self._process)
                 self._marking[partition] = epoch
-                self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
+                await self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
                 return seen._replace(record=record)
 
             def change(seen: Committed, end: int) -> Record | None:
@@ -301,7 +294,7 @@ class TakeUpRecords:
                     return seen.record
                 return taken_up(seen.record, seen.offset, end, self._process)
 
-            return self._offsets.renewed(partition, change)
+            return await self._offsets.renewed(partition, change)
 
 
 def granted_on(offsets: GroupOffsets, queue: QueueName, partition: int) -> PartitionUnavailable:
@@ -326,7 +319,7 @@ what nobody commits expires."""
 
 class OwnerCommits:
     """Of one queue, for the pod with this UID. Methods raise StaleOwner where a partition is somebody else's, and
-    QueueUnreachable. Any thread may call."""
+    QueueUnreachable. Used in one event loop."""
 
     def __init__(
         self,
@@ -350,20 +343,20 @@ class OwnerCommits:
         self.looks = OwnerLooks(offsets, queue, self._process, positions)
         self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._locks, self._handoffs)
 
-    def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
+    async def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        seen = self.take_up_records.one(partition, epoch)
-        if not names(seen.record, self._uid, epoch) and self._moved(partition, epoch):
-            seen = self.take_up_records.one(partition, epoch)
+        seen = await self.take_up_records.one(partition, epoch)
+        if not names(seen.record, self._uid, epoch) and await self._moved(partition, epoch):
+            seen = await self.take_up_records.one(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             if is_before(seen.record, epoch):
                 raise self.looks.before_the_grant(partition)
             raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
 
-    def commit(
+    async def commit(
         self,
         partition: int,
         position: ReadPosition,
@@ -372,35 +365,34 @@ class OwnerCommits:
     ) -> None:
         """What is finished, and what is to be sent of it, with the record that `record` answers, or the usual one. `until`: when
         that has to be over (monotonic)."""
-        with self._locks.held([partition]):
-            while position.needs_several:
-                self._commit(partition, position, ReadPosition.next_record, until)
-            self._commit(partition, position, record, until)
+        async with self._locks.held([partition]):
+            await self._commit_all_of(partition, position, record, until)
 
-    def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
+    async def reserve(self, partition: int, position: ReadPosition, upto: int) -> None:
         """Before entries up to this offset are handed out. Partitions that need the same soon have it at the same time: else
         whoever reads many would wait for one after the other."""
         low = {number: one for number, one in list(self._positions.items()) if one.runs_low and number != partition}
-        with self._locks.held([partition]), self._locks.free(low) as free:  # who has another is just committing it
-            due = {number: low[number] for number in free} | {partition: position}
-            problems = self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
-            if position.record.reserved < upto:
-                _raise_first(problems)
+        async with self._locks.held([partition]):
+            with self._locks.free(low) as free:  # who has another is just committing it
+                due = {number: low[number] for number in free} | {partition: position}
+                problems = await self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
+        if position.record.reserved < upto:
+            _raise_first(problems)
         self.looks.refuse_lost(partition, position)
 
-    def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+    async def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
         taken, that is the partition's own trouble."""
         held = {**self._positions}  # another thread may let go of some meanwhile
         wanted = {number: one for number, one in held.items() if number in partitions}
-        with self._locks.held(wanted):
+        async with self._locks.held(wanted):
             unmarked = {number: one for number, one in wanted.items() if one.handed_over and one.lost is None}
             idle = self.idle()
             due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
             tried = due.keys() | unmarked.keys()
-            problems = {**self._commit_all(due, ReadPosition.next_record), **self._mark(unmarked)}
+            problems = {**await self._commit_all(due, ReadPosition.next_record), **await self._mark(unmarked)}
             due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
-            problems = {**problems, **self._commit_all(due, ReadPosition.next_record)}
+            problems |= await self._commit_all(due, ReadPosition.next_record)
             own = problems.keys() < tried
             return {number: PartitionUnavailable(str(why)) if own else why for number, why in problems.items()}
 
@@ -419,7 +411,7 @@ class OwnerCommits:
             return False
         return self._handoffs.is_about_to_go(Partition(self._queue, partition), position.epoch)
 
-    def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
+    async def last_words(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         """They are let go of. The answer: of which the broker has not taken that in so many seconds. If nobody says it again,
         what it has not taken comes again, and the operator waits for the Lease, or the deadline."""
         begun = time.monotonic()
@@ -434,11 +426,11 @@ class OwnerCommits:
         untaken: dict[int, QueueUnreachable] = {}
         with self._locks.free(positions) as free:
             first = {number: one for number, one in positions.items() if number in free}
-            untaken |= self._commit_all(first, ReadPosition.last_record, until)
+            untaken |= await self._commit_all(first, ReadPosition.last_record, until)
         rest = {number: one for number, one in positions.items() if number not in free}
         try:
-            with self._locks.held(rest, until):
-                untaken |= self._commit_all(rest, ReadPosition.last_record, until)
+            async with self._locks.held(rest, until):
+                untaken |= await self._commit_all(rest, ReadPosition.last_record, until)
         except TimeoutError:  # a commit of one is under way, and hangs
             untaken |= dict.fromkeys(rest, PartitionUnavailable(str(late)))
         silent = any(not isinstance(problem, PartitionUnavailable) for problem in untaken.values())
@@ -446,7 +438,7 @@ class OwnerCommits:
             self._silent_at = time.monotonic()
         return untaken
 
-    def _commit_all(
+    async def _commit_all(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], until: float | None = None
     ) -> Mapping[int, QueueUnreachable]:
         """But for those that are lost. `until`: when that has to be over (monotonic). The answer: which were not taken, and
@@ -454,48 +446,57 @@ class OwnerCommits:
         due = {number: one for number, one in positions.items() if one.lost is None}
         together = sent_together(due)
         try:
-            refused = self._commit_together(together, record, _left(until))
+            refused = await self._commit_together(together, record, _left(until))
         except QueueUnreachable as problem:
             return dict.fromkeys(due, problem)
         problems = {number: problem for number, problem in refused.items() if isinstance(problem, QueueUnreachable)}
         for number, position in due.items():
             if number not in together or position.needs_token or isinstance(refused.get(number), StaleToken):
                 try:
-                    self.commit(number, position, record, until)
+                    await self._commit_all_of(number, position, record, until)
                 except StaleOwner:
                     continue  # whoever reads it next is told
                 except QueueUnreachable as problem:
                     problems[number] = problem
         return problems
 
-    def _commit(
+    async def _commit_all_of(
+        self, partition: int, position: ReadPosition, record: Callable[[ReadPosition], Record], until: float | None = None
+    ) -> None:
+        """In as many transactions as it takes."""
+        while position.needs_several:
+            await self._commit(partition, position, ReadPosition.next_record, until)
+        await self._commit(partition, position, record, until)
+
+    async def _commit(
         self, partition: int, position: ReadPosition, record: Callable[[ReadPosition], Record], until: float | None
     ) -> None:
         """As much of it as one transaction may have."""
         for _ in range(TRIES):
             try:
                 if position.needs_token:
-                    seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
+                    seen = await self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
                     self._found_again(partition, position, seen)
-                refused = self._commit_together({partition: position}, record, _left(until))
+                refused = await self._commit_together({partition: position}, record, _left(until))
                 if partition not in refused:
                     return
                 raise refused[partition]
             except StaleToken:
-                self._follow(partition, position)
+                await self._follow(partition, position)
         raise granted_on(self._offsets, self._queue, partition)
 
-    def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
+    async def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
-        found = self._offsets.renewed_several({number: partial(self._process.as_it_is, one) for number, one in positions.items()})
+        changes = {number: partial(self._process.as_it_is, one) for number, one in positions.items()}
+        found = await self._offsets.renewed_several(changes)
         for number, seen in found.items():
             try:
                 if isinstance(seen, QueueUnreachable):
                     raise seen
                 if isinstance(seen, StaleToken):  # another has one since
-                    self.commit(number, positions[number])
+                    await self._commit_all_of(number, positions[number], ReadPosition.next_record)
                 else:
                     self._found_again(number, positions[number], seen)
             except StaleOwner:
@@ -504,15 +505,15 @@ class OwnerCommits:
                 problems[number] = problem
         return problems
 
-    def _moved(self, partition: int, epoch: Epoch) -> bool:
+    async def _moved(self, partition: int, epoch: Epoch) -> bool:
         """The queue has another topic, where this is the owner: what was read of the one before is nobody's."""
-        if not self._offsets.found_elsewhere(partition, self._uid, epoch):
+        if not await self._offsets.found_elsewhere(partition, self._uid, epoch):
             return False
         for position in list(self._positions.values()):  # another thread may let go of some
             position.lost = NOBODY
         return True
 
-    def _commit_together(
+    async def _commit_together(
         self, positions: Mapping[int, ReadPosition], record: Callable[[ReadPosition], Record], within: float | None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """Which were refused, and why."""
@@ -521,20 +522,20 @@ class OwnerCommits:
         before = {number: position.in_doubt for number, position in positions.items()}
         for position in positions.values():
             position.in_doubt = True
-        refused = self._offsets.commit_several(wanted, within)
+        refused = await self._offsets.commit_several(wanted, within)
         for number, one in wanted.items():
             if number not in refused:
                 positions[number].in_doubt = before[number]
                 self._process.has_committed(positions[number], one.offset, one.record, asked_at)
         return refused
 
-    def _follow(self, partition: int, position: ReadPosition) -> None:
+    async def _follow(self, partition: int, position: ReadPosition) -> None:
         """Another token is in force: it is this owner's own where the record names it still. Where the record has the one that
         was refused, whoever has taken another is between two requests, or has ended there."""
-        seen, unchanged = self._offsets.after_refusal(partition, position.record.token)
+        seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
         if unchanged and names(seen.record, self._uid, position.epoch):
             try:
-                seen = self._offsets.renewed(partition, partial(self._process.as_it_is, position))
+                seen = await self._offsets.renewed(partition, partial(self._process.as_it_is, position))
             except StaleToken:
                 return  # it was only slow
         self._found_again(partition, position, seen)

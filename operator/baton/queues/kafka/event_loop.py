@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import QueueUnreachable
 
-# -- An event loop in a thread of its own, for a program that has none, or one that is busy.
-
 T = TypeVar("T")
 
 _ENDS_WITHIN = 1.0
@@ -23,31 +21,76 @@ _GOES_OUT_WITHIN = 0.05
 
 
 class EventLoopThread:
-    """From the first `run` to `close`. Any thread may call."""
+    """One for all of a process that speaks to Kafka, as long as it has users."""
 
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._starting = threading.Lock()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
 
-    def run(self, coroutine: Coroutine[Any, Any, T], within: float) -> T:
-        """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
-        with self._starting:
+    def user(self) -> "LoopUser":
+        """One more part of the process."""
+        with self._lock:
+            if not self._users:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="baton-kafka-loop", daemon=True)
+            self._users += 1
+            return LoopUser(self, self._loop)
+
+    def start(self) -> None:
+        """Does nothing if it has begun."""
+        with self._lock:
             if self._thread.ident is None:
                 self._thread.start()
-        if self._loop.is_closed():
-            coroutine.close()
-            raise QueueUnreachable("the connection is closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    @property
+    def begun(self) -> bool:
+        return self._thread.ident is not None
+
+    def leave(self) -> None:
+        """One user less."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            if self.begun:
+                self._loop.call_soon_threadsafe(self._loop.call_later, _GOES_OUT_WITHIN, self._loop.stop)
+                self._thread.join(_ENDS_WITHIN)
+            if not self._thread.is_alive():
+                self._loop.close()
+
+
+class LoopUser:
+    """A part of the process, with tasks of its own in the loop. Any thread may call."""
+
+    def __init__(self, thread: EventLoopThread, loop: asyncio.AbstractEventLoop) -> None:
+        self._thread = thread
+        self._loop = loop
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def run(self, coroutine: Coroutine[Any, Any, T], within: float | None = None) -> T:
+        """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
+        self._refuse_closed(coroutine)
+        self._thread.start()
+        future = asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop)
         try:
             return future.result(within)
         except TimeoutError:
             if future.done():
                 raise
             future.cancel()
-            raise QueueUnreachable(f"Kafka did not answer within {within:g} s") from None
+            raise _late(within or 0.0) from None
         except CancelledError:
             raise QueueUnreachable("the connection is closed") from None
+
+    def begin(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run it, and wait for nothing; after `close` not at all."""
+        try:
+            self._refuse_closed(coroutine)
+        except QueueUnreachable:
+            return
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop)
 
     def call(self, what: Callable[[], object]) -> None:
         """In the loop, soon; not after `close`."""
@@ -56,25 +99,52 @@ class EventLoopThread:
 
     def close(self, *last: Callable[[], Awaitable[None]]) -> None:
         """What runs is cancelled; then these are awaited, which close connections."""
-        if self._thread.ident is None or self._loop.is_closed():
-            self._loop.close()
+        if self._closed:
             return
-        ended = asyncio.run_coroutine_threadsafe(_end(last), self._loop)
-        with suppress(TimeoutError, CancelledError):
-            ended.result(_ENDS_WITHIN)
-        self._loop.call_soon_threadsafe(self._loop.call_later, _GOES_OUT_WITHIN, self._loop.stop)
-        self._thread.join(_ENDS_WITHIN)
-        if not self._thread.is_alive():
-            self._loop.close()
+        self._closed = True
+        if self._thread.begun:
+            ended = asyncio.run_coroutine_threadsafe(self._end(last), self._loop)
+            with suppress(TimeoutError, CancelledError):
+                ended.result(_ENDS_WITHIN)
+        self._thread.leave()
+
+    def _refuse_closed(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        if self._closed:
+            coroutine.close()
+            raise QueueUnreachable("the connection is closed")
+
+    async def _owned(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            coroutine.close()
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await coroutine
+        finally:
+            self._tasks.discard(task)
+
+    async def _end(self, last: Iterable[Callable[[], Awaitable[None]]]) -> None:
+        others = list(self._tasks)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        for one in last:
+            await one()
 
 
-async def _end(last: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    for one in last:
-        await one()
+async def in_time(what: Awaitable[T], within: float) -> T:
+    """What comes of it. Raises QueueUnreachable after so many seconds."""
+    try:
+        async with asyncio.timeout(within):
+            return await what
+    except TimeoutError:
+        raise _late(within) from None
+
+
+def _late(within: float) -> QueueUnreachable:
+    return QueueUnreachable(f"Kafka did not answer within {within:g} s")
 
 
 # -- Work on many partitions, some of them at a time.

@@ -240,12 +240,16 @@ class Fetcher:
     def closed(self) -> bool:
         return self._closed
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Fetch no more; the thread ends by itself."""
         with self._news:
             self._closed = True
             for partition in list(self._fetched):
                 self._forget(partition)
             self._news.notify_all()
+
+    def close(self) -> None:
+        self.stop()
         self._thread.join(2.0)
 
     # -- the thread
@@ -456,7 +460,7 @@ class PodFetchers:
             taken = ready if ready is not None and ready.topic == topic else self._make(topic)
             self._reading[topic] = taken
         if ready is not None and ready is not taken:
-            ready.close()
+            ready.stop()
         return taken
 
     def close(self) -> None:

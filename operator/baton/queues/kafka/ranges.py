@@ -393,7 +393,7 @@ class KafkaRanges:
         self._group = address.group or group.replace("/", ".", 1)
         self._queue = queue.rpartition("/")[2]
         self._client = KafkaClient(address, self._group, "baton-spark")
-        self._loop = EventLoopThread("baton-kafka-ranges")
+        self._loop = EventLoopThread().user()
         self._interrupted = asyncio.Event()
         self._opened: QueryRanges | None = None
 

@@ -9,6 +9,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import Announcement, KafkaAnnouncements, Said, mark
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
@@ -34,7 +35,7 @@ class Announced(KafkaAnnouncements):
 
     def __init__(self, *news: set[Partition]) -> None:
         self.handoffs, self.fetchers = DirectHandoffs(), NotFetching()
-        super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetchers)
+        super().__init__(ADDRESS, GROUP, Uid("a"), EventLoopThread(), self.handoffs, self.fetchers)
         self.news = list(news)
 
     def _news(self) -> set[Partition]:

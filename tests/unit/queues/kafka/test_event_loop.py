@@ -1,11 +1,15 @@
 """An event loop in a thread of its own is started by whoever needs it first, also where two do at the same time."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from baton.queues.kafka.event_loop import EventLoopThread
-from tests.waiting import PATIENCE
+import pytest
+
+from baton.queues.kafka.event_loop import EventLoopThread, in_time
+from baton.queues.protocol import QueueUnreachable
+from tests.waiting import PATIENCE, until
 
 
 class SlowStart(threading.Thread):
@@ -37,9 +41,56 @@ async def answer() -> int:
 
 
 def test_two_threads_may_be_the_first() -> None:
-    loop = EventLoopThread("of-the-test")
-    loop._thread = SlowStart(loop._thread, threading.Barrier(2))
+    thread = EventLoopThread()
+    user = thread.user()
+    thread._thread = SlowStart(thread._thread, threading.Barrier(2))
     with ThreadPoolExecutor(2) as both:
-        asked = [both.submit(loop.run, answer(), PATIENCE) for _ in range(2)]
+        asked = [both.submit(user.run, answer(), PATIENCE) for _ in range(2)]
         assert [one.result(PATIENCE) for one in asked] == [1, 1]
-    loop.close()
+    user.close()
+
+
+def test_who_is_closed_ends_what_it_has_begun_and_nothing_of_others() -> None:
+    thread = EventLoopThread()
+    one, other = thread.user(), thread.user()
+    ended, closed = list[str](), list[str]()
+
+    async def lasts(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def close() -> None:
+        closed.append("one")
+
+    one.begin(lasts("one"))
+    other.begin(lasts("other"))
+    with ThreadPoolExecutor(1) as another:
+        waits = another.submit(one.run, lasts("one too"))
+        until(lambda: len(one._tasks) == 2 and other._tasks)
+        one.close(close)
+        with pytest.raises(QueueUnreachable, match="closed"):
+            waits.result(PATIENCE)
+    assert (sorted(ended), closed) == (["one", "one too"], ["one"])
+    with pytest.raises(QueueUnreachable, match="closed"):
+        one.run(answer())
+    assert other.run(answer(), PATIENCE) == 1
+    other.close()
+    assert ended[-1] == "other"
+
+
+def test_after_the_last_user_another_may_come() -> None:
+    thread = EventLoopThread()
+    for _ in range(2):
+        user = thread.user()
+        assert user.run(answer(), PATIENCE) == 1
+        user.close()
+        assert not thread._thread.is_alive()
+
+
+def test_what_takes_too_long_is_given_up() -> None:
+    user = EventLoopThread().user()
+    with pytest.raises(QueueUnreachable, match="within 0 s"):
+        user.run(in_time(asyncio.Event().wait(), 0.0))
+    user.close()

@@ -1,20 +1,11 @@
 """Who commits one partition keeps nobody from committing others."""
 
-import threading
+import asyncio
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from baton.queues.kafka.commits import PartitionLocks
-from tests.waiting import PATIENCE
-
-
-@pytest.fixture
-def another() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as thread:
-        yield thread
 
 
 def free(locks: PartitionLocks) -> set[int]:
@@ -22,41 +13,39 @@ def free(locks: PartitionLocks) -> set[int]:
         return found
 
 
-def test_those_that_nobody_has_are_free_and_whoever_has_one_may_take_it_again(another: ThreadPoolExecutor) -> None:
+async def test_those_that_nobody_has_are_free() -> None:
     locks = PartitionLocks()
-    with locks.held([1, 3]), locks.held([3, 2]):
-        assert free(locks) == {1, 2, 3}
-        assert another.submit(free, locks).result(PATIENCE) == set()
-    assert another.submit(free, locks).result(PATIENCE) == {1, 2, 3}
-    with locks.held([2]):
-        assert another.submit(free, locks).result(PATIENCE) == {1, 3}
+    async with locks.held([1, 3]):
+        assert free(locks) == {2}
+        async with locks.held([2]):
+            assert free(locks) == set()
+    with locks.free([1]):
+        assert free(locks) == {2, 3}
+    assert free(locks) == {1, 2, 3}
 
 
-def test_what_cannot_be_had_in_time_keeps_nothing(another: ThreadPoolExecutor) -> None:
+async def test_what_cannot_be_had_in_time_keeps_nothing() -> None:
     locks = PartitionLocks()
-
-    def take() -> None:
-        with locks.held([1, 2, 3], time.monotonic() + 0.01):
-            pass
-
-    with locks.held([2]):
+    async with locks.held([2]):
         with pytest.raises(TimeoutError):
-            another.submit(take).result(PATIENCE)
-        assert another.submit(free, locks).result(PATIENCE) == {1, 3}
-    another.submit(take).result(PATIENCE)
+            async with locks.held([1, 2, 3], time.monotonic() + 0.01):
+                pass
+        assert free(locks) == {1, 3}
+    async with locks.held([1, 2, 3], time.monotonic() + 0.01):
+        assert free(locks) == set()
 
 
-def test_those_who_want_the_same_in_another_order_do_not_wait_for_each_other() -> None:
-    locks, turns = PartitionLocks(), list[int]()
+async def test_those_who_want_the_same_in_another_order_do_not_wait_for_each_other() -> None:
+    locks, turns, has = PartitionLocks(), list[int](), set[int]()
 
-    def take(*wanted: int) -> None:
+    async def take(*wanted: int) -> None:
         for _ in range(300):
-            with locks.held(wanted):
+            async with locks.held(wanted):
+                assert not has & set(wanted)
+                has.update(wanted)
+                await asyncio.sleep(0)
+                has.difference_update(wanted)
                 turns.append(wanted[0])
 
-    threads = [threading.Thread(target=take, args=one, daemon=True) for one in ((1, 2), (2, 1), (2, 3, 1))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    await asyncio.gather(take(1, 2), take(2, 1), take(2, 3, 1))
     assert len(turns) == 900

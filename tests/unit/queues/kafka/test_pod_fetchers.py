@@ -20,8 +20,10 @@ class Connecting(Fetcher):
     def expect(self, partition: int, offset: int) -> None:
         self.expected.append((partition, offset))
 
-    def close(self) -> None:
+    def stop(self) -> None:
         self.is_closed = True
+
+    close = stop
 
 
 class Pod:

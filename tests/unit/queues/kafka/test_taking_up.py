@@ -1,18 +1,19 @@
 """Partitions that are taken up while others are read."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up import Found, TakeUpThread
+from baton.queues.kafka.take_up import Found, TakingUp
 from baton.queues.protocol import Owner, QueueUnreachable
-from tests.waiting import HOUR, PATIENCE, until
+from tests.waiting import HOUR, PATIENCE, eventually, until
 
 NOBODYS: tuple[dict[int, ReadPosition], set[int]] = {}, set()
 
@@ -27,11 +28,15 @@ class Broker:
         self.refusals: dict[int, Exception] = {}
         self.ended: list[int] = []
         self.told = threading.Event()
-        self.taking_up = TakeUpThread(self.begin, self.ended.append, self.told.set)
+        self.loop = EventLoopThread().user()
+        self.taking_up = TakingUp(self.loop, self.begin, self.ended.append, self.told.set)
 
-    def begin(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
+    async def is_open(self) -> bool:
+        return self.open.is_set()
+
+    async def begin(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
         self.asked.append(partitions)
-        assert self.open.wait(PATIENCE)
+        await eventually(self.is_open)
         yield {number: self.refusals.get(number) or position(epoch) for number, epoch in partitions.items()}
 
     def asks(self, *partitions: int, epoch: int = 1) -> list[bool]:
@@ -55,6 +60,7 @@ def broker() -> Iterator[Broker]:
     yield made
     made.open.set()
     made.taking_up.close()
+    made.loop.close()
 
 
 def test_nobody_waits_for_what_is_taken_up_and_what_is_asked_for_meanwhile_is_taken_up_together(broker: Broker) -> None:
