@@ -267,8 +267,6 @@ KAFKA = (
     Mutation("grant", "stay with the topic that was found first", _KAFKA + "commits.py", _FENCE, "        if not await self._offsets.found_elsewhere(partition, self._uid, epoch):", "        if True:"),
     Mutation("grant", "go to whatever topic has a record of the queue", _KAFKA + "group_offsets.py", _FORGED, "if names(records.get(partition), uid, epoch)), None)", "if topic != before.topic), None)"),
     Mutation("grant", "follow the highest epoch that somebody writes", _KAFKA + "group_offsets.py", _FORGED, "(len(found[topic]), max(one.epoch for one in found[topic].values()))", "max(one.epoch for one in found[topic].values())"),
-    Mutation("grant", "grant above whatever epoch a record has", _KAFKA + "adapter.py", _FORGED, "record.epoch < _NOBODYS or", "True or"),
-    Mutation("grant", "believe no record behind one that was near the highest", _KAFKA + "adapter.py", _FORGED, "or record.epoch <= self._known.get(partition, 0):", "or False:"),
     Mutation("grant", "forget what a group had in hand that is deleted", _KAFKA + "adapter.py", _FENCE, "replace(seen.record, group=\"\", uid=None)", "replace(seen.record, group=\"\", uid=None, released=True)"),
     Mutation("grant", "share a fence between names with dots", _KAFKA + "fence.py", "unit/queues/kafka/test_transaction.py", "baton.{group}/{topic}/{partition}", "baton.{group}.{topic}.{partition}"),
     Mutation("grant", "leave out what a topic has that was made again", _KAFKA + "adapter.py", _READING, "            self.first = 0\n", "            pass\n"),

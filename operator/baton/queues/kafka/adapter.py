@@ -10,7 +10,6 @@ from functools import partial
 from math import inf
 
 from baton.model.ids import Epoch, Uid
-from baton.model.ranges import format_numbers
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
@@ -38,6 +37,8 @@ from baton.queues.kafka.topic import (
 )
 from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 # -- What the operator opens a topic with.
 
@@ -82,66 +83,6 @@ def refuse_others(record: Record | None, us: Claimant, queue: str, place: str, t
             f"{place} reads the topic {topic} for the queue {record.queue}: take one of the two out of the ConsumerGroup's "
             f"spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue {record.queue} is gone, "
             f"say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
-        )
-
-
-# -- Which owner records the operator believes.
-#
-# Whoever may READ a group may commit a record, by a transaction of its own. The operator grants above what it finds, so
-# an epoch near the highest that a record may have would leave none to grant: one that no operator has come to is granted
-# over instead.
-
-log = logging.getLogger(__name__)
-
-_NOBODYS = 2**53
-"""By itself no operator comes to this epoch, with a grant in each second not in 285 million years. After a record that is just
-below it does, and goes on there: pods read records far beyond."""
-_TOLD_FOR = 600.0
-"""Seconds for which a record that was granted over is told."""
-
-
-class BelievedRecords:
-    """Of one topic, for one group."""
-
-    def __init__(self, client: KafkaClient, topic: str) -> None:
-        self._client = client
-        self._topic = topic
-        self._known: dict[int, Epoch] = {}
-        """The highest epoch of each partition that the group has asked for."""
-        self._forged: dict[int, tuple[Epoch, float]] = {}
-        """Epochs that are not believed, and when each was seen last (monotonic)."""
-
-    def asked_for(self, partition: int, epoch: Epoch) -> None:
-        self._known[partition] = max(epoch, self._known.get(partition, epoch))
-
-    def believed(self, partition: int, seen: Committed) -> Committed:
-        """The same, without a record that is not."""
-        record = seen.record
-        if record is None or record.epoch < _NOBODYS or record.epoch <= self._known.get(partition, 0):
-            return seen
-        if self._forged.get(partition, (None, 0.0))[0] != record.epoch:
-            log.warning("%s/%d: %s", self._topic, partition, self._why([partition], record.epoch))
-        self._forged[partition] = record.epoch, time.monotonic()
-        return seen._replace(record=None)
-
-    def all_believed(self, committed: Mapping[int, Committed]) -> dict[int, Committed]:
-        return {number: self.believed(number, one) for number, one in committed.items()}
-
-    def warnings(self) -> tuple[str, ...]:
-        """What was not believed lately."""
-        since = time.monotonic() - _TOLD_FOR
-        self._forged = {number: one for number, one in self._forged.items() if one[1] > since}
-        if not self._forged:
-            return ()
-        highest = max(epoch for epoch, _ in self._forged.values())
-        return (self._why(sorted(self._forged), highest),)
-
-    def _why(self, partitions: list[int], epoch: int) -> str:
-        return (
-            f"{self._client.address.place}: the group {self._client.group} had an owner record of partitions "
-            f"{format_numbers(partitions)} of {self._topic} that no operator has written (epoch {epoch}). It is granted over, "
-            "and read on from the place beside it: see whether that is the right one, and who commits into the group, for which "
-            "it takes READ"
         )
 
 
@@ -351,7 +292,6 @@ class KafkaQueue:
         self._guard = GuardMember(address, group, spec.topic)
         self._given_up = False
         """Another group may have the queue."""
-        self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
         self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
         self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
@@ -361,7 +301,7 @@ class KafkaQueue:
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = await self._topic.described()
-        committed = self._records.all_believed(await self._committed(topic))
+        committed = await self._committed(topic)
         over_place = self._transactions.unsettled
         asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
         (begins, ends), last = await asyncio.gather(both_ends(self._client, topic, committed), asked)
@@ -378,7 +318,7 @@ class KafkaQueue:
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
+            warnings=warnings + self._open.warnings() + self._guard.warnings(),
             zones=topic.racks,
             unfinished=unfinished(committed, ends),
         )
@@ -399,7 +339,6 @@ class KafkaQueue:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
         since then."""
         self._pauses.begin(partition, epoch)
-        self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
         direct = self._grant_records.change_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
@@ -412,7 +351,6 @@ class KafkaQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
-        self._records.asked_for(partition, epoch)
         owner = await self._granted_in_time(partition, uid, epoch)
         self._pauses.told(partition, owner.epoch)
         return owner
@@ -465,8 +403,7 @@ class KafkaQueue:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
             if not self._pauses.let_go(partition):
-                now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
-                record = self._records.believed(partition, now).record
+                record = (await self._now.of(partition) or await self._before(partition)).record  # what is under way may stay so
                 if record is not None and self._pauses.is_news(partition, record):
                     return self._handed_over(partition, record)
                 if record is not None and record.epoch >= epoch:
@@ -493,7 +430,6 @@ class KafkaQueue:
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
-        seen = self._records.believed(partition, seen)
         before = seen.record
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
@@ -517,16 +453,14 @@ class KafkaQueue:
             raise self._without_leader(partition)
         if not begins[partition] <= offset <= ends[partition]:
             raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
-        before = self._records.believed(partition, seen)
-        _, record = await self._grant_records.following(partition, None, epoch, token, before)
-        there = before.record is None or before.record.topic_id == record.topic_id
-        place = min(before.offset, ends[partition]) if there else -1
+        _, record = await self._grant_records.following(partition, None, epoch, token, seen)
+        there = seen.record is None or seen.record.topic_id == record.topic_id
+        place = min(seen.offset, ends[partition]) if there else -1
         await self._transactions.end(partition, offset, _set_to(record, offset, place), seen)
 
     def _refuse_granted(self, partition: int, epoch: Epoch, seen: Committed) -> None:
         self._refuse_others(seen.record)
-        record = self._records.believed(partition, seen).record
-        if record is not None and record.epoch > epoch:
+        if seen.record is not None and seen.record.epoch > epoch:
             raise QueueConflict(f"{self._spec.topic}/{partition} was granted to a member meanwhile")
 
     # -- what is there
@@ -534,8 +468,8 @@ class KafkaQueue:
     async def _see_beginning(self, topic: Topic) -> None:
         """How many partitions the topic had when the group began."""
         if self._topic.first is None:
-            believed = self._records.all_believed(await self._committed(topic))
-            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
+            committed = await self._committed(topic)
+            self._topic.began(topic, [one.record for one in committed.values() if one.record is not None])
 
     async def _offsets_of(self, topic: Topic, partitions: tuple[int, ...]) -> dict[int, PartitionOffsets]:
         committed = await self._transactions.before_pending(partitions)
@@ -558,9 +492,8 @@ class KafkaQueue:
         here, and none is aborted."""
         if now is None:
             return 1
-        record = self._records.believed(partition, now).record
-        left = self._pauses.left(partition, epoch, record)
-        return self._handed_over(partition, record) if record is not None and isinstance(left, Owner) else left
+        left = self._pauses.left(partition, epoch, now.record)
+        return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Owner) else left
 
     def _handed_over(self, partition: int, record: Record) -> Owner:
         """To this owner: it is told, and announced."""
