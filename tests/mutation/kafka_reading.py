@@ -9,8 +9,8 @@ _BACKGROUND = "unit/queues/kafka/test_background_commits.py"
 _PROBES = "unit/consumer/test_probes.py"
 _ADDRESS = "unit/queues/kafka/test_address.py"
 _FETCHER = "unit/queues/kafka/test_fetcher.py"
-_AHEAD = "unit/queues/kafka/test_fetched_ahead.py"
-_PARTITION = "unit/queues/kafka/test_fetched_partition.py"
+_AHEAD = "unit/queues/kafka/test_fetched.py"
+_PARTITION = "unit/queues/kafka/test_fetched.py"
 
 KAFKA_READING = (
     Mutation("dead letters", "wait for a topic that takes none with each of them", _KAFKA + "dead_letters.py", _LETTERS, "            if last is not None and time.monotonic() < last.until:", "            if False:"),
