@@ -112,203 +112,10 @@ def owner_of(record: Record | None) -> Owner:
     return NOBODY if record is None else Owner(record.uid, record.epoch)
 
 
-# -- An owner's looks at the owner records: whether it still has its partitions, and what says nothing of that.
+# -- What an owner asks and commits.
 
-
-class OwnerLooks:
-    """Of one queue, for this process of its pod. Methods raise StaleOwner where a partition is somebody else's, and
-    QueueUnreachable. Used in one event loop."""
-
-    def __init__(
-        self, offsets: GroupOffsets, queue: QueueName, process: ReadingProcess, positions: Mapping[int, ReadPosition]
-    ) -> None:
-        """`positions`: of the partitions that are read; it follows them as they change."""
-        self._offsets = offsets
-        self._queue = queue
-        self._process = process
-        self._positions = positions
-
-    def refuse_lost(self, partition: int, position: ReadPosition) -> None:
-        """Raises StaleOwner where it is known to be somebody else's."""
-        if position.lost is not None:
-            raise StaleOwner(partition, self._process.uid, position.epoch, position.lost, other_process=position.other_process)
-
-    async def look(self, partition: int, position: ReadPosition) -> None:
-        """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
-        committed, meanwhile."""
-        asked_at, before = time.monotonic(), position.record
-        unproven, pending = await self._look_at({**self._positions, partition: position}, asked_at)
-        proven = partition not in unproven
-        if partition not in pending:
-            position.unsettled = False
-        else:
-            proven = self._process.see(position, (await self._stable(partition, position)).record, asked_at, before)
-        self.refuse(partition, position, proven=proven)
-
-    async def look_at_all(self) -> None:
-        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
-        that takes longer than such a look is good for."""
-        if held := {**self._positions}:  # another thread may let go of some meanwhile
-            await self._look_at(held, time.monotonic(), SURE_FOR)
-
-    def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
-        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was
-        seen is from before the grant."""
-        self.refuse_lost(partition, position)
-        if not proven:
-            raise self.before_the_grant(partition)
-
-    def before_the_grant(self, partition: int) -> PartitionUnavailable:
-        return PartitionUnavailable(
-            f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
-            "the broker that keeps the group's place is behind: wait until it has caught up, or the operator has granted it again"
-        )
-
-    async def _look_at(
-        self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN
-    ) -> tuple[Set[int], tuple[int, ...]]:
-        """The answer: of which what was seen says nothing, and of which a commit is under way."""
-        before = {number: one.record for number, one in held.items()}
-        found, pending = await self._offsets.now(tuple(held), within)
-        unproven = {
-            number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
-        }
-        return unproven, pending
-
-    async def _stable(self, partition: int, position: ReadPosition) -> Committed:
-        """What is committed, after a commit that is under way: once that did not end, it is not waited for any more."""
-        try:
-            seen = await self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
-        except PartitionUnavailable:
-            if position.in_doubt:  # it is this process' own
-                raise PartitionUnavailable(
-                    f"{self._offsets.place} is slow: a commit of {self._queue}/{partition} has not ended yet: see to its brokers"
-                ) from None
-            position.unsettled = True
-            raise
-        position.unsettled = False
-        return seen
-
-
-# -- How a process takes partitions up: the owner records get its mark before it hands anything out, or, where they say that
-# its pod may have read already (`direct_handoffs`), with its first commit.
-
-TRIES = 5
+_TRIES = 5
 """One after the other, before that others take tokens meanwhile is somebody's trouble."""
-
-
-class TakeUpRecords:
-    """Of one queue, for the pod with this UID. Methods raise QueueUnreachable. Used in one event loop."""
-
-    def __init__(
-        self,
-        offsets: GroupOffsets,
-        queue: QueueName,
-        uid: Uid,
-        process: str,
-        locks: PartitionLocks,
-        handoffs: DirectHandoffs,
-    ) -> None:
-        """`process`: its mark. `locks`: are held while a partition's record is asked for and committed."""
-        self._offsets = offsets
-        self._queue = queue
-        self._uid = uid
-        self._process = process
-        self._handoffs = handoffs
-        self._locks = locks
-        self._marking: dict[int, Epoch] = {}
-        """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
-        handed out, so they have no try more where it is told again."""
-
-    def handed_over(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
-        """Those of these that the owner before has handed over to this pod, as its announcements have seen: nothing is asked,
-        and nothing marked yet."""
-        found: dict[int, ReadPosition] = {}
-        for number, epoch in partitions.items():
-            seen = self._handoffs.take(Partition(self._queue, number), epoch)
-            if seen is None or not self._offsets.begin_with(seen.topic):
-                continue
-            record = seen.committed.record
-            if record is not None and (record.queue, record.uid, record.reader) == (self._queue, self._uid, BY_GIVER):
-                found[number] = ReadPosition.begun(seen.committed, seen.asked_at)
-        return found
-
-    async def granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
-        """Those of these that are this pod's at these epochs, and that nobody has read yet."""
-        found, _ = await self._offsets.now(tuple(partitions))
-        return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
-
-    async def together(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
-        """What `granted` has found: the records get the mark of this process, before it hands anything out. Without those of
-        which that was refused: see `OwnerCommits.begin`."""
-        now = time.monotonic()
-        marked = {
-            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._process))
-            for number, seen in found.items()
-            if seen.record is not None
-        }
-        wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
-        self._marking |= {number: one.record.epoch for number, one in wanted.items()}
-        refused = await self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
-        for number in wanted.keys() - refused.keys():
-            del self._marking[number]
-        return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
-
-    async def one(self, partition: int, epoch: Epoch) -> Committed:
-        """What is committed, with this process in the record if it is the pod's; also where others take tokens at the same time,
-        or have taken one and gone."""
-        for tries in range(TRIES):
-            try:
-                seen = await self._taken_up(partition, epoch, trusting=not tries)
-            except StaleToken:
-                await asyncio.sleep(GRANTED_WITHIN / TRIES)
-                continue
-            if names(seen.record, self._uid, epoch):
-                self._marking.pop(partition, None)
-                self._handoffs.begins(Partition(self._queue, partition), epoch)
-            return seen
-        raise granted_on(self._offsets, self._queue, partition)
-
-    async def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
-        """`trusting`: under the record's token, if nobody has read yet. Raises StaleToken."""
-        async with self._locks.held([partition]):
-            found, _ = await self._offsets.now((partition,))
-            seen = found.get(partition)
-            if seen is not None and not names(seen.record, self._uid, epoch):
-                return seen
-            if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
-                record = taken_up(seen.record, seen.offset, 0, self._process)
-                self._marking[partition] = epoch
-                await self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
-                return seen._replace(record=record)
-
-            def change(seen: Committed, end: int) -> Record | None:
-                if seen.record is None or not names(seen.record, self._uid, epoch):
-                    return None
-                if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
-                    self._marking[partition] = epoch
-                    return replace(seen.record, reader=self._process, released=False)
-                if seen.record.reader != self._process:
-                    self._marking[partition] = epoch
-                elif self._marking.get(partition) == epoch:
-                    return seen.record
-                return taken_up(seen.record, seen.offset, end, self._process)
-
-            return await self._offsets.renewed(partition, change)
-
-
-def granted_on(offsets: GroupOffsets, queue: QueueName, partition: int) -> PartitionUnavailable:
-    """Others take its tokens without an end."""
-    return PartitionUnavailable(
-        f"{offsets.place}: {queue}/{partition} is granted again and again: see that only one operator does"
-    )
-
-
-def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
-    """It is this owner's, and nobody has read the partition since."""
-    return record is not None and names(record, uid, epoch) and not (record.reader or record.query)
-
-
 _SILENT_FOR = 1.0
 """Seconds for which a broker that took longer not to take a last word is not told another. What it refuses at once, such as what
 is sent to a topic without the right to, is one partition's trouble."""
@@ -340,19 +147,20 @@ class OwnerCommits:
         """When the broker was last found silent (monotonic)."""
         self._locks = PartitionLocks()
         self._handoffs = handoffs
-        self.looks = OwnerLooks(offsets, queue, self._process, positions)
-        self.take_up_records = TakeUpRecords(offsets, queue, uid, self._process.mark, self._locks, self._handoffs)
+        self._marking: dict[int, Epoch] = {}
+        """Of which the broker was told of this process, under this epoch, and has not said that it heard: nothing of them was
+        handed out, so they have no try more where it is told again."""
 
     async def begin(self, partition: int, epoch: Epoch) -> ReadPosition:
         """Where the group's offset is, if the record beside it names this pod at this epoch. The record gets the mark of this
         process before it hands anything out; where it has that of an earlier one, a new token shuts that one out."""
         now = time.monotonic()
-        seen = await self.take_up_records.one(partition, epoch)
+        seen = await self._marked(partition, epoch)
         if not names(seen.record, self._uid, epoch) and await self._moved(partition, epoch):
-            seen = await self.take_up_records.one(partition, epoch)
+            seen = await self._marked(partition, epoch)
         if not names(seen.record, self._uid, epoch):
             if is_before(seen.record, epoch):
-                raise self.looks.before_the_grant(partition)
+                raise self.before_the_grant(partition)
             raise StaleOwner(partition, self._uid, epoch, owner_of(seen.record))
         return ReadPosition.begun(seen, now)
 
@@ -378,7 +186,7 @@ class OwnerCommits:
                 problems = await self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
         if position.record.reserved < upto:
             _raise_first(problems)
-        self.looks.refuse_lost(partition, position)
+        self.refuse_lost(partition, position)
 
     async def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         """What is finished of these, at the same time. The answer: of which that was not taken, and why. Where the others were
@@ -472,7 +280,7 @@ class OwnerCommits:
         self, partition: int, position: ReadPosition, record: Callable[[ReadPosition], Record], until: float | None
     ) -> None:
         """As much of it as one transaction may have."""
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             try:
                 if position.needs_token:
                     seen = await self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
@@ -483,7 +291,7 @@ class OwnerCommits:
                 raise refused[partition]
             except StaleToken:
                 await self._follow(partition, position)
-        raise granted_on(self._offsets, self._queue, partition)
+        raise self._granted_on(partition)
 
     async def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
@@ -543,10 +351,157 @@ class OwnerCommits:
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
         proven = self._process.see(position, seen.record, time.monotonic())
-        self.looks.refuse(partition, position, proven=proven)
+        self.refuse(partition, position, proven=proven)
         position.found(seen.offset)
         position.in_doubt = False
         position.handed_over = position.record.reader == BY_GIVER
+
+    def _granted_on(self, partition: int) -> PartitionUnavailable:
+        """Others take its tokens without an end."""
+        return PartitionUnavailable(
+            f"{self._offsets.place}: {self._queue}/{partition} is granted again and again: see that only one operator does"
+        )
+
+    # -- taking up
+
+    def take_handed_over(self, partitions: Mapping[int, Epoch]) -> dict[int, ReadPosition]:
+        """Those of these that the owner before has handed over to this pod, as its announcements have seen: nothing is asked,
+        and nothing marked yet."""
+        found: dict[int, ReadPosition] = {}
+        for number, epoch in partitions.items():
+            seen = self._handoffs.take(Partition(self._queue, number), epoch)
+            if seen is None or not self._offsets.begin_with(seen.topic):
+                continue
+            record = seen.committed.record
+            if record is not None and (record.queue, record.uid, record.reader) == (self._queue, self._uid, BY_GIVER):
+                found[number] = ReadPosition.begun(seen.committed, seen.asked_at)
+        return found
+
+    async def newly_granted(self, partitions: Mapping[int, Epoch]) -> dict[int, Committed]:
+        """Those of these that are this pod's at these epochs, and that nobody has read yet."""
+        found, _ = await self._offsets.now(tuple(partitions))
+        return {number: seen for number, seen in found.items() if _is_new(seen.record, self._uid, partitions[number])}
+
+    async def take_up(self, found: Mapping[int, Committed]) -> dict[int, ReadPosition]:
+        """What `newly_granted` has found: the records get the mark of this process, before it hands anything out. Without those
+        of which that was refused: see `begin`."""
+        now = time.monotonic()
+        marked = {
+            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._process.mark))
+            for number, seen in found.items()
+            if seen.record is not None
+        }
+        wanted = {number: Commit(at, record, seen=found[number]) for number, (at, record) in marked.items() if record is not None}
+        self._marking |= {number: one.record.epoch for number, one in wanted.items()}
+        refused = await self._offsets.commit_several(wanted)  # nobody else commits these meanwhile
+        for number in wanted.keys() - refused.keys():
+            del self._marking[number]
+        return {number: ReadPosition.begun(seen, now) for number, seen in marked.items() if number not in refused}
+
+    async def _marked(self, partition: int, epoch: Epoch) -> Committed:
+        """What is committed, with this process in the record if it is the pod's; also where others take tokens at the same time,
+        or have taken one and gone."""
+        for tries in range(_TRIES):
+            try:
+                seen = await self._taken_up(partition, epoch, trusting=not tries)
+            except StaleToken:
+                await asyncio.sleep(GRANTED_WITHIN / _TRIES)
+                continue
+            if names(seen.record, self._uid, epoch):
+                self._marking.pop(partition, None)
+                self._handoffs.begins(Partition(self._queue, partition), epoch)
+            return seen
+        raise self._granted_on(partition)
+
+    async def _taken_up(self, partition: int, epoch: Epoch, *, trusting: bool) -> Committed:
+        """`trusting`: under the record's token, if nobody has read yet. Raises StaleToken."""
+        async with self._locks.held([partition]):
+            found, _ = await self._offsets.now((partition,))
+            seen = found.get(partition)
+            if seen is not None and not names(seen.record, self._uid, epoch):
+                return seen
+            if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
+                record = taken_up(seen.record, seen.offset, 0, self._process.mark)
+                self._marking[partition] = epoch
+                await self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
+                return seen._replace(record=record)
+
+            def change(seen: Committed, end: int) -> Record | None:
+                if seen.record is None or not names(seen.record, self._uid, epoch):
+                    return None
+                if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
+                    self._marking[partition] = epoch
+                    return replace(seen.record, reader=self._process.mark, released=False)
+                if seen.record.reader != self._process.mark:
+                    self._marking[partition] = epoch
+                elif self._marking.get(partition) == epoch:
+                    return seen.record
+                return taken_up(seen.record, seen.offset, end, self._process.mark)
+
+            return await self._offsets.renewed(partition, change)
+
+    # -- looks
+
+    def refuse_lost(self, partition: int, position: ReadPosition) -> None:
+        """Raises StaleOwner where it is known to be somebody else's."""
+        if position.lost is not None:
+            raise StaleOwner(partition, self._process.uid, position.epoch, position.lost, other_process=position.other_process)
+
+    async def look(self, partition: int, position: ReadPosition) -> None:
+        """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
+        committed, meanwhile."""
+        asked_at, before = time.monotonic(), position.record
+        unproven, pending = await self._look_at({**self._positions, partition: position}, asked_at)
+        proven = partition not in unproven
+        if partition not in pending:
+            position.unsettled = False
+        else:
+            proven = self._process.see(position, (await self._stable(partition, position)).record, asked_at, before)
+        self.refuse(partition, position, proven=proven)
+
+    async def look_at_all(self) -> None:
+        """At the records of all that are read: whoever reads them need not, for a while. Raises QueueUnreachable only, also where
+        that takes longer than such a look is good for."""
+        if held := {**self._positions}:  # another thread may let go of some meanwhile
+            await self._look_at(held, time.monotonic(), SURE_FOR)
+
+    def refuse(self, partition: int, position: ReadPosition, *, proven: bool) -> None:
+        """Raises StaleOwner where it was seen to be somebody else's, PartitionUnavailable where that is not `proven`: what was
+        seen is from before the grant."""
+        self.refuse_lost(partition, position)
+        if not proven:
+            raise self.before_the_grant(partition)
+
+    def before_the_grant(self, partition: int) -> PartitionUnavailable:
+        return PartitionUnavailable(
+            f"{self._offsets.place} answers for {self._queue}/{partition} with an owner from before it was granted to this pod: "
+            "the broker that keeps the group's place is behind: wait until it has caught up, or the operator has granted it again"
+        )
+
+    async def _look_at(
+        self, held: Mapping[int, ReadPosition], asked_at: float, within: float = ASKED_WITHIN
+    ) -> tuple[Set[int], tuple[int, ...]]:
+        """The answer: of which what was seen says nothing, and of which a commit is under way."""
+        before = {number: one.record for number, one in held.items()}
+        found, pending = await self._offsets.now(tuple(held), within)
+        unproven = {
+            number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
+        }
+        return unproven, pending
+
+    async def _stable(self, partition: int, position: ReadPosition) -> Committed:
+        """What is committed, after a commit that is under way: once that did not end, it is not waited for any more."""
+        try:
+            seen = await self._offsets.stable(partition, 0.0 if position.unsettled else ENDS_WITHIN)
+        except PartitionUnavailable:
+            if position.in_doubt:  # it is this process' own
+                raise PartitionUnavailable(
+                    f"{self._offsets.place} is slow: a commit of {self._queue}/{partition} has not ended yet: see to its brokers"
+                ) from None
+            position.unsettled = True
+            raise
+        position.unsettled = False
+        return seen
 
 
 def _wanted(position: ReadPosition, record: Callable[[ReadPosition], Record]) -> Commit:
@@ -563,3 +518,8 @@ def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:
 def _left(until: float | None) -> float | None:
     """Seconds."""
     return None if until is None else max(0.0, until - time.monotonic())
+
+
+def _is_new(record: Record | None, uid: Uid, epoch: Epoch) -> bool:
+    """It is this owner's, and nobody has read the partition since."""
+    return record is not None and names(record, uid, epoch) and not (record.reader or record.query)

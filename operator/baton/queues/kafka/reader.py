@@ -71,7 +71,7 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._loop, self._commits.commit_several, self._commits.looks.look_at_all, self._commits.is_about_to_go
+            self._loop, self._commits.commit_several, self._commits.look_at_all, self._commits.is_about_to_go
         )
         self._take_up_order = TakeUpOrder(self._commits, self._fetching)
         self._taking_up = TakingUp(self._loop, self._take_up_order.take_up, self._end, self._wake)
@@ -242,7 +242,7 @@ class KafkaReader:
             self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
-        self._commits.looks.refuse_lost(partition, position)
+        self._commits.refuse_lost(partition, position)
         return position
 
     def _hold(self, partition: int, position: ReadPosition) -> None:
@@ -275,7 +275,7 @@ class KafkaReader:
             self._look(partition, position)
 
     def _look(self, partition: int, position: ReadPosition) -> None:
-        self._loop.run(self._commits.looks.look(partition, position))
+        self._loop.run(self._commits.look(partition, position))
 
     def _commit(self, partition: int, position: ReadPosition) -> None:
         self._loop.run(self._commits.commit(partition, position))

@@ -161,19 +161,19 @@ class TakeUpOrder:
             yield dict.fromkeys(left, problem)
 
     async def _begin_handed_over(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
-        begun = self._commits.take_up_records.handed_over(partitions)
+        begun = self._commits.take_handed_over(partitions)
         if begun:
             self._fetching().begin({partition: position.committed for partition, position in begun.items()})
         return begun
 
     async def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
         """They are fetched while the records get the mark of this process."""
-        found = await self._commits.take_up_records.granted(partitions)
+        found = await self._commits.newly_granted(partitions)
         fetcher = self._fetching()
         fetcher.begin({partition: seen.offset for partition, seen in found.items()})
         begun: Mapping[int, ReadPosition] = {}
         try:
-            begun = await self._commits.take_up_records.together(found)
+            begun = await self._commits.take_up(found)
         finally:
             for partition in found.keys() - begun.keys():
                 fetcher.end(partition)

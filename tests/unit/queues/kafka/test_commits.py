@@ -306,23 +306,21 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
 
 def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = run(commits.take_up_records.granted({0: Epoch(1)}))
-    assert run(commits.take_up_records.together(found))[0].offset == 0
+    found = run(commits.newly_granted({0: Epoch(1)}))
+    assert run(commits.take_up(found))[0].offset == 0
     record = broker.committed.record
     assert record is not None and record.reader, "it is marked before anything is handed out"
-    assert not run(commits.take_up_records.granted({0: Epoch(1)})), (
+    assert not run(commits.newly_granted({0: Epoch(1)})), (
         "an earlier process may read it: it is shut out, and not taken for granted"
     )
-    assert not run(
-        OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).take_up_records.granted({0: Epoch(1)})
-    )
+    assert not run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).newly_granted({0: Epoch(1)}))
 
 
 def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = run(commits.take_up_records.granted({0: Epoch(1)}))
+    found = run(commits.newly_granted({0: Epoch(1)}))
     broker.in_force = Token(1, 7)
-    assert run(commits.take_up_records.together(found)) == {}
+    assert run(commits.take_up(found)) == {}
 
 
 class OneAtATime(Broker):
@@ -384,7 +382,7 @@ class Receiver:
         handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
-        self.found = self.commits.take_up_records.handed_over({0: Epoch(2)})
+        self.found = self.commits.take_handed_over({0: Epoch(2)})
         self.positions |= self.found
 
     @property
@@ -400,9 +398,9 @@ def received() -> Receiver:
 def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
     receiver = received()
     assert [one.offset for one in receiver.found.values()] == [10]
-    run(receiver.commits.looks.look(0, receiver.positions[0]))
+    run(receiver.commits.look(0, receiver.positions[0]))
     assert receiver.record.reader == BY_GIVER, "nothing was written yet"
-    assert not receiver.commits.take_up_records.handed_over({0: Epoch(2)}), "it was handed over once"
+    assert not receiver.commits.take_handed_over({0: Epoch(2)}), "it was handed over once"
 
 
 def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
@@ -477,7 +475,7 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
     broker = AnsweredLate(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed)
     receiver = Receiver(broker)
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
-    run(receiver.commits.looks.look(0, receiver.positions[0]))
+    run(receiver.commits.look(0, receiver.positions[0]))
     assert receiver.positions[0].lost is None
 
 
@@ -496,9 +494,9 @@ def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is()
     owner = Owner(broker := Old())
     owner.finish(0)
     broker.meanwhile = lambda: owner.commits.commit_several({0})
-    run(owner.commits.looks.look_at_all())
+    run(owner.commits.look_at_all())
     assert owner.position.lost is None
-    run(owner.commits.looks.look_at_all())
+    run(owner.commits.look_at_all())
     assert owner.position.lost is not None, "nothing was committed since"
 
 
@@ -620,7 +618,7 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
     second = Receiver(first.broker)
     run(first.commits.commit_several({0}))
     with pytest.raises(StaleOwner):
-        run(second.commits.looks.look(0, second.positions[0]))
+        run(second.commits.look(0, second.positions[0]))
 
 
 def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
@@ -629,14 +627,14 @@ def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_w
     handoffs.saw(place, Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert not commits.take_up_records.handed_over({0: Epoch(3)})
+    assert not commits.take_handed_over({0: Epoch(3)})
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert commits.take_up_records.handed_over({0: Epoch(2)})
+    assert commits.take_handed_over({0: Epoch(2)})
     record = broker.committed.record
     assert record is not None
     others = HandedOver("orders-2", Committed(10, replace(record, epoch=Epoch(3))), 0.0)
     handoffs.handed_over(place, others)
-    assert not commits.take_up_records.handed_over({0: Epoch(3)})
+    assert not commits.take_handed_over({0: Epoch(3)})
 
 
 class SeveralPartitions(Broker):
@@ -787,17 +785,17 @@ def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_i
     broker.owner = owner = Owner(broker)
     for _ in range(3):
         with pytest.raises(PartitionUnavailable, match="somebody else's"):
-            run(owner.commits.looks.look(0, owner.position))
+            run(owner.commits.look(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited] == [True, False, False]
     broker.ends = True
-    run(owner.commits.looks.look(0, owner.position))
+    run(owner.commits.look(0, owner.position))
     owner.position.unsettled, broker.under_way = True, ()
-    run(owner.commits.looks.look(0, owner.position))
+    run(owner.commits.look(0, owner.position))
     broker.under_way = (0,)
     owner.position.in_doubt, broker.ends = True, False
     for _ in range(2):
         with pytest.raises(PartitionUnavailable, match="is slow: a commit of orders/0"):
-            run(owner.commits.looks.look(0, owner.position))
+            run(owner.commits.look(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited[3:]] == [False, True, True], "its own commit ends"
 
 
@@ -811,16 +809,16 @@ def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_n
     owner.position.epoch, owner.position.sure_at = Epoch(3), 0.0
     broker.committed = Committed(0, replace(record, uid=Uid("b"), epoch=Epoch(2)))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        run(owner.commits.looks.look(0, owner.position))
+        run(owner.commits.look(0, owner.position))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
         run(owner.commits.begin(0, Epoch(3)))
     assert owner.position.lost is None and owner.position.sure_at == 0.0
     broker.committed = Committed(0, replace(record, epoch=Epoch(3)))
-    run(owner.commits.looks.look(0, owner.position))
+    run(owner.commits.look(0, owner.position))
     assert owner.position.sure_at > 0.0
     broker.committed = Committed(0, None)
     with pytest.raises(StaleOwner):
-        run(owner.commits.looks.look(0, owner.position))
+        run(owner.commits.look(0, owner.position))
 
 
 def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -> None:
@@ -831,7 +829,7 @@ def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -
 
     owner = Owner(Granted())
     with pytest.raises(StaleOwner):
-        run(owner.commits.looks.look(0, owner.position))
+        run(owner.commits.look(0, owner.position))
 
 
 def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_word() -> None:
@@ -890,7 +888,7 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
     run(owner.commits.commit_several({0, 1}))
     broker.held = owner.positions
     broker.held[0] = owner.position
-    run(owner.commits.looks.look(0, owner.position))
+    run(owner.commits.look(0, owner.position))
     assert owner.position.lost is None and not broker.held
 
 
