@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -14,6 +14,8 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
 from baton.queues.kafka.fetched import AllAhead, FetchedPartition, at_once, goes_on, rests, rests_until_read
 from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 # -- Why a partition cannot be read, in librdkafka's words, and what helps.
 
@@ -86,47 +88,7 @@ def _settings(address: KafkaAddress, group: str) -> dict[str, Any]:
     }
 
 
-# -- Partitions that others are about to hand over: fetched for a moment before anybody reads them. Pure.
-#
-# No more than a little is fetched of each, so that nobody waits because there is enough of them.
-
-_FOR = 2.0
-"""Seconds."""
-_NEAR = 1_000
-"""Messages: so many that are for another are passed over. Where there are more, the partition is fetched from behind them."""
-
-
-class ExpectedPartitions:
-    """Of one fetcher, which sees to it that one thread at a time is here. Times are monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._until: dict[int, float] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
-    def add(self, partition: int, now: float) -> None:
-        self._until[partition] = now + _FOR
-
-    def discard(self, partition: int) -> bool:
-        """Whether it was one of these; it is none any more."""
-        return self._until.pop(partition, None) is not None
-
-    def over(self, now: float) -> Iterator[int]:
-        """Those whose time is over before anybody reads them."""
-        return (partition for partition, until in list(self._until.items()) if now >= until)
-
-    def full(self, fetched: Mapping[int, FetchedPartition]) -> Iterator[int]:
-        """Those of which enough was `fetched` for now, and that do not rest yet."""
-        return (number for number in self._until if not fetched[number].resting and rests_until_read(fetched[number].ahead))
-
-
-def is_of_use(fetched: FetchedPartition, offset: int) -> bool:
-    """Whoever begins to read at this offset goes on with what was fetched."""
-    return fetched.begins_at <= offset <= fetched.next + _NEAR and fetched.failure is None
-
-
-log = logging.getLogger(__name__)
+# -- What fetches ahead.
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
@@ -134,6 +96,11 @@ _TAKEN_WITHIN = 0.2
 """Seconds for whoever reads to take some of what there is enough of, before that rests."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
+_EXPECTED_FOR = 2.0
+"""Seconds for which a partition is fetched that another is about to hand over: a little of it, so that nobody waits because there
+is enough of others."""
+_NEAR = 1_000
+"""Messages of it: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
 
 
 class Fetcher:
@@ -153,8 +120,8 @@ class Fetcher:
         come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
-        self._expected = ExpectedPartitions()
-        """Those that nobody reads yet."""
+        self._expected: dict[int, float] = {}
+        """Those that nobody reads yet, and until when they are fetched (monotonic)."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -174,7 +141,7 @@ class Fetcher:
         """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
             if partition not in self._fetched and not self._closed:
-                self._expected.add(partition, time.monotonic())
+                self._expected[partition] = time.monotonic() + _EXPECTED_FOR
                 self._fetched[partition] = FetchedPartition(offset, self._ahead)
                 self._changed.add(partition)
                 self._news.notify_all()
@@ -289,18 +256,22 @@ class Fetcher:
     def _begin_expected(self, partition: int, offset: int) -> bool:
         """Go on with what was fetched of it. False: that was not expected, or is of no use."""
         fetched = self._fetched.get(partition)
-        if fetched is None or not self._expected.discard(partition) or not is_of_use(fetched, offset):
+        if fetched is None or self._expected.pop(partition, None) is None or not _is_of_use(fetched, offset):
             return False
         fetched.skip_to(offset)
         self._go_on(partition, fetched)
         return True
 
     def _bound_expected(self) -> None:
-        for partition in self._expected.over(time.monotonic()):
-            self._forget(partition)
-            self._changed.add(partition)
-        for partition in self._expected.full(self._fetched):
-            self._fetched[partition].resting = True
+        now = time.monotonic()
+        for partition, until in list(self._expected.items()):
+            fetched = self._fetched[partition]
+            if now >= until:
+                self._forget(partition)
+            elif not fetched.resting and rests_until_read(fetched.ahead):
+                fetched.resting = True
+            else:
+                continue
             self._changed.add(partition)
 
     def _go_on(self, partition: int, fetched: FetchedPartition) -> None:
@@ -396,7 +367,7 @@ class Fetcher:
         if (fetched := self._fetched.pop(partition, None)) is None:
             return False
         fetched.leave()
-        self._expected.discard(partition)
+        self._expected.pop(partition, None)
         return True
 
     def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:
@@ -423,6 +394,11 @@ class Fetcher:
         else:
             return
         self._trouble = (time.monotonic(), why)
+
+
+def _is_of_use(fetched: FetchedPartition, offset: int) -> bool:
+    """Whoever begins to read at this offset goes on with what was fetched."""
+    return fetched.begins_at <= offset <= fetched.next + _NEAR and fetched.failure is None
 
 
 # -- The fetchers of a pod, by topic. What others are about to hand over is fetched before it is the pod's: Kafka refuses no

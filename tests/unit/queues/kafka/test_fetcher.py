@@ -311,11 +311,11 @@ def test_what_failed_is_fetched_again_from_its_place_when_that_was_told(idle: tu
 
 def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, Told], monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher, _ = idle
-    monkeypatch.setattr("baton.queues.kafka.fetcher._FOR", 0.0)
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 0.0)
     fetcher.expect(3, 7)
     fetcher.begin({4: 2})
     until(lambda: fetcher._fetched.keys() == {4})
-    monkeypatch.setattr("baton.queues.kafka.fetcher._FOR", 60.0)
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 60.0)
     fetcher.expect(4, 9)
     assert not fetcher._expected, "it is read already"
     fetcher.expect(5, 1)
