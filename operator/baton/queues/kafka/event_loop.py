@@ -1,16 +1,19 @@
 """An event loop in a thread, and ways to ask for many partitions in one."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from math import inf
 from typing import Any, TypeVar
 
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -90,7 +93,7 @@ class LoopUser:
         except QueueUnreachable:
             return
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop)
+        asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop).add_done_callback(_tell)
 
     def call(self, what: Callable[[], object]) -> None:
         """In the loop, soon; not after `close`."""
@@ -132,6 +135,12 @@ class LoopUser:
         await asyncio.gather(*others, return_exceptions=True)
         for one in last:
             await one()
+
+
+def _tell(ended: "Future[object]") -> None:
+    """What nobody waits for has failed."""
+    if not ended.cancelled() and (problem := ended.exception()) is not None:
+        log.error("a task of Kafka's event loop failed", exc_info=problem)
 
 
 async def in_time(what: Awaitable[T], within: float) -> T:
