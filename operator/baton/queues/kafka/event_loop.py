@@ -73,9 +73,7 @@ class LoopUser:
 
     def run(self, coroutine: Coroutine[Any, Any, T], within: float | None = None) -> T:
         """Its answer, or what it raises. Raises QueueUnreachable after so many seconds, and after `close`."""
-        self._refuse_closed(coroutine)
-        self._thread.start()
-        future = asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop)
+        future = self._scheduled(coroutine)
         try:
             return future.result(within)
         except TimeoutError:
@@ -88,12 +86,8 @@ class LoopUser:
 
     def begin(self, coroutine: Coroutine[Any, Any, object]) -> None:
         """Run it, and wait for nothing; after `close` not at all."""
-        try:
-            self._refuse_closed(coroutine)
-        except QueueUnreachable:
-            return
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._owned(coroutine), self._loop).add_done_callback(_tell)
+        with suppress(QueueUnreachable):
+            self._scheduled(coroutine).add_done_callback(_tell)
 
     def call(self, what: Callable[[], object]) -> None:
         """In the loop, soon; not after `close`."""
@@ -111,10 +105,16 @@ class LoopUser:
                 ended.result(_ENDS_WITHIN)
         self._thread.leave()
 
-    def _refuse_closed(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        if self._closed:
-            coroutine.close()
-            raise QueueUnreachable("the connection is closed")
+    def _scheduled(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        if not self._closed:
+            self._thread.start()
+            owned = self._owned(coroutine)
+            try:
+                return asyncio.run_coroutine_threadsafe(owned, self._loop)
+            except RuntimeError:  # it was closed just now
+                owned.close()
+        coroutine.close()
+        raise QueueUnreachable("the connection is closed")
 
     async def _owned(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._closed:
