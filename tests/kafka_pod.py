@@ -6,14 +6,14 @@ from functools import partial
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.reader import KafkaReader
 
 
-def shared(address: KafkaAddress, group: str) -> tuple[DirectHandoffs, PodFetchers]:
+def shared(address: KafkaAddress, group: str) -> tuple[EventLoopThread, DirectHandoffs, PodFetchers]:
     """By its announcements and its readers, as `KafkaConsumerSide` makes them. A reader alone hears of no hand-off."""
-    return DirectHandoffs(), PodFetchers(partial(Fetcher, address, group))
+    return EventLoopThread(), DirectHandoffs(), PodFetchers(partial(Fetcher, address, group))
 
 
 def wait_for_entries(reader: KafkaReader, partitions: Iterable[int], seconds: float) -> None:

@@ -75,9 +75,8 @@ def _redis_cli(server: "RedisUrl") -> str:
 def on_kafka(url: str, name: str, topic: str, max_redeliveries: int) -> DevQueue:
     """Raises QueueUnreachable where it is no URL of a Kafka, and MissingExtraError."""
     with extra("kafka"):
-        from baton.queues.kafka.adapter import KafkaQueue
+        from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
         from baton.queues.kafka.address import read
-        from baton.queues.kafka.topic_to_open import TopicToOpen
 
     address = read(url)
     group = address.group or f"{NAMESPACE}.{name}"

@@ -51,7 +51,7 @@ def to_kafka(servers: str, topic: str) -> tuple[Send, Callable[[], object]]:
     """By a producer that sends what it has for several partitions in one request, as Java's does. librdkafka has a request for
     each: with 2,000 in a second the messages waited for the broker for longer than consumers did, as soon as anything else was
     asked of it."""
-    loop = EventLoopThread("load")
+    loop = EventLoopThread().user()
 
     async def connected() -> AIOKafkaProducer:
         made = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)

@@ -7,9 +7,8 @@ from itertools import count
 from confluent_kafka import Producer
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant
 from tests.bench.spark.streams import GROUP
 from tests.kafka_broker import ORDERED, KafkaBroker

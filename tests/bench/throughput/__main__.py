@@ -19,9 +19,8 @@ import click
 from confluent_kafka import Producer
 
 from baton.model.ledger import MemberEntry
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant
 from tests.bench.comparison import Case, compared, report, tell
 from tests.bench.throughput.consuming import EPOCH, PARTITIONS, POD, QUEUE, SIDES, UID

@@ -9,11 +9,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_pod import shared

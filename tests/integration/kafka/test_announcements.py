@@ -8,9 +8,8 @@ from aiokafka.protocol.transaction import TxnOffsetCommitRequest
 from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
-from baton.queues.kafka.announcement import announcing_group
-from baton.queues.kafka.announcements import KafkaAnnouncements
-from baton.queues.kafka.transaction import transactional_id
+from baton.queues.kafka.announcements import KafkaAnnouncements, announcing_group
+from baton.queues.kafka.fence import transactional_id
 from baton.queues.protocol import Heard
 from tests.integration.kafka.conftest import Queue
 from tests.kafka_pod import shared

@@ -13,11 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka import guard
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.messages import CommittedOffsets
-from baton.queues.kafka.topic_to_open import TopicToOpen
+from baton.queues.kafka.client import CommittedOffsets, KafkaClient
 from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.record import Record
-from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.protocol import Owner, PartitionUnavailable, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
@@ -92,7 +92,7 @@ async def test_records_of_the_queue_in_another_topic_are_given_up_and_those_of_a
     await queue.operator.ensure(None)
 
 
-@pytest.mark.parametrize("epoch", [2**62 - 1, 2**53, 2**53 - 1])
+@pytest.mark.parametrize("epoch", [2**62 - 1, 2**53, 2**50])
 async def test_whatever_epoch_somebody_writes_the_partition_is_granted_and_read_on(queue: Queue, epoch: int) -> None:
     queue.send("1", "2")
     reader = await queue.granted("a", 1)
@@ -105,17 +105,6 @@ async def test_whatever_epoch_somebody_writes_the_partition_is_granted_and_read_
         assert (await queue.operator.check()).owners == {0: Owner(Uid("a"), Epoch(above))}
     (entry,) = await asyncio.to_thread(read, queue.reader("a"), 0, above, 1)
     assert entry.value == b"2"
-
-
-async def test_a_record_that_no_operator_can_have_written_is_told(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
-    await queue.granted("a", 1)
-    await forge(queue, queue.topic, replace(await record_of(queue), epoch=Epoch(2**62 - 1)))
-    said = f"owner record of partitions 0 of {queue.topic} that no operator has written (epoch {2**62 - 1})"
-    (warning,) = (await queue.operator.check()).warnings
-    assert said in warning
-    assert said in caplog.text
-    await queue.operator.grant(0, Uid("a"), Epoch(2))
-    assert (await queue.operator.check()).warnings == (warning,), "it is told for a while"
 
 
 async def test_an_offset_is_set_over_a_record_that_no_operator_can_have_written(queue: Queue) -> None:

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka import open_transactions
+from baton.queues.kafka import topic as topics
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.integration.kafka.conftest import Queue
 from tests.integration.kafka.reading import read
@@ -51,7 +51,7 @@ async def test_what_waits_behind_a_transaction_that_nobody_ends_is_told_with_its
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     assert not (await queue.operator.check()).warnings, "a transaction may take a while"
-    monkeypatch.setattr(open_transactions, "_LONG", 0.0)
+    monkeypatch.setattr(topics, "_LONG", 0.0)
     seen = await queue.operator.check()
     (warning,) = seen.warnings
     assert f"in partitions 0 of {queue.topic} (in 0 since offset 1)" in warning

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka.query_ranges import RESERVED
-from baton.queues.kafka.ranges import KafkaRanges
+from baton.queues.kafka.ranges import RESERVED, KafkaRanges
 from baton.queues.logged_ranges import (
     Ahead,
     AheadRequest,

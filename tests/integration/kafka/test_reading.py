@@ -86,8 +86,8 @@ async def test_a_failure_whose_answer_was_lost_is_counted_once(make: MakeQueue, 
     await asyncio.to_thread(read, reader, 0, 1, 1)
     commit = reader._offsets.commit_several
 
-    def lossy(wanted: Mapping[int, Commit], within: float | None = None) -> Mapping[int, QueueUnreachable]:
-        assert not commit(wanted, within)
+    async def lossy(wanted: Mapping[int, Commit], within: float | None = None) -> Mapping[int, QueueUnreachable]:
+        assert not await commit(wanted, within)
         return dict.fromkeys(wanted, QueueUnreachable("its answer is lost"))
 
     with monkeypatch.context() as lost:
@@ -115,9 +115,9 @@ async def test_what_is_taken_up_more_than_once_because_answers_were_lost_has_no_
     lost = 0
 
     def lossy(real: Callable[..., Any]) -> Callable[..., Any]:
-        def told(*arguments: Any) -> Any:
+        async def told(*arguments: Any) -> Any:
             nonlocal lost
-            answer = real(*arguments)
+            answer = await real(*arguments)
             if lost < 3:
                 lost += 1
                 raise QueueUnreachable("its answer is lost")

@@ -13,13 +13,12 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.admin._scram import ScramMechanism
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.consumer_side import KafkaConsumerSide
 from baton.queues.kafka.operator_side import open_queue
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.resource import KafkaSource
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.opening import QueueToOpen, SecretText
 from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueAdapter, QueueUnreachable

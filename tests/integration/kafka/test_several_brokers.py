@@ -10,11 +10,10 @@ import pytest
 from aiokafka.client import CoordinationType
 
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import QueueUnreachable
 from tests.integration.kafka.conftest import GROUP
 from tests.integration.kafka.reading import read

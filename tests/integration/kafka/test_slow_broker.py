@@ -11,11 +11,10 @@ from confluent_kafka import Producer
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Owner, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP
 from tests.integration.kafka.reading import read_some

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from tests.integration.spark.world import CLAIMANT, World
 from tests.kafka_broker import ORDERED, KafkaBroker, jars
 from tests.waiting import PATIENCE

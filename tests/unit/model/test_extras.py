@@ -16,7 +16,7 @@ opened(kind("Redis"), "redis://redis.shop", "shop/orders", "uid")
 PARTS = [
     ("redis", "from baton.queues.redis import RedisProducer", "'redis>="),
     ("redis", OPENED, "'redis>="),
-    ("aiokafka", "import baton.queues.kafka.consumer_side", "'aiokafka>=0.12' 'confluent-kafka>="),
+    ("aiokafka", "import baton.queues.kafka.consumer_side", "'aiokafka<0.15,>=0.13' 'confluent-kafka>="),
     ("redis", "from baton.cli.main import main\nmain(['dead-letters', 'list', 'shop/orders'])", "'redis>="),
     ("prometheus_client", "import baton.consumer.metrics", "'prometheus-client>="),
     ("opentelemetry", "import baton.consumer.tracing", "'opentelemetry-api>="),

@@ -1,35 +1,269 @@
 """A topic of Kafka, as the operator sees it for one group."""
 
 import asyncio
+import logging
 import random
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcer import KafkaAnnouncer
+from baton.queues.kafka.announcements import KafkaAnnouncer
 from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.asked_together import AskedTogether
-from baton.queues.kafka.believed_records import BelievedRecords
-from baton.queues.kafka.claims import refuse_others
 from baton.queues.kafka.client import KafkaClient
-from baton.queues.kafka.followed_topic import FollowedTopic
-from baton.queues.kafka.giving_up import GivingUp, others_grant
-from baton.queues.kafka.grant_records import GrantRecords
-from baton.queues.kafka.guard import CLIENT_ID, GuardMember
+from baton.queues.kafka.event_loop import AskedTogether, each
+from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, committed
+from baton.queues.kafka.guard import CLIENT_ID, GuardMember, refuse_members
 from baton.queues.kafka.kind import KIND
-from baton.queues.kafka.members import refuse_members
-from baton.queues.kafka.open_transactions import OpenTransactions
 from baton.queues.kafka.pauses import Pauses
-from baton.queues.kafka.place_warnings import place_warnings
-from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries, offsets_of, unfinished
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.topic import LogEnd, Topic, both_ends, describe, offsets
-from baton.queues.kafka.topic_to_open import TopicToOpen
-from baton.queues.kafka.transaction import GRANTED_WITHIN, PartitionTransactions, committed
+from baton.queues.kafka.topic import (
+    CutOff,
+    LogEnd,
+    OpenTransactions,
+    Topic,
+    both_ends,
+    cut_off,
+    describe,
+    lag,
+    lost_entries,
+    offsets,
+    offsets_of,
+    place_warnings,
+    unfinished,
+)
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict
+from baton.queues.protocol import Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
+
+log = logging.getLogger(__name__)
+
+# -- What the operator opens a topic with.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicToOpen:
+    """What the spec of a PartitionedQueue says of its topic."""
+
+    topic: str
+    queue: str
+    """The PartitionedQueue's name."""
+    latest: bool = False
+    """A group that has committed nothing begins at the end."""
+    max_redeliveries: int = 0
+    max_unacknowledged: int = 0
+    """0: any number."""
+    dead_letters: str = ""
+    """The topic for dead letters; empty: the default."""
+
+
+# -- Whose a group of Kafka is: one ConsumerGroup's, and there each topic is one queue's. Pure.
+#
+# By the records of the group pods find the topic of their queue: so a record of somebody else is refused in any topic.
+
+
+def refuse_others(record: Record | None, us: Claimant, queue: str, place: str, topic: str, *, same_topic: bool) -> None:
+    """Raises QueueConflict where the record is another ConsumerGroup's, or another queue of this one has the topic. `queue`: that
+    is opened. `place`: the group and where it is, for messages. `topic`: the record's. `same_topic`: it is the queue's, too."""
+    if record is None or not record.group:
+        return
+    if record.group != us.uid and record.group not in us.takes_over:
+        namespace, _, name = us.group.partition("/")
+        raise QueueConflict(
+            f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic}: delete that one, or make "
+            f"queue {queue} with another spec.source.kafka.groupId. If it is gone for good, or a tool has copied its "
+            f"offsets, take them over: kubectl annotate consumergroup {name} -n {namespace} --overwrite "
+            f"baton.dev/take-over={record.group}"
+        )
+    second = same_topic and record.group == us.uid and record.queue != queue
+    if second and us.uid not in us.takes_over:
+        raise QueueConflict(
+            f"{place} reads the topic {topic} for the queue {record.queue}: take one of the two out of the ConsumerGroup's "
+            f"spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue {record.queue} is gone, "
+            f"say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
+        )
+
+
+# -- A topic, followed from when a group began with it: what it has got since is read from its beginning.
+
+
+class FollowedTopic:
+    """Of one group."""
+
+    def __init__(self, client: KafkaClient, name: str, begun_with: str | None) -> None:
+        """`begun_with`: the id of the topic with which the group began; None: with the one that is there."""
+        self._client = client
+        self._name = name
+        self._begun_with = begun_with
+        self.last: Topic | None = None
+        """As it was described last."""
+        self.first: int | None = None
+        """How many partitions it had when the group began, once that is known; 0: it is another one, made again since."""
+
+    async def described(self) -> Topic:
+        """As it is now. All of one that was made in the place of the first is read, as of new partitions. Raises
+        QueueUnreachable."""
+        topic = self.last = await describe(self._client, self._name)
+        self._begun_with = self._begun_with or topic.topic_id
+        if topic.topic_id != self._begun_with:
+            self.first = 0
+        return topic
+
+    def began(self, topic: Topic, records: Iterable[Record]) -> None:
+        """The group began as these records say, which are all of the topic's; with what it has now, where there is none."""
+        known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
+        self.first = min(known, default=topic.partitions)
+
+    def is_new(self, partition: int) -> bool:
+        """It came since the group began."""
+        return self.first is not None and partition >= self.first
+
+
+# -- What a grant writes, after what is committed: the record of the new owner, and the offset beside it.
+
+_PAUSE = 0.02
+"""Seconds between looks for a partition's leader."""
+_ELECTS_WITHIN = 2.0
+"""Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
+
+
+class GrantRecords:
+    """Of one queue of a group."""
+
+    def __init__(self, client: KafkaClient, spec: TopicToOpen, claimant: Claimant, topic: FollowedTopic) -> None:
+        self._client = client
+        self._spec = spec
+        self._claimant = claimant
+        self._topic = topic
+
+    async def following(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
+        """The offset and the record of this owner, after what is `seen`. Raises QueueUnreachable."""
+        before = seen.record
+        topic = self._topic.last or await self._topic.described()
+        same = before is None or before.topic_id == topic.topic_id
+        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
+        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
+        record = Record(
+            group=self._claimant.uid,
+            queue=self._spec.queue,
+            uid=uid,
+            epoch=epoch,
+            topic_id=topic.topic_id,
+            token=token,
+            first=self._topic.first if self._topic.first is not None else topic.partitions,
+            again=again,
+            stale=stale,
+            tries=tries,
+            released=uid is None,
+            most=self._spec.max_redeliveries,
+            unacked=self._spec.max_unacknowledged,
+            dead_letters=self._spec.dead_letters,
+        )
+        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
+            record = replace(record, query=before.query, reserved=before.reserved)
+        return offset, record
+
+    def change_only_owner(self, record: Record | None) -> bool:
+        """A grant would change nothing else in it: the spec has changed nothing of what an owner is to know."""
+        topic, spec = self._topic.last, self._spec
+        if record is None or record.query or topic is None:
+            return False
+        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
+        now = self._claimant.uid, topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
+        return known == now
+
+    async def _start(self, topic: Topic, partition: int) -> int:
+        """Where a group begins that has committed nothing."""
+        until = time.monotonic() + _ELECTS_WITHIN
+        while (
+            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
+            and time.monotonic() < until
+        ):
+            await asyncio.sleep(_PAUSE)
+            topic = await self._topic.described()
+        if partition not in found:
+            raise PartitionUnavailable(
+                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
+            )
+        return found[partition]
+
+    def _place_of_start(self, partition: int) -> LogEnd:
+        """What came with a new partition or a new topic is all read."""
+        return LogEnd.END if self._spec.latest and not self._topic.is_new(partition) else LogEnd.BEGINNING
+
+    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
+        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
+        query reads on."""
+        if before.query or not before.left_behind:
+            return before.again, before.stale, before.tries
+        found = await offsets(self._client, topic, {partition: LogEnd.END})
+        if partition not in found:  # another broker leads it since the last look
+            topic = await self._topic.described()
+            found = await offsets(self._client, topic, {partition: LogEnd.END})
+        end = found.get(partition, before.reserved)
+        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
+
+
+# -- Owner records that a group gives up: those of its queue, or what that has in a topic that is not its own.
+
+
+class GivingUp:
+    """Of one queue. Methods raise QueueUnreachable; their answers are False where there was too much for so many seconds."""
+
+    def __init__(self, client: KafkaClient, spec: TopicToOpen, claimant: Claimant) -> None:
+        self._client = client
+        self._spec = spec
+        self._claimant = claimant
+
+    async def elsewhere(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
+        """What the queue has in another topic: its PartitionedQueue was another one, or somebody has committed it. `found`: all
+        of the group."""
+        ours = {self._claimant.uid, *self._claimant.takes_over}
+        others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
+        places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
+        for topic in sorted({topic for topic, _ in places}):
+            log.warning(
+                "the group %s has owner records of the queue %s in the topic %s, and not in %s alone: its PartitionedQueue had "
+                "that topic, or somebody has committed them there. They are given up",
+                *(self._client.group, self._spec.queue, topic, self._spec.topic),
+            )
+            try:
+                if not await self.of(topic, [number for name, number in places if name == topic], within):
+                    return False
+            except QueueUnreachable as problem:
+                raise QueueUnreachable(
+                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
+                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                    f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
+                ) from None
+        return True
+
+    async def of(self, topic: str, partitions: Collection[int], within: float) -> bool:
+        """These partitions of a topic."""
+        given_up = await each(partial(self._give_up, PartitionTransactions(self._client, topic)), partitions, within)
+        return len(given_up) == len(partitions)
+
+    async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
+        try:
+            await transactions.renewed(partition, _given_up)
+        except StaleToken:
+            raise others_grant(self._client, transactions.topic, partition) from None
+
+
+def others_grant(client: KafkaClient, topic: str, partition: int) -> PartitionUnavailable:
+    """Another takes its tokens."""
+    return PartitionUnavailable(
+        f"{client.address.place}: another operator grants partition {partition} of {topic} just now, under the group "
+        f"{client.group}: see that only one does"
+    )
+
+
+def _given_up(seen: Committed) -> Record | None:
+    """What its owner has in hand stays written down, for whoever has the partition next."""
+    return replace(seen.record, group="", uid=None) if seen.record is not None else None
+
 
 _TRIES = 6
 """To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
@@ -58,7 +292,6 @@ class KafkaQueue:
         self._guard = GuardMember(address, group, spec.topic)
         self._given_up = False
         """Another group may have the queue."""
-        self._records = BelievedRecords(self._client, spec.topic)
         self._open = OpenTransactions(self._client, spec.topic)
         self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
         self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
@@ -68,7 +301,7 @@ class KafkaQueue:
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
         topic = await self._topic.described()
-        committed = self._records.all_believed(await self._committed(topic))
+        committed = await self._committed(topic)
         over_place = self._transactions.unsettled
         asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
         (begins, ends), last = await asyncio.gather(both_ends(self._client, topic, committed), asked)
@@ -85,7 +318,7 @@ class KafkaQueue:
             owners,
             lag(committed, begins, ends),
             finished=sum(max(0, one.offset) for one in committed.values()),
-            warnings=warnings + self._open.warnings() + self._records.warnings() + self._guard.warnings(),
+            warnings=warnings + self._open.warnings() + self._guard.warnings(),
             zones=topic.racks,
             unfinished=unfinished(committed, ends),
         )
@@ -106,7 +339,6 @@ class KafkaQueue:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
         since then."""
         self._pauses.begin(partition, epoch)
-        self._records.asked_for(partition, epoch if then is None else then.epoch)
         now = await self._now.of(partition)
         direct = self._grant_records.change_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
@@ -119,7 +351,6 @@ class KafkaQueue:
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
-        self._records.asked_for(partition, epoch)
         owner = await self._granted_in_time(partition, uid, epoch)
         self._pauses.told(partition, owner.epoch)
         return owner
@@ -172,8 +403,7 @@ class KafkaQueue:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
             if not self._pauses.let_go(partition):
-                now = await self._now.of(partition) or await self._before(partition)  # what is under way is not waited for
-                record = self._records.believed(partition, now).record
+                record = (await self._now.of(partition) or await self._before(partition)).record  # what is under way may stay so
                 if record is not None and self._pauses.is_news(partition, record):
                     return self._handed_over(partition, record)
                 if record is not None and record.epoch >= epoch:
@@ -200,7 +430,6 @@ class KafkaQueue:
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
-        seen = self._records.believed(partition, seen)
         before = seen.record
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
@@ -224,16 +453,14 @@ class KafkaQueue:
             raise self._without_leader(partition)
         if not begins[partition] <= offset <= ends[partition]:
             raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
-        before = self._records.believed(partition, seen)
-        _, record = await self._grant_records.following(partition, None, epoch, token, before)
-        there = before.record is None or before.record.topic_id == record.topic_id
-        place = min(before.offset, ends[partition]) if there else -1
+        _, record = await self._grant_records.following(partition, None, epoch, token, seen)
+        there = seen.record is None or seen.record.topic_id == record.topic_id
+        place = min(seen.offset, ends[partition]) if there else -1
         await self._transactions.end(partition, offset, _set_to(record, offset, place), seen)
 
     def _refuse_granted(self, partition: int, epoch: Epoch, seen: Committed) -> None:
         self._refuse_others(seen.record)
-        record = self._records.believed(partition, seen).record
-        if record is not None and record.epoch > epoch:
+        if seen.record is not None and seen.record.epoch > epoch:
             raise QueueConflict(f"{self._spec.topic}/{partition} was granted to a member meanwhile")
 
     # -- what is there
@@ -241,8 +468,8 @@ class KafkaQueue:
     async def _see_beginning(self, topic: Topic) -> None:
         """How many partitions the topic had when the group began."""
         if self._topic.first is None:
-            believed = self._records.all_believed(await self._committed(topic))
-            self._topic.began(topic, [one.record for one in believed.values() if one.record is not None])
+            committed = await self._committed(topic)
+            self._topic.began(topic, [one.record for one in committed.values() if one.record is not None])
 
     async def _offsets_of(self, topic: Topic, partitions: tuple[int, ...]) -> dict[int, PartitionOffsets]:
         committed = await self._transactions.before_pending(partitions)
@@ -265,9 +492,8 @@ class KafkaQueue:
         here, and none is aborted."""
         if now is None:
             return 1
-        record = self._records.believed(partition, now).record
-        left = self._pauses.left(partition, epoch, record)
-        return self._handed_over(partition, record) if record is not None and isinstance(left, Owner) else left
+        left = self._pauses.left(partition, epoch, now.record)
+        return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Owner) else left
 
     def _handed_over(self, partition: int, record: Record) -> Owner:
         """To this owner: it is told, and announced."""

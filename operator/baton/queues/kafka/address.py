@@ -1,16 +1,22 @@
 """Where a Kafka cluster is and how it is spoken to, as a URL (pods) or in parts (the operator)."""
 
+import base64
+import os
 import re
 import ssl
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from baton.model.wording import quoted
-from baton.queues.kafka.client_certificate import show
 from baton.queues.protocol import QueueUnreachable
+
+# -- KafkaAddress
 
 SCHEMES = ("kafka", "kafkas")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -188,3 +194,117 @@ def _pem(option: str, path: str) -> str:
             return file.read(_LARGEST).decode()
     except (OSError, UnicodeDecodeError):
         raise QueueUnreachable(f"The address has the option {option}, which names no file that can be read: mount it") from None
+
+
+# -- A certificate that a client shows, for Python's TLS, which reads it from a file only.
+
+
+def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Both are PEM. Raises ssl.SSLError, ValueError or OSError where they are none, or do not belong together."""
+    with _file(f"{certificate.rstrip()}\n{key}".encode()) as path:
+        context.load_cert_chain(path, password=_no_password)
+
+
+@contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    """In memory where there is such a thing: a container's file system may be read-only, and the key should not be in it."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("baton-certificate")
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{number}"
+    else:
+        with NamedTemporaryFile(prefix="baton-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+def _no_password() -> str:
+    """Else a terminal would be asked."""
+    return ""
+
+
+# -- A private key in the one form that Kafka's Java client reads, PKCS #8. Pure.
+#
+# OpenSSL, and so Python and librdkafka, read others, which some certificate authorities write by default.
+
+_KEY = re.compile(r"-----BEGIN ((?:RSA |EC )?)PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END")
+_VERSION = bytes.fromhex("020100")
+_RSA = bytes.fromhex("300d06092a864886f70d0101010500")
+"""The algorithm rsaEncryption, which has no parameters."""
+_EC = bytes.fromhex("06072a8648ce3d0201")
+"""The algorithm id-ecPublicKey, whose parameter is the curve."""
+_SEQUENCE, _OCTETS, _CURVE = 0x30, 0x04, 0xA0
+
+
+def pkcs8(pem: str) -> str:
+    """The key of a PEM text, which may have certificates, too. A text without a key in PKCS #1, SEC 1 or PKCS #8 is left as it
+    is: Java says what it thinks of it."""
+    found = _KEY.search(pem)
+    if found is None:
+        return pem
+    try:
+        der = base64.b64decode("".join(found[2].split()))
+        if found[1] == "RSA ":
+            der = _wrapped(_RSA, der)
+        elif found[1] == "EC ":
+            der = _wrapped(_element(_SEQUENCE, _EC + _curve(der)), der)
+    except (ValueError, IndexError):
+        return pem
+    lines = "\n".join(textwrap.wrap(base64.b64encode(der).decode(), 64))
+    return f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n"
+
+
+def _wrapped(algorithm: bytes, key: bytes) -> bytes:
+    return _element(_SEQUENCE, _VERSION + algorithm + _element(_OCTETS, key))
+
+
+def _curve(key: bytes) -> bytes:
+    """SEC 1: version, number, [0] curve, [1] public key. Raises ValueError where it names no curve."""
+    _, fields, _ = _read(key, 0)
+    at = 0
+    while at < len(fields):
+        tag, content, at = _read(fields, at)
+        if tag == _CURVE:
+            return content
+    raise ValueError("no curve")
+
+
+def _read(der: bytes, at: int) -> tuple[int, bytes, int]:
+    """Tag and content of the element there, and where the next one begins."""
+    tag, length, begin = der[at], der[at + 1], at + 2
+    if length & 0x80:
+        more = length & 0x7F
+        length, begin = int.from_bytes(der[begin : begin + more]), begin + more
+    return tag, der[begin : begin + length], begin + length
+
+
+def _element(tag: int, content: bytes) -> bytes:
+    """In DER the length has as few bytes as it can."""
+    length = len(content)
+    if length < 0x80:
+        return bytes((tag, length)) + content
+    size = length.to_bytes((length.bit_length() + 7) // 8)
+    return bytes((tag, 0x80 + len(size))) + size + content
+
+
+# -- Where a topic is and who connects to it, for a client of another language.
+
+
+def reader_address(address: KafkaAddress, topic: str, topic_id: str, group: str) -> Mapping[str, object]:
+    """Fit for JSON. It has the password, and the texts of certificates."""
+    return {
+        "topic": topic,
+        "topicId": topic_id,
+        "group": group,
+        "servers": ",".join(address.servers),
+        "protocol": address.protocol,
+        "user": address.user,
+        "password": address.password,
+        "mechanism": address.mechanism,
+        "ca": address.ca,
+        "certificate": address.certificate,
+        "key": pkcs8(address.key),
+    }

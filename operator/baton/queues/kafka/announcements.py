@@ -1,20 +1,248 @@
-"""Announcements as a pod hears them: partitions whose owner records it is to look at, and to which pod it hands over its own."""
+"""What the operator tells the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which an owner
+hands over.
 
+It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset, five
+times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs time or a
+question, and no order. Who can forge one can have an owner hand its partition over to a pod that there is not, which costs time:
+the operator sees that, and grants above it.
+"""
+
+import asyncio
+import json
+import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.model.session import LONGEST_UID
+from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcement import ANYBODY, Announcement, announcing_group, mark, read
-from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, CommittedOffsets, KafkaClient, OffsetCommitRequest
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.event_loop import EventLoopThread
-from baton.queues.kafka.messages import CommittedOffsets
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.fence import committed
+from baton.queues.kafka.fetcher import PodFetchers
 from baton.queues.kafka.record import BY_GIVER, Committed, Record
-from baton.queues.kafka.transaction import committed
-from baton.queues.protocol import Heard, Owner
+from baton.queues.protocol import Heard, Owner, QueueUnreachable
+
+# -- What the operator tells the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which an
+# owner hands over. Pure.
+#
+# It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset,
+# five times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs
+# time or a question, and no order. Who can forge one can have an owner hand its partition over to a pod that there is
+# not, which costs time: the operator sees that, and grants above it.
+
+LONGEST = 4000
+"""Characters: a broker takes 4,095 by default."""
+_MOST = 400
+_PARTITIONS = 2**31
+"""Kafka's protocol has numbers below it."""
+_FURTHEST = 2**20
+"""The next grant of a partition is no further above the one before."""
+PARTITION = 0
+"""At whose offset it stands."""
+
+
+def announcing_group(group: str) -> str:
+    """Where the announcements of a group are. No group of a queue has a slash in its id."""
+    return f"{group}/announcements"
+
+
+ANYBODY = -1
+"""Everybody is to look."""
+
+
+def mark(uid: str | None) -> int:
+    """Of a pod; 0: of none. Two pods may have the same: they look without need."""
+    return 1 + crc32(uid.encode()) % 9999 if uid else 0
+
+
+class Said(NamedTuple):
+    """That something has changed in a partition."""
+
+    number: int
+    """Of the announcement: it is the offset under which it stands, and grows."""
+    partition: int
+    epoch: int
+    within: int
+    """Milliseconds that its owner has to let go of it; -1: it was granted."""
+    owner: int
+    """Who has it until then (`mark`),"""
+    receiver: int
+    """and who gets it,"""
+    then: int = 0
+    """under which epoch, if the owner is to grant it itself; 0: the operator does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """The latest changes of a queue."""
+
+    queue: str
+    said: tuple[Said, ...]
+    pods: Mapping[int, Uid] = field(default_factory=dict)
+    """Those to which partitions are handed over, by their marks. No two of them have the same."""
+
+    def to_text(self) -> str:
+        """As it stands beside the offset. What was said first is left out where there is too much."""
+        said = list(self.said[-_MOST:])
+        while len(text := self._text(said)) > LONGEST:
+            said = said[max(1, len(said) // 4) :]
+        return text
+
+    def receiver(self, one: Said) -> Uid | None:
+        """The pod to which its owner is to hand it over; None: the operator grants it."""
+        return self.pods.get(one.receiver) if one.epoch < one.then <= one.epoch + _FURTHEST else None
+
+    def _text(self, said: list[Said]) -> str:
+        named = sorted({one.receiver for one in said if one.then} & self.pods.keys())
+        fields: dict[str, Any] = {"baton": 1, "queue": self.queue, "said": [one if one.then else one[:-1] for one in said]}
+        if named:
+            fields["pods"] = [[one, self.pods[one]] for one in named]
+        return json.dumps(fields, separators=(",", ":"))
+
+
+def read(text: str | None) -> Announcement | None:
+    """None: it is none of Baton's."""
+    if not text or len(text) > LONGEST + 100:
+        return None
+    try:
+        fields = json.loads(text.partition("\0")[0])
+        if fields.get("baton") != 1 or not isinstance(fields["queue"], str):
+            return None
+        said = tuple(Said(*one) for one in fields["said"])
+        pods = {number: Uid(uid) for number, uid in fields.get("pods", []) if mark(uid) == number and len(uid) <= LONGEST_UID}
+        if all(_whole(one) and 0 <= one.partition < _PARTITIONS for one in said):
+            return Announcement(fields["queue"], said, pods)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        pass
+    return None
+
+
+def _whole(values: Iterable[object]) -> bool:
+    return all(isinstance(one, int) and not isinstance(one, bool) and -1 <= one < 2**63 for one in values)
+
+
+# -- Announcements of the operator: which pods a pause or a grant concerns, and to which an owner hands over.
+
+log = logging.getLogger(__name__)
+
+_KEPT = 200
+"""Changes that are said once more with each new one: pods that were slow hear them, too. Who has missed one waits for its
+ledger."""
+_NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL = -1, "", -1
+
+
+class KafkaAnnouncer:
+    """Of one queue, to the pods of its group. Nobody waits for what is said, and a failure is only logged: the ledger says the
+    same a little later."""
+
+    def __init__(self, address: KafkaAddress, group: str, client_id: str, topic: str, queue: str) -> None:
+        self._client = KafkaClient(address, announcing_group(group), client_id)
+        self._topic = topic
+        self._queue = queue
+        self._waiting: list[tuple[int, int, int, int, int, int]] = []
+        self._kept: deque[Said] = deque(maxlen=_KEPT)
+        self._number: int | None = None
+        """Of the last one."""
+        self._task: asyncio.Task[None] | None = None
+        self._fails = False
+        self._owners: dict[int, int] = {}
+        """By partition, as far as it is known."""
+        self._pods: dict[int, Uid | None] = {}
+        """Who was to get a partition, by their marks; None: two have the same."""
+
+    def owned(self, partition: int, uid: Uid | None) -> None:
+        """The record says so."""
+        self._owners[partition] = mark(uid)
+
+    def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, direct: bool) -> None:
+        """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner,
+        which hands it over."""
+        receiver = then.uid if then is not None else None
+        epoch_then = 0
+        if then is not None and receiver is not None and direct:
+            number = mark(receiver)
+            if self._pods.setdefault(number, receiver) != receiver:
+                self._pods[number] = None
+            epoch_then = then.epoch
+        self._say(partition, epoch, int(1000 * (within or 0.0)), mark(receiver), epoch_then)
+
+    def granted(self, partition: int, epoch: int, uid: Uid | None) -> None:
+        self._say(partition, epoch, -1, mark(uid))
+        self.owned(partition, uid)
+
+    async def close(self) -> None:
+        """What is under way is given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._client.close()
+
+    def _say(self, partition: int, epoch: int, within: int, receiver: int, then: int = 0) -> None:
+        self._waiting.append((partition, epoch, within, self._owners.get(partition, ANYBODY), receiver, then))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._send(), name="baton-announcer")
+
+    async def _send(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._announce(waiting)
+                self._fails = False
+            except Exception as problem:  # also one that nobody expected: the task is nobody's who would see it
+                if not self._fails:
+                    log.warning(
+                        "changes of owner in %s cannot be announced (%s), so its consumers wait for their ledgers",
+                        self._queue,
+                        quoted(str(problem) or repr(problem), 300),
+                        exc_info=None if isinstance(problem, QueueUnreachable) else problem,
+                    )
+                self._fails = True
+
+    async def _announce(self, waiting: list[tuple[int, int, int, int, int, int]]) -> None:
+        if self._number is None:
+            self._number = await self._last()
+        number = self._number + 1
+        self._kept.extend(Said(number, *one) for one in waiting)
+        named = {one.receiver for one in self._kept} | {receiver for *_, receiver, _ in self._waiting}
+        self._pods = {number: uid for number, uid in self._pods.items() if number in named}
+        pods = {number: uid for number, uid in self._pods.items() if uid is not None}
+        text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as for a record
+
+        async def commit() -> int:
+            offsets = [(self._topic, [(PARTITION, number, text)])]
+            request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
+            answer = await self._client.to_group(request)
+            return int(answer.topics[0][1][0][1])
+
+        await self._client.until_taken("OffsetCommit", commit, self._topic)
+        self._number = number
+
+    async def _last(self) -> int:
+        """That this operator, or one before it, has used."""
+        found = 0
+
+        async def ask() -> int:
+            nonlocal found
+            answer = await self._client.to_group(CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
+            for _, those, _ in answer.topics:
+                for _, offset, _, text, _, _ in those:
+                    found = max(0, offset) if read(text) is not None else 0
+            return int(answer.error_code)
+
+        await self._client.until_taken("OffsetFetch", ask, self._topic)
+        return found
+
+
+# -- Announcements as a pod hears them: partitions whose owner records it is to look at, and to which pod it hands over its
+# own.
 
 _EVERY, _LIVELY = 0.2, 0.015
 """Seconds between two questions for announcements, and between two looks at a partition that is about to be this pod's,"""
@@ -37,15 +265,17 @@ class KafkaAnnouncements:
         address: KafkaAddress,
         group: str,
         uid: Uid,
+        loop: EventLoopThread,
         handoffs: DirectHandoffs,
         fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `handoffs`: what is heard of hand-offs, for the pod's readers. `fetchers`: theirs."""
+        """`group`: the group id in Kafka. `loop`: the pod's. `handoffs`: what is heard of hand-offs, for the pod's readers.
+        `fetchers`: theirs."""
         self._handoffs = handoffs
         self._fetchers = fetchers
         self._uid = uid
         self._mark = mark(uid)
-        self._loop = EventLoopThread("baton-kafka-announcements")
+        self._loop = loop.user()
         self._announced = KafkaClient(address, announcing_group(group), "baton")
         self._records = KafkaClient(address, group, "baton")
         self._heard: dict[str, tuple[int, str]] = {}

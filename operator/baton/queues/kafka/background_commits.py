@@ -4,13 +4,17 @@ A commit under a fence is three requests, whatever it goes over. So a consumer t
 keep the broker, and itself, busy with commits alone.
 """
 
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
 
+from baton.model.retrying import doubling
 from baton.model.wording import quoted
-from baton.queues.kafka.refused_commits import RefusedCommits
+from baton.queues.kafka.event_loop import LoopUser
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
@@ -24,42 +28,48 @@ SELDOM is reached. Each partition's is three requests and five appends to the br
 each they are thirty thousand requests, every second."""
 AT_ONCE_EVERY = 0.05
 """Likewise, where somebody waits for what is sent with them."""
-_PAUSE = 0.5
-"""Seconds before a commit is tried again that the brokers did not take, where somebody waits for it; else EVERY. If they do not
-take it then, either, it is tried more and more seldom (`refused_commits.py`)."""
-_CLOSE_WITHIN = 1.0
+PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds before a commit is tried again that the brokers did not take, where somebody waits for it, else EVERY; the pause
+doubles with each try. No other commit waits for these."""
+
+
+@dataclass(eq=False, slots=True)
+class _Refused:
+    problem: QueueUnreachable
 
 
 class BackgroundCommits:
-    """In a thread of its own, from the first `due` to `close`."""
+    """A task of an event loop, from the first `due` to `close`. Any thread may call."""
 
     def __init__(
         self,
-        commit: Callable[[Set[int]], Mapping[int, QueueUnreachable]],
-        look: Callable[[], None],
+        loop: LoopUser,
+        commit: Callable[[Set[int]], Awaitable[Mapping[int, QueueUnreachable]]],
+        look: Callable[[], Awaitable[None]],
         is_about_to_go: Callable[[int], bool] = lambda partition: False,
     ) -> None:
         """`commit` commits what is finished of these partitions, where there is something; the answer: of which that was not
         taken, and why. `look` asks whose all partitions are, as a commit does by the way. Both raise QueueUnreachable. One that
         `is_about_to_go` is committed when it is let go of, or the next time."""
+        self._loop = loop
         self._commit = commit
         self._look = look
         self._is_about_to_go = is_about_to_go
-        self._news = threading.Condition()
+        self._lock = threading.Lock()
         self._due: set[int] = set()
         self._hurried = False
         self._to_mark = False
-        self._closed = threading.Event()
-        self._refused = RefusedCommits(self._untaken)
-        self._commit_fails = False
-        self._look_fails = False
-        self._turn_fails = False
-        self._thread = threading.Thread(target=self._run, name="baton-kafka-background", daemon=True)
+        self._news = asyncio.Event()
+        self._begun = False
+        self._closed = False
+        self._refused: dict[int, _Refused] = {}
+        self._failing: set[str] = set()
+        """What has failed in a way that nobody expected, the last time."""
 
     def due(self, partition: int, *, at_once: bool = False) -> None:
         """There is something to commit of it. Raises QueueUnreachable while its last commit was not taken: it is tried again."""
-        if (problem := self._refused.problem(partition)) is not None:
-            raise problem
+        if (refused := self._refused.get(partition)) is not None:
+            raise type(refused.problem)(str(refused.problem))
         self._add(partition, at_once=at_once)
 
     def due_to_mark(self, partition: int) -> None:
@@ -73,99 +83,125 @@ class BackgroundCommits:
 
     def forget(self, partitions: Iterable[int]) -> None:
         """They are let go of: what was refused of them says nothing of who may have them next."""
-        self._refused.forget(partitions)
+        for number in partitions:
+            self._refused.pop(number, None)
 
     def close(self) -> None:
         """What is not committed by then is not."""
-        self._closed.set()
-        with self._news:
-            self._news.notify_all()
-        self._refused.close()
-        if self._thread.ident is not None:
-            self._thread.join(_CLOSE_WITHIN)
+        self._closed = True
+        self._loop.call(self._news.set)
 
     def _add(self, partition: int, *, at_once: bool = False, to_mark: bool = False) -> None:
-        with self._news:
+        with self._lock:
             news = not self._due or (at_once and not self._hurried) or (to_mark and not self._to_mark)
             self._due.add(partition)
             self._hurried |= at_once
             self._to_mark |= to_mark
-            if self._thread.ident is None:
-                self._thread.start()
-            if news:  # to wake a thread takes longer than most of what is done for a few entries
-                self._news.notify_all()
+            begins, self._begun = not self._begun, True
+        if begins:
+            self._loop.begin(self._run())
+        elif news:  # to wake a thread takes longer than most of what is done for a few entries
+            self._loop.call(self._news.set)
 
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            with self._news:
-                self._news.wait_for(lambda: self._due or self._closed.is_set())
+    async def _run(self) -> None:
+        while not self._closed:
+            await self._wait(float("inf"), lambda: bool(self._due))
+            with self._lock:
                 due, hurried = self._due, self._hurried
                 self._due, self._hurried, self._to_mark = set(), False, False
-            self._turn(due, hurried)
+            if due and not self._closed:
+                try:
+                    await self._turn(due, hurried)
+                except Exception as problem:
+                    self._unexpected("commits in the background failed, and go on", problem)
+                    with self._lock:
+                        self._due |= due
+                    await asyncio.sleep(EVERY)
 
-    def _turn(self, due: Set[int], hurried: bool) -> None:
-        try:
-            begun = time.monotonic()
-            refused = {one for one in due if self._refused.problem(one) is not None}  # whoever tries these may wait for long
-            later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
-            if untaken := self._untaken(due - later):
-                self._refused.add(untaken, _PAUSE if hurried else EVERY)
-            if later and later >= due:
-                self._ask()  # a commit would have been a look, too
-            every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
-            self._rest(begun, begun + every)
-            with self._news:
-                self._due |= later
-            self._closed.wait(begun + AT_ONCE_EVERY - time.monotonic())
-            self._turn_fails = False
-        except Exception:  # as where no thread can be started
-            if not self._turn_fails:
-                log.exception("commits in the background failed, and go on")
-            self._turn_fails = True
-            with self._news:
-                self._due |= due
-            self._closed.wait(EVERY)
+    async def _turn(self, due: Set[int], hurried: bool) -> None:
+        begun = time.monotonic()
+        refused = due & self._refused.keys()  # whoever tries these may wait for long
+        later = refused | (set() if hurried else set(filter(self._is_about_to_go, due)))
+        if untaken := await self._untaken(due - later):
+            problems = {number: _Refused(problem) for number, problem in untaken.items()}
+            self._refused |= problems
+            self._loop.begin(self._try_again(problems, PAUSE if hurried else EVERY))
+        if later and later >= due:
+            await self._ask()  # a commit would have been a look, too
+        every = EVERY if untaken or later else max(EVERY, min(SELDOM, _LONG * (time.monotonic() - begun)))
+        await self._rest(begun, begun + every)
+        with self._lock:
+            self._due |= later
+        await self._wait(begun + AT_ONCE_EVERY, lambda: False)
 
-    def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:
+    async def _try_again(self, refused: Mapping[int, _Refused], pause: float) -> None:
+        """Until each of these was taken, or let go of."""
+        for seconds in doubling(pause, LONGEST_PAUSE):
+            await asyncio.sleep(seconds)
+            refused = self._still(refused)
+            if not refused or self._closed:
+                return
+            problems = await self._untaken(refused.keys())
+            for number, one in self._still(refused).items():
+                if number in problems:
+                    one.problem = problems[number]
+                else:
+                    del self._refused[number]
+
+    def _still(self, refused: Mapping[int, _Refused]) -> dict[int, _Refused]:
+        return {number: one for number, one in refused.items() if self._refused.get(number) is one}
+
+    async def _untaken(self, due: Set[int]) -> Mapping[int, QueueUnreachable]:
         """Commit these. The answer: which are to be tried again, and why."""
         try:
-            untaken = self._commit(due)
+            untaken = await self._commit(due)
         except QueueUnreachable as problem:
             return dict.fromkeys(due, problem)
         except Exception as problem:
-            if not self._commit_fails:
-                log.exception("committing failed, and is tried again")
-            self._commit_fails = True
+            self._unexpected("committing failed, and is tried again", problem)
             why = f"committing failed, and is tried again: {quoted(repr(problem), 200)}"
             return dict.fromkeys(due, QueueUnreachable(why))
-        self._commit_fails = False
+        self._failing.discard("committing failed, and is tried again")
         return untaken
 
-    def _rest(self, begun: float, until: float) -> None:
+    async def _rest(self, begun: float, until: float) -> None:
         """From a commit to the next one. What a commit in EVERY would find out by the way is asked for: else whoever reads would
         have to wait for the answer."""
-        self._wait(begun + EVERY, lambda: self._hurried)
+        await self._wait(begun + EVERY, lambda: self._hurried)
         while time.monotonic() < until and not self._is_called():
             asked_at = time.monotonic()
-            self._ask()
-            self._wait(min(asked_at + EVERY, until), self._is_called)
+            await self._ask()
+            await self._wait(min(asked_at + EVERY, until), self._is_called)
 
     def _is_called(self) -> bool:
         """What is due does not wait for longer than EVERY."""
-        return self._hurried or self._to_mark or self._closed.is_set()
+        return self._hurried or self._to_mark or self._closed
 
-    def _ask(self) -> None:
+    async def _ask(self) -> None:
+        what = "asking whose the partitions are failed, and is tried again"
         try:
-            self._look()
+            await self._look()
         except QueueUnreachable:
             pass  # whoever reads hears of it
-        except Exception:
-            if not (self._look_fails or self._closed.is_set()):
-                log.exception("asking whose the partitions are failed, and is tried again")
-            self._look_fails = True
+        except Exception as problem:
+            self._unexpected(what, problem)
         else:
-            self._look_fails = False
+            self._failing.discard(what)
 
-    def _wait(self, until: float, called: Callable[[], bool]) -> None:
-        with self._news:
-            self._news.wait_for(lambda: called() or self._closed.is_set(), until - time.monotonic())
+    def _unexpected(self, what: str, problem: Exception) -> None:
+        """It is logged once."""
+        if what not in self._failing:
+            log.error(what, exc_info=problem)
+        self._failing.add(what)
+
+    async def _wait(self, until: float, called: Callable[[], bool]) -> None:
+        while not (self._closed or called()):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._news.clear()
+            if called() or self._closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if left == float("inf") else left):
+                    await self._news.wait()

@@ -1,25 +1,303 @@
-"""A client for the requests of the fence: it finds the coordinators, and says in sentences what is wrong with a cluster.
+"""A client for the requests of the fence: connections, the coordinators, and sentences that say what is wrong with a cluster.
 
-aiokafka brings connections, TLS and SASL.
+aiokafka brings connections, TLS and SASL. Its protocol and its connections are undocumented, so no other
+module imports them.
 """
 
 import asyncio
 import random
+import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
-from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
+from aiokafka.conn import create_conn
+from aiokafka.errors import IllegalSaslStateError, IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
+from aiokafka.partitioner import murmur2 as murmur2
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.admin import DescribeGroupsRequest as DescribeGroupsRequest
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import OffsetCommitRequest as OffsetCommitRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.group import HeartbeatRequest as HeartbeatRequest
+from aiokafka.protocol.group import JoinGroupRequest as JoinGroupRequest
+from aiokafka.protocol.group import LeaveGroupRequest as LeaveGroupRequest
+from aiokafka.protocol.group import SyncGroupRequest as SyncGroupRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest as OffsetRequest
+from aiokafka.protocol.produce import ProduceRequest as ProduceRequest
+from aiokafka.protocol.transaction import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
+from aiokafka.protocol.transaction import AddPartitionsToTxnRequest as AddPartitionsToTxnRequest
+from aiokafka.protocol.transaction import EndTxnRequest as EndTxnRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest as InitProducerIdRequest
+from aiokafka.protocol.transaction import TxnOffsetCommitRequest as TxnOffsetCommitRequest
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as DefaultRecordBatchBuilder
 
+from baton.model.retrying import doubling
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
-from baton.queues.kafka.connecting import connected
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+
+# -- Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs.
+
+_TEXT = CompactString("utf-8")
+_NO_TOPIC_ID = "0" * 32
+
+
+class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
+    """Sixteen bytes, as hexadecimal digits."""
+
+    @classmethod
+    def encode(cls, value: str) -> bytes:
+        return bytes.fromhex(value)
+
+    @classmethod
+    def decode(cls, data: Any) -> str:
+        return str(data.read(16).hex())
+
+
+def _tagged(*fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """What stands in flexible versions: tags, which are not read, come last."""
+    return (*fields, ("tags", TaggedFields))
+
+
+def _exchange(key: int, version: int, asked: Sequence[tuple[str, Any]], answered: Sequence[tuple[str, Any]]) -> Any:
+    """A request in this flexible version, and its answer."""
+    names = {"API_KEY": key, "API_VERSION": version}
+    answer = type("Answer", (Response,), {**names, "SCHEMA": Schema(*_tagged(("throttle_time_ms", Int32), *answered))})
+    question = {**names, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": Schema(*_tagged(*asked))}
+    return type("Question", (RequestStruct,), question)
+
+
+_committed_partition = CompactArray(
+    *_tagged(("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", _TEXT), ("error_code", Int16))
+)
+_OFFSET_FETCH = _exchange(
+    9,
+    7,  # the first version that can ask for stable offsets: not those before a commit that is under way
+    [
+        ("group", _TEXT),
+        ("topics", CompactArray(*_tagged(("name", _TEXT), ("partitions", CompactArray(Int32))))),
+        ("require_stable", Boolean),
+    ],
+    [("topics", CompactArray(*_tagged(("name", _TEXT), ("partitions", _committed_partition)))), ("error_code", Int16)],
+)
+
+
+class CommittedOffsets(Request[_OFFSET_FETCH]):  # type: ignore[misc] # likewise
+    """Of a group: of some partitions of a topic, or of all that it has."""
+
+    API_KEY = 9
+
+    def __init__(
+        self, group: str, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
+    ) -> None:
+        """`beside_pending`: also of those of which a commit is under way: what is committed before it."""
+        self._group = group
+        self._beside_pending = beside_pending
+        self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class(self._group, self._topics, not self._beside_pending, {})
+
+
+_broker = CompactArray(*_tagged(("id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT)))
+_partition = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        ("number", Int32),
+        ("leader", Int32),
+        ("leader_epoch", Int32),
+        ("replicas", CompactArray(Int32)),
+        ("in_sync", CompactArray(Int32)),
+        ("offline", CompactArray(Int32)),
+    )
+)
+_topic = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        ("name", _TEXT),
+        ("id", TopicId),
+        ("internal", Boolean),
+        ("partitions", _partition),
+        ("operations", Int32),
+    )
+)
+_METADATA = _exchange(
+    3,
+    12,
+    [("topics", CompactArray(*_tagged(("id", TopicId), ("name", _TEXT)))), ("make", Boolean), ("operations", Boolean)],
+    [("brokers", _broker), ("cluster_id", _TEXT), ("controller", Int32), ("topics", _topic)],
+)
+
+
+class TopicMetadata(Request[_METADATA]):  # type: ignore[misc] # likewise
+    """Of one topic, by its name, with its id; it is not made."""
+
+    API_KEY = 3
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([(_NO_TOPIC_ID, self._topic, {})], False, False, {})
+
+
+_assignment = Schema(
+    *_tagged(("partitions", CompactArray(*_tagged(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32))))))
+)
+_member = CompactArray(
+    *_tagged(
+        *((name, _TEXT) for name in ("id", "instance", "rack")),
+        ("epoch", Int32),
+        ("client_id", _TEXT),
+        ("client_host", _TEXT),
+        ("topics", CompactArray(_TEXT)),
+        ("topic_pattern", _TEXT),
+        ("assignment", _assignment),
+        ("target", _assignment),
+    )
+)
+_group = CompactArray(
+    *_tagged(
+        ("error_code", Int16),
+        *((name, _TEXT) for name in ("error_message", "id", "state")),
+        ("epoch", Int32),
+        ("assignment_epoch", Int32),
+        ("assignor", _TEXT),
+        ("members", _member),
+        ("operations", Int32),
+    )
+)
+_CONSUMER_GROUP_DESCRIBE = _exchange(69, 0, [("groups", CompactArray(_TEXT)), ("operations", Boolean)], [("groups", _group)])
+
+
+class ConsumerGroupMembers(Request[_CONSUMER_GROUP_DESCRIBE]):  # type: ignore[misc] # likewise
+    """Who is in a group of the protocol of KIP-848."""
+
+    API_KEY = 69
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: Any) -> Any:
+        return request_struct_class([self._group], False, {})
+
+
+# -- The first connection to a cluster: to whichever of the servers that are named answers first.
+#
+# One that does not answer (its process is stopped, its machine is cut off) must not keep anybody from the others.
+
+_NEXT_AFTER = 0.5
+"""Seconds for which one server alone is waited for before the next one is tried, too."""
+_ANSWERS = 6
+"""That it takes to connect: versions, three of SASL, and the brokers there are; and one for the connection itself."""
+_ERRORS = (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+async def connected(address: KafkaAddress, client_id: str, within: float) -> Any:
+    """A client that knows the cluster's brokers. `within`: seconds for each server, and for each request of the client later.
+    Raises QueueUnreachable with what is wrong and the cure."""
+    parts = address.for_aiokafka()
+    parts.pop("bootstrap_servers")
+
+    async def to(server: str) -> Any:
+        client = AIOKafkaClient(client_id=client_id, request_timeout_ms=int(within * 1000), bootstrap_servers=[server], **parts)
+        try:
+            async with asyncio.timeout(_ANSWERS * within):
+                await client.bootstrap()
+        except BaseException:
+            with suppress(*_ERRORS):
+                await client.close()
+            raise
+        return client
+
+    servers = random.sample(address.servers, len(address.servers))
+    try:
+        return await _first(servers, to)
+    except _ERRORS as error:
+        raise QueueUnreachable(f"{address.place} {await _why(address, error, within)}") from None
+
+
+async def _first(servers: Sequence[str], connect: Callable[[str], Awaitable[Any]]) -> Any:
+    """The first connection there is. Raises the last error where there is none."""
+    trying: set[asyncio.Future[Any]] = set()
+    waiting = list(servers)
+    error: BaseException | None = None
+    try:
+        while trying or waiting:
+            if waiting:
+                trying.add(asyncio.ensure_future(connect(waiting.pop(0))))
+            ended, trying = await asyncio.wait(
+                trying, timeout=_NEXT_AFTER if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in ended:
+                if (error := one.exception()) is None:
+                    trying |= ended - {one}
+                    return one.result()
+    finally:
+        await asyncio.gather(*map(_given_up, trying))
+    assert error is not None
+    raise error
+
+
+async def _given_up(attempt: "asyncio.Future[Any]") -> None:
+    attempt.cancel()
+    with suppress(asyncio.CancelledError, *_ERRORS):
+        await (await attempt).close()  # it had just connected
+
+
+async def _why(address: KafkaAddress, error: Exception, within: float) -> str:
+    """Why no broker could be reached: aiokafka keeps that to itself. What a broker refuses comes before that another is away."""
+    found = await asyncio.gather(*(_refusal(address, server, error, within) for server in address.servers))
+    told = [why for why in found if not why.startswith("does not answer")]
+    return (told or found)[0]
+
+
+async def _refusal(address: KafkaAddress, server: str, error: Exception, within: float) -> str:
+    host, _, port = server.rpartition(":")
+    parts = address.for_aiokafka()
+    parts.pop("bootstrap_servers")
+    try:
+        async with asyncio.timeout(_ANSWERS * within):
+            connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)
+            try:
+                await connection.send(MetadataRequest([]))  # what asks for a user tells its versions to everybody
+            finally:
+                connection.close()
+    except _ERRORS as known:
+        error = known
+    if isinstance(error, IllegalSaslStateError):
+        return f"asks for no user at port {port}, and the user {address.user} was given: take the port that does, or no user"
+    if "Authentication" in type(error).__name__ or "uthentication" in str(error) or "SASL" in type(error).__name__.upper():
+        return address.refused
+    if address.tls and not address.certificate and "closed" in str(error):  # TLS 1.3 says no more
+        return "closes the connection: give a client certificate and its key, if it asks for one"
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "shows a certificate that is not trusted: give the CA that has signed it"
+    if isinstance(error, TimeoutError | RequestTimedOutError):
+        return (
+            f"does not answer within {within:g} s: see whether its brokers run, and on these ports, whether one has come to a "
+            "stop or has too much to do, and whether their disks have room; or correct the address"
+        )
+    seen = quoted(str(error) or type(error).__name__, 200)
+    if isinstance(error, ssl.SSLError | ConnectionResetError | asyncio.IncompleteReadError) or "closed" in str(error):
+        return (
+            f"takes a connection at port {port} and ends it ({seen}). It is spoken to as {address.protocol}: give a user where "
+            "the port is one of SASL, speak TLS where it does so, and else not; or the broker has just come to its end"
+        )
+    return (
+        f"does not answer ({seen}): see whether its brokers run, and on these ports, and whether their disks have room; or "
+        "correct the address"
+    )
+
+
+# -- A group's client.
 
 ANSWERS_WITHIN = 4.0
 """Seconds for one request, and"""
@@ -108,8 +386,8 @@ class KafkaClient:
     async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
         """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable; of a
         transactional id, which is one partition's, PartitionUnavailable where it was not taken for too long."""
-        begun, pause = time.monotonic(), _FIRST_PAUSE
-        while True:
+        begun = time.monotonic()
+        for pause in doubling(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
                 code = await ask()
             except BrokerLost as lost:
@@ -126,7 +404,6 @@ class KafkaClient:
             if code in _SETTLES_ELSEWHERE:
                 self._coordinators.clear()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def refused(self, what: str, code: int, topic: str, transactional_id: str = "") -> QueueUnreachable:
         """A sentence with the cure."""
@@ -145,7 +422,7 @@ class KafkaClient:
                 await client.close()
 
     async def _coordinator(self, kind: int, key: str) -> int:
-        answered_at, pause = None, _FIRST_PAUSE
+        answered_at, pauses = None, doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
         while (found := self._coordinators.get((kind, key))) is None:
             answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
             code = int(answer.error_code)
@@ -157,8 +434,7 @@ class KafkaClient:
                 refusal = self.refused("the question for a coordinator", code, "", key)
                 own = kind == CoordinationType.TRANSACTION and code in PASSING
                 raise PartitionUnavailable(str(refusal)) if own else refusal
-            await asyncio.sleep(pause)  # its topic is being made, or read
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            await asyncio.sleep(next(pauses))  # its topic is being made, or read
         return found
 
     async def _send(self, node: int, request: Any, lane: int = ConnectionGroup.DEFAULT) -> Any:

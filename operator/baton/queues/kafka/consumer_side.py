@@ -9,9 +9,8 @@ from baton.queues.kafka.address import read
 with extra("kafka"):
     from baton.queues.kafka.announcements import KafkaAnnouncements
     from baton.queues.kafka.direct_handoffs import DirectHandoffs
-    from baton.queues.kafka.fetcher import Fetcher
-    from baton.queues.kafka.fetching_client import check_settings
-    from baton.queues.kafka.pod_fetchers import PodFetchers
+    from baton.queues.kafka.event_loop import EventLoopThread
+    from baton.queues.kafka.fetcher import Fetcher, PodFetchers, check_settings
     from baton.queues.kafka.reader import KafkaReader
 
 
@@ -23,12 +22,11 @@ class KafkaConsumerSide:
         self._address = read(url)
         self._group = self._address.group or group.replace("/", ".", 1)
         self._uid = uid
-        self._handoffs = DirectHandoffs()
-        self._fetchers = PodFetchers(partial(Fetcher, self._address, self._group))
+        self._shared = EventLoopThread(), DirectHandoffs(), PodFetchers(partial(Fetcher, self._address, self._group))
         check_settings(self._address, self._group)
 
     def reader(self, queue: QueueName) -> KafkaReader:
-        return KafkaReader(self._address, self._group, queue, self._uid, self._handoffs, self._fetchers)
+        return KafkaReader(self._address, self._group, queue, self._uid, *self._shared)
 
     def announcements(self) -> KafkaAnnouncements:
-        return KafkaAnnouncements(self._address, self._group, self._uid, self._handoffs, self._fetchers)
+        return KafkaAnnouncements(self._address, self._group, self._uid, *self._shared)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.message_headers import headers_of
+from baton.queues.kafka.messages import headers_of
 from baton.queues.protocol import PartitionUnavailable
 
 _WITHIN = 5.0

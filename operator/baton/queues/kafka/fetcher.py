@@ -6,19 +6,89 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import NONE_ANSWERS
-from baton.queues.kafka.expected_partitions import ExpectedPartitions, is_of_use
-from baton.queues.kafka.fetch_errors import CORRUPT, END_OF_LOG, why_not_read
-from baton.queues.kafka.fetched_ahead import AllAhead, at_once, goes_on, rests
-from baton.queues.kafka.fetched_partition import FetchedPartition
-from baton.queues.kafka.fetching_client import fetching_client
+from baton.queues.kafka.fetched import AllAhead, FetchedPartition, at_once, goes_on, rests, rests_until_read
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
+
+# -- Why a partition cannot be read, in librdkafka's words, and what helps.
+
+END_OF_LOG = KafkaError._PARTITION_EOF
+CORRUPT = KafkaError._BAD_MSG
+"""Also of a batch whose checksum is wrong."""
+_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+_NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+
+def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error: KafkaError) -> str:
+    """A sentence with the cure."""
+    place = f"{topic}/{partition}"
+    if error.code() in _GONE:
+        return (
+            f"{address.place}: the place of the group in {place} is not in its log: retention has deleted what was not done, the "
+            "log was cut off before it, or the topic was made again. The queue's condition Durable says which: set the place "
+            "again by `baton offsets reset`, as the guide to Kafka says"
+        )
+    if error.code() in _NO_TOPIC:
+        return f"{address.place} has no {place}: create the topic"
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return f"{address.place}: {address.who} may not READ the topic {topic}: allow it by an ACL"
+    if error.code() == CORRUPT:
+        return (
+            f"{address.place}: {place} has messages that are corrupt ({error.str()}): see to the disk of the broker that leads "
+            "it, and have a replica lead that is whole; where none is, set the place behind them by `baton offsets "
+            "reset`, as the guide to Kafka says"
+        )
+    return f"{address.place}: {place} cannot be read: {error.str()}"
+
+
+# -- The client that reads: librdkafka's, which never joins the group, nor commits.
+
+
+def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consumer:
+    """`more`: settings beside the address's. Raises QueueUnreachable where one is none of librdkafka's, or cannot be so."""
+    try:
+        return Consumer({**_settings(address, group), **more, "log_level": 0})
+    except (KafkaException, ValueError, TypeError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise QueueUnreachable(
+            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
+            "values"
+        ) from None
+
+
+def check_settings(address: KafkaAddress, group: str) -> None:
+    """Raises QueueUnreachable, as `fetching_client`. Asks nobody."""
+    fetching_client(address, group).close()
+
+
+def _settings(address: KafkaAddress, group: str) -> dict[str, Any]:
+    return {
+        "client.id": "baton",
+        "group.id": group,
+        "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
+        "fetch.error.backoff.ms": 100,
+        "fetch.queue.backoff.ms": 10,  # it has fetched enough of a partition, and fetches it no more for that long
+        "fetch.wait.max.ms": 100,  # a partition that is taken up is asked for when the request before it is answered
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        **address.settings,
+        **address.for_librdkafka(),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+
+
+# -- What fetches ahead.
 
 _POLL = 0.01
 """Seconds: a partition that is taken up waits no longer before it is asked for."""
@@ -26,6 +96,11 @@ _TAKEN_WITHIN = 0.2
 """Seconds for whoever reads to take some of what there is enough of, before that rests."""
 _LOST_AFTER = 10.0
 """Seconds without a word of a broker after which it is said that none answers."""
+_EXPECTED_FOR = 2.0
+"""Seconds for which a partition is fetched that another is about to hand over: a little of it, so that nobody waits because there
+is enough of others."""
+_NEAR = 1_000
+"""Messages of it: so many that are for another are passed over. Where there are more, it is fetched from behind them."""
 
 
 class Fetcher:
@@ -45,8 +120,8 @@ class Fetcher:
         come among those after it."""
         self._changed: set[int] = set()
         """To be assigned, from behind what was fetched; or no longer, where they are not among those any more."""
-        self._expected = ExpectedPartitions()
-        """Those that nobody reads yet."""
+        self._expected: dict[int, float] = {}
+        """Those that nobody reads yet, and until when they are fetched (monotonic)."""
         self._enough_since = time.monotonic()
         """There was not enough before (monotonic)."""
         self._awaited: frozenset[int] = frozenset()
@@ -66,7 +141,7 @@ class Fetcher:
         """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
             if partition not in self._fetched and not self._closed:
-                self._expected.add(partition, time.monotonic())
+                self._expected[partition] = time.monotonic() + _EXPECTED_FOR
                 self._fetched[partition] = FetchedPartition(offset, self._ahead)
                 self._changed.add(partition)
                 self._news.notify_all()
@@ -132,12 +207,16 @@ class Fetcher:
     def closed(self) -> bool:
         return self._closed
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Fetch no more; the thread ends by itself."""
         with self._news:
             self._closed = True
             for partition in list(self._fetched):
                 self._forget(partition)
             self._news.notify_all()
+
+    def close(self) -> None:
+        self.stop()
         self._thread.join(2.0)
 
     # -- the thread
@@ -177,18 +256,22 @@ class Fetcher:
     def _begin_expected(self, partition: int, offset: int) -> bool:
         """Go on with what was fetched of it. False: that was not expected, or is of no use."""
         fetched = self._fetched.get(partition)
-        if fetched is None or not self._expected.discard(partition) or not is_of_use(fetched, offset):
+        if fetched is None or self._expected.pop(partition, None) is None or not _is_of_use(fetched, offset):
             return False
         fetched.skip_to(offset)
         self._go_on(partition, fetched)
         return True
 
     def _bound_expected(self) -> None:
-        for partition in self._expected.over(time.monotonic()):
-            self._forget(partition)
-            self._changed.add(partition)
-        for partition in self._expected.full(self._fetched):
-            self._fetched[partition].resting = True
+        now = time.monotonic()
+        for partition, until in list(self._expected.items()):
+            fetched = self._fetched[partition]
+            if now >= until:
+                self._forget(partition)
+            elif not fetched.resting and rests_until_read(fetched.ahead):
+                fetched.resting = True
+            else:
+                continue
             self._changed.add(partition)
 
     def _go_on(self, partition: int, fetched: FetchedPartition) -> None:
@@ -284,7 +367,7 @@ class Fetcher:
         if (fetched := self._fetched.pop(partition, None)) is None:
             return False
         fetched.leave()
-        self._expected.discard(partition)
+        self._expected.pop(partition, None)
         return True
 
     def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:
@@ -311,3 +394,54 @@ class Fetcher:
         else:
             return
         self._trouble = (time.monotonic(), why)
+
+
+def _is_of_use(fetched: FetchedPartition, offset: int) -> bool:
+    """Whoever begins to read at this offset goes on with what was fetched."""
+    return fetched.begins_at <= offset <= fetched.next + _NEAR and fetched.failure is None
+
+
+# -- The fetchers of a pod, by topic. What others are about to hand over is fetched before it is the pod's: Kafka refuses no
+# reader, and nothing of it is handed out before.
+
+
+class PodFetchers:
+    """Any thread may call."""
+
+    def __init__(self, make: Callable[[str], Fetcher]) -> None:
+        """`make` makes that of a topic."""
+        self._make = make
+        self._lock = threading.Lock()
+        self._reading: dict[str, Fetcher] = {}
+        self._ready: Fetcher | None = None
+        """Of the topic that was heard of first, for whoever reads it when the pod has its first partition."""
+        self._closed = False
+
+    def expect(self, topic: str, partition: int, offset: int) -> None:
+        """The pod is to get this partition in a moment, and to read from this offset or a later one. Does nothing for a topic of
+        which it reads none, where it reads others."""
+        with self._lock:
+            self._reading = {name: one for name, one in self._reading.items() if not one.closed}
+            if topic not in self._reading and not self._reading and self._ready is None and not self._closed:
+                self._ready = self._make(topic)
+            fetcher = self._reading.get(topic, self._ready)
+        if fetcher is not None and fetcher.topic == topic:
+            fetcher.expect(partition, offset)
+
+    def take(self, topic: str) -> Fetcher:
+        """That of this topic, for whoever reads it, and closes it. Raises QueueUnreachable where a setting is none of
+        librdkafka's."""
+        with self._lock:
+            ready, self._ready = self._ready, None
+            taken = ready if ready is not None and ready.topic == topic else self._make(topic)
+            self._reading[topic] = taken
+        if ready is not None and ready is not taken:
+            ready.stop()
+        return taken
+
+    def close(self) -> None:
+        """What nobody has taken."""
+        with self._lock:
+            ready, self._ready, self._closed = self._ready, None, True
+        if ready is not None:
+            ready.close()

@@ -1,4 +1,4 @@
-"""A group's offsets and the records beside them, for the threads of a consumer."""
+"""A group's offsets and the records beside them, as a consumer asks for and commits them."""
 
 import asyncio
 import time
@@ -10,12 +10,10 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
-from baton.queues.kafka.each import each
-from baton.queues.kafka.event_loop import EventLoopThread
-from baton.queues.kafka.positions_in_log import lag
+from baton.queues.kafka.event_loop import each, in_time
+from baton.queues.kafka.fence import PartitionTransactions, committed
 from baton.queues.kafka.record import Committed, Record, Token, names
-from baton.queues.kafka.topic import LogEnd, describe, offsets
-from baton.queues.kafka.transaction import PartitionTransactions, committed
+from baton.queues.kafka.topic import LogEnd, both_ends, describe, lag, offsets
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
@@ -42,77 +40,99 @@ class Commit(NamedTuple):
 
 
 class GroupOffsets:
-    """Of one queue. Methods raise QueueUnreachable."""
+    """Of one queue. Used in one event loop. Methods raise QueueUnreachable."""
 
     def __init__(self, address: KafkaAddress, group: str, queue: str) -> None:
         """`group`: the id in Kafka."""
-        self._address = address
         self._queue = queue
         self._client = KafkaClient(address, group, "baton")
-        self._loop = EventLoopThread("baton-kafka-commits")
         self._transactions: PartitionTransactions | None = None
 
     @property
     def place(self) -> str:
         """Where it is, for messages."""
-        return self._address.place
+        return self._client.address.place
 
     @property
     def topic(self) -> str:
-        """The queue's: by the records of the group, where each names its queue."""
-        return self._found().topic
+        """The queue's, once it was `found`."""
+        assert self._transactions is not None
+        return self._transactions.topic
 
-    def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
+    async def found(self) -> PartitionTransactions:
+        """Those of the queue's topic: by the records of the group, where each names its queue."""
+        if self._transactions is None:
+            topic = await in_time(topic_of(self._client, self._queue), ASKED_WITHIN)
+            self._transactions = PartitionTransactions(self._client, topic)
+        return self._transactions
+
+    async def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
         """Look for this owner's record in the group's other topics. True: the queue's PartitionedQueue was replaced by one with
         another topic; the records there count from now on."""
-        before = self._found()
-        found = self._loop.run(_topics_now(before.client, self._queue), ASKED_WITHIN)
+        before = await self.found()
+        found = await in_time(_topics_now(self._client, self._queue), ASKED_WITHIN)
         topic = next((topic for topic, records in found.items() if names(records.get(partition), uid, epoch)), None)
         if topic is None or topic == before.topic:
             return False
-        self._transactions = PartitionTransactions(before.client, topic)
+        self._transactions = PartitionTransactions(self._client, topic)
         return True
 
-    def now(self, partitions: tuple[int, ...], within: float = ASKED_WITHIN) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    async def now(
+        self, partitions: tuple[int, ...], within: float = ASKED_WITHIN
+    ) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """What is committed of each, but for those of which a commit is under way; and these."""
-        return self._loop.run(self._found().now(partitions), within)
+        return await in_time((await self.found()).now(partitions), within)
 
-    def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
+    async def stable(self, partition: int, within: float = PASSES_WITHIN) -> Committed:
         """What is committed of it, and not about to change. Raises PartitionUnavailable where a commit that is under way does not
         end in so many seconds, or longer where the broker is slow; 0: at once."""
-        return self._loop.run(self._found().stable(partition, within), ASKED_WITHIN)
+        return await in_time((await self.found()).stable(partition, within), ASKED_WITHIN)
 
-    def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
         """What is committed after this token was refused. True: whoever took another has not written that down in its time."""
-        return self._loop.run(self._found().after_refusal(partition, refused), ASKED_WITHIN)
+        return await in_time((await self.found()).after_refusal(partition, refused), ASKED_WITHIN)
 
-    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
+    async def commit(self, partition: int, wanted: Commit) -> None:
         """Raises StaleToken where another token than the record's is in force."""
-        self._loop.run(self._found().commit(partition, *wanted), ASKED_WITHIN if within is None else within)
+        await in_time((await self.found()).commit(partition, *wanted), ASKED_WITHIN)
 
-    def commit_several(
+    async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         """By partition. The answer: which were refused, and why."""
-        limit = ASKED_WITHIN if within is None else within
-        return self._loop.run(self._commit_several(self._found(), wanted, limit), limit) if wanted else {}
+        if not wanted:
+            return {}
+        limit, transactions = ASKED_WITHIN if within is None else within, await self.found()
+        asked = {number: partial(transactions.commit, number, *one) for number, one in wanted.items()}
+        found = await in_time(_of_each(asked, self.place, limit), limit)
+        return {number: problem for number, problem in found.items() if problem is not None}
 
-    def renewed(
+    async def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
         """A new token, and the record as `change` says: given what is committed, and where the log ends. None: as it is. Raises
         StaleToken where another has one since."""
-        self._found()
-        return self._loop.run(self._renewed(partition, change), ASKED_WITHIN if within is None else within)
+        transactions = await self.found()
 
-    def renewed_several(
+        async def renewed() -> Committed:
+            topic = await describe(self._client, transactions.topic)
+            ends = await offsets(self._client, topic, {partition: LogEnd.END})
+            if partition not in ends:
+                raise self._no_leader(partition, transactions.topic)
+            return await transactions.renewed(partition, lambda seen: change(seen, ends[partition]) or seen.record)
+
+        return await in_time(renewed(), ASKED_WITHIN if within is None else within)
+
+    async def renewed_several(
         self, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
         """As `renewed`, of these at the same time, without a look at where the log ends. The answer: what is committed, or why it
         could not be done."""
         if not changes:
             return {}
-        return self._loop.run(self._renewed_several(self._found(), changes), ASKED_WITHIN)
+        transactions = await self.found()
+        asked = {number: partial(transactions.renewed, number, change) for number, change in changes.items()}
+        return await in_time(_of_each(asked, self.place, ASKED_WITHIN), ASKED_WITHIN)
 
     def begin_with(self, topic: str) -> bool:
         """What was seen of the queue's records was in this topic. False: what is read of it is of another one."""
@@ -120,62 +140,25 @@ class GroupOffsets:
             self._transactions = PartitionTransactions(self._client, topic)
         return self._transactions.topic == topic
 
-    def lag(self, partitions: tuple[int, ...]) -> int:
-        """Entries of these that are not committed. Any thread may ask: commits and looks go on meanwhile. It is not known before
-        something was read, nor while a partition has no leader."""
+    async def lag(self, partitions: tuple[int, ...]) -> int:
+        """Entries of these that are not committed. It is not known before something was read, nor while a partition has no
+        leader."""
         if self._transactions is None:
-            raise QueueUnreachable(f"{self._address.place}: nothing was read yet of the queue {self._queue}")
-        return self._loop.run(self._lag(self._transactions, partitions), ASKED_WITHIN)
+            raise QueueUnreachable(f"{self.place}: nothing was read yet of the queue {self._queue}")
+        topic = await describe(self._client, self._transactions.topic)
+        seen, (begins, ends) = await asyncio.gather(
+            self._transactions.all_stable(partitions), both_ends(self._client, topic, partitions)
+        )
+        if missing := [number for number in partitions if number not in begins or number not in ends]:
+            raise self._no_leader(missing[0], topic.name)
+        return sum(lag(seen, begins, ends).values())
 
-    def close(self) -> None:
-        self._loop.close(self._client.close)
-
-    async def _lag(self, transactions: PartitionTransactions, partitions: tuple[int, ...]) -> int:
-        client = transactions.client
-
-        async def ends() -> tuple[dict[int, int], dict[int, int]]:
-            topic = await describe(client, transactions.topic)
-            first, last = (dict.fromkeys(partitions, place) for place in (LogEnd.BEGINNING, LogEnd.END))
-            begins, found = await asyncio.gather(offsets(client, topic, first), offsets(client, topic, last))
-            return begins, found
-
-        seen, (begins, found) = await asyncio.gather(transactions.all_stable(partitions), ends())
-        if missing := [number for number in partitions if number not in begins or number not in found]:
-            raise self._no_leader(missing[0], transactions.topic)
-        return sum(lag(seen, begins, found).values())
+    async def close(self) -> None:
+        """The connections."""
+        await self._client.close()
 
     def _no_leader(self, partition: int, topic: str) -> PartitionUnavailable:
-        return PartitionUnavailable(f"{self._address.place}: partition {partition} of {topic} has no leader")
-
-    async def _renewed(self, partition: int, change: Callable[[Committed, int], Record | None]) -> Committed:
-        transactions = self._transactions
-        assert transactions is not None
-        client = transactions.client
-        found = await offsets(client, await describe(client, transactions.topic), {partition: LogEnd.END})
-        if partition not in found:
-            raise self._no_leader(partition, transactions.topic)
-        return await transactions.renewed(partition, lambda seen: change(seen, found[partition]) or seen.record)
-
-    async def _renewed_several(
-        self, transactions: PartitionTransactions, changes: Mapping[int, Callable[[Committed], Record | None]]
-    ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        asked = {number: partial(transactions.renewed, number, change) for number, change in changes.items()}
-        return await _of_each(asked, self.place, ASKED_WITHIN)
-
-    async def _commit_several(
-        self, transactions: PartitionTransactions, wanted: Mapping[int, Commit], within: float
-    ) -> Mapping[int, StaleToken | QueueUnreachable]:
-        asked = {number: partial(transactions.commit, number, *one) for number, one in wanted.items()}
-        found = await _of_each(asked, self.place, within)
-        return {number: problem for number, problem in found.items() if problem is not None}
-
-    def _found(self) -> PartitionTransactions:
-        if self._transactions is None:
-            self._transactions = self._loop.run(self._find(), ASKED_WITHIN)
-        return self._transactions
-
-    async def _find(self) -> PartitionTransactions:
-        return PartitionTransactions(self._client, await topic_of(self._client, self._queue))
+        return PartitionUnavailable(f"{self.place}: partition {partition} of {topic} has no leader")
 
 
 async def _of_each(

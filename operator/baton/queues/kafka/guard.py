@@ -1,9 +1,4 @@
-"""The guard member: while the operator is in the group itself, nobody's plain commit can overwrite an owner record.
-
-Kafka takes a commit without a token only while the group has no members, or from one of them. So the operator joins, with a
-protocol that no consumer has: who subscribes with the group's name is refused (INCONSISTENT_GROUP_PROTOCOL), and who commits
-plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to do not expire either.
-"""
+"""Who else is in a group: members of Kafka's own protocols would read the same, and commit over the owner records."""
 
 import asyncio
 import logging
@@ -13,12 +8,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import PASSING, Code, said
-from baton.queues.kafka.client import ANSWERS_WITHIN, KafkaClient
-from baton.queues.protocol import QueueUnreachable
+from baton.queues.kafka.client import (
+    ANSWERS_WITHIN,
+    ConsumerGroupMembers,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    KafkaClient,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    TooOld,
+)
+from baton.queues.protocol import QueueConflict, QueueUnreachable
+
+# -- The guard member: while the operator is in the group itself, nobody's plain commit can overwrite an owner record.
+#
+# Kafka takes a commit without a token only while the group has no members, or from one of them. So the operator joins,
+# with a protocol that no consumer has: who subscribes with the group's name is refused (INCONSISTENT_GROUP_PROTOCOL), and
+# who commits plainly too (UNKNOWN_MEMBER_ID). Offsets of a topic that a member subscribes to do not expire either.
 
 log = logging.getLogger(__name__)
 
@@ -167,3 +176,42 @@ def _subscription(topics: Sequence[str]) -> bytes:
     """ConsumerProtocolSubscription, version 0."""
     named = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + named + struct.pack(">i", -1)
+
+
+_NO_SUCH_GROUP, _DEAD = 69, "Dead"
+"""Either says that there has been neither a commit nor a member yet; or that its members speak the other protocol."""
+_UNSUPPORTED_VERSION = 35
+
+
+async def refuse_members(client: KafkaClient, topic: str) -> None:
+    """Raises QueueConflict where there are any, of the classic protocol or that of KIP-848."""
+    others: set[str] = set()
+
+    async def classic() -> int:
+        answer = await client.to_group(DescribeGroupsRequest([client.group]))
+        code, _, state, _, _, members, *_ = answer.groups[0]
+        if code == _NO_SUCH_GROUP or state == _DEAD:
+            return await kip_848()
+        others.update(_named(one[1], one[2]) for one in members if one[1] != CLIENT_ID)
+        return int(code)
+
+    async def kip_848() -> int:
+        try:
+            answer = await client.to_group(ConsumerGroupMembers(client.group))
+        except TooOld:  # for that protocol
+            return Code.NONE
+        code, _, _, _, _, _, _, members, *_ = answer.groups[0]
+        others.update(_named(one[4], one[5]) for one in members if one[4] != CLIENT_ID)
+        return Code.NONE if code in (_NO_SUCH_GROUP, _UNSUPPORTED_VERSION) else int(code)
+
+    await client.until_taken("the question for the group's members", classic, topic)
+    if others:
+        named = ", ".join(sorted(others)[:3])
+        raise QueueConflict(
+            f"The group {client.group} of {client.address.place} has members of Kafka's own protocol: {named}. Stop them; "
+            "work begins when they are gone, where they have left off"
+        )
+
+
+def _named(client_id: str, host: str) -> str:
+    return f"{client_id} ({host.lstrip('/')})"

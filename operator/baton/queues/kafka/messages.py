@@ -1,223 +1,124 @@
-"""Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs."""
+"""Messages of a partition as entries: their headers, their size."""
 
-from typing import Any
+import logging
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from operator import methodcaller
+from typing import Any, NamedTuple, cast
 
-from aiokafka.protocol.abstract import AbstractType
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
+from confluent_kafka import Message
 
-_TEXT = CompactString("utf-8")
+from baton.model.ids import Epoch, QueueName
+from baton.queues.entries import Entries
+from baton.queues.entry import NO_HEADERS, Entry
 
+# -- The headers of a message, also where a producer has named one by bytes that are no text.
 
-class TopicId(AbstractType):  # type: ignore[misc] # aiokafka is not typed
-    """Sixteen bytes, as hexadecimal digits."""
+log = logging.getLogger(__name__)
 
-    @classmethod
-    def encode(cls, value: str) -> bytes:
-        return bytes.fromhex(value)
+Headers = list[tuple[str, bytes | None]]
 
-    @classmethod
-    def decode(cls, data: Any) -> str:
-        return str(data.read(16).hex())
+_ask = methodcaller("headers")
+"""Sees an error at once. A plain call does not where Python has specialised it: the error comes up in whatever is done next
+(CPython 3.11, `PRECALL_NO_KW_METHOD_DESCRIPTOR_NOARGS`)."""
 
 
-NO_TOPIC_ID = "0" * 32
+def headers_of(message: Any) -> Headers | None:
+    """In order; None: it has none. Where the name of one is no UTF-8, none of them can be had: confluent-kafka raises, and has a
+    list with holes from then on, on which a process ends. So it is asked once, and the message has none afterwards."""
+    try:
+        headers: Headers | None = _ask(message)
+    except (UnicodeDecodeError, SystemError):
+        _without(message)
+        return None
+    return headers
 
 
-class OffsetFetchResponseV7(Response):  # type: ignore[misc] # aiokafka is not typed
-    """What a group has committed."""
+def all_headers_of(messages: Sequence[Message]) -> list[Headers | None]:
+    """The same of each."""
+    found: list[Headers | None] = []
+    while len(found) < len(messages):
+        try:
+            found.extend(cast("map[Headers | None]", map(Message.headers, islice(messages, len(found), None))))
+        except (UnicodeDecodeError, SystemError):  # those before it are there
+            _without(messages[len(found)])
+            found.append(None)
+    return found
 
-    API_KEY = 9
-    API_VERSION = 7
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("name", _TEXT),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        ("error_code", Int16),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("error_code", Int16),
-        ("tags", TaggedFields),
+
+def _without(message: Any) -> None:
+    message.set_headers([])
+    log.error(
+        "%s/%d: the message at offset %d comes without its headers: the name of one is no UTF-8. Correct what its producer sends",
+        message.topic(),
+        message.partition(),
+        message.offset(),
     )
 
 
-class OffsetFetchRequestV7(RequestStruct):  # type: ignore[misc] # likewise
-    """The first version that can ask for stable offsets: not those before a commit that is under way."""
+# -- How large messages are.
 
-    FLEXIBLE_VERSION = True
-    API_KEY = 9
-    API_VERSION = 7
-    RESPONSE_TYPE = OffsetFetchResponseV7
-    SCHEMA = Schema(
-        ("group", _TEXT),
-        ("topics", CompactArray(("name", _TEXT), ("partitions", CompactArray(Int32)), ("tags", TaggedFields))),
-        ("require_stable", Boolean),
-        ("tags", TaggedFields),
-    )
+_OF_A_MESSAGE = 300
+_OF_A_HEADER = 170
+"""Bytes that Python's objects take beside what they have in them, as measured with CPython 3.11."""
 
 
-class CommittedOffsets(Request[OffsetFetchRequestV7]):  # type: ignore[misc] # likewise
-    """Of a group: of some partitions of a topic, or of all that it has."""
+class Size(NamedTuple):
+    """Of some messages."""
 
-    API_KEY = 9
+    content: int
+    """Bytes of keys, values and headers;"""
+    in_memory: int
+    """with the objects that have them."""
+
+
+def size_of(messages: Sequence[Message]) -> Size:
+    """Of so many at once: to ask for each by itself takes four times as long."""
+    keys = cast("list[bytes | None]", map(Message.key, messages))
+    content, in_memory = sum(map(len, messages)) + sum(map(len, filter(None, keys))), _OF_A_MESSAGE * len(messages)
+    for headers in filter(None, all_headers_of(messages)):
+        in_memory += _OF_A_HEADER * len(headers)
+        for name, value in headers:
+            content += len(name) + len(value or b"")
+    return Size(content, content + in_memory)
+
+
+# -- Messages of a partition as entries.
+
+
+class MessageEntries(Entries):
+    """Each is made when somebody looks at it: to make one takes as long as librdkafka needs for its message."""
+
+    without_key = None
 
     def __init__(
-        self, group: str, topic: str | None = None, partitions: tuple[int, ...] = (), *, beside_pending: bool = False
+        self, queue: QueueName, partition: int, epoch: Epoch, messages: Sequence[Message], offsets: Sequence[int], again: int
     ) -> None:
-        """`beside_pending`: also of those of which a commit is under way: what is committed before it."""
-        self._group = group
-        self._beside_pending = beside_pending
-        self._topics: Any = None if topic is None else [(topic, list(partitions), {})]
+        """`offsets`: of these messages. Those before the offset `again` were handed out before."""
+        super().__init__(messages, partial(_entry, queue, partition, epoch, again))
+        self._numbers = offsets
+        self._again = again
+        self.offsets = list(map(str, offsets))
+        self.keys = cast("list[bytes]", list(map(Message.key, messages)))
+        self.values = cast("list[bytes]", list(map(Message.value, messages)))
 
-    def build(self, request_struct_class: Any) -> Any:
-        return request_struct_class(self._group, self._topics, not self._beside_pending, {})
+    @property
+    def redelivered(self) -> int:
+        return bisect_left(self._numbers, self._again)
 
 
-class MetadataResponseV12(Response):  # type: ignore[misc] # likewise
-    """A topic, with its id."""
-
-    API_KEY = 3
-    API_VERSION = 12
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", CompactArray(("id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT), ("tags", TaggedFields))),
-        ("cluster_id", _TEXT),
-        ("controller", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("name", _TEXT),
-                ("id", TopicId),
-                ("internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("number", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("in_sync", CompactArray(Int32)),
-                        ("offline", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
+def _entry(queue: QueueName, partition: int, epoch: Epoch, again: int, message: Any) -> Entry:
+    offset, headers = message.offset(), headers_of(message)
+    return Entry(
+        queue,
+        partition,
+        str(offset),
+        message.key(),
+        message.value(),
+        message.timestamp()[1],
+        epoch,
+        offset < again,
+        NO_HEADERS if headers is None else dict(headers),
     )
-
-
-class MetadataRequestV12(RequestStruct):  # type: ignore[misc] # likewise
-    """Of a topic."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 3
-    API_VERSION = 12
-    RESPONSE_TYPE = MetadataResponseV12
-    SCHEMA = Schema(
-        ("topics", CompactArray(("id", TopicId), ("name", _TEXT), ("tags", TaggedFields))),
-        ("make", Boolean),
-        ("operations", Boolean),
-        ("tags", TaggedFields),
-    )
-
-
-class TopicMetadata(Request[MetadataRequestV12]):  # type: ignore[misc] # likewise
-    """Of one topic, by its name; it is not made."""
-
-    API_KEY = 3
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-
-    def build(self, request_struct_class: Any) -> Any:
-        return request_struct_class([(NO_TOPIC_ID, self._topic, {})], False, False, {})
-
-
-_ASSIGNMENT = Schema(
-    (
-        "partitions",
-        CompactArray(("id", TopicId), ("name", _TEXT), ("numbers", CompactArray(Int32)), ("tags", TaggedFields)),
-    ),
-    ("tags", TaggedFields),
-)
-
-
-class ConsumerGroupDescribeResponseV0(Response):  # type: ignore[misc] # likewise
-    """A group of the protocol of KIP-848."""
-
-    API_KEY = 69
-    API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            CompactArray(
-                ("error_code", Int16),
-                ("error_message", _TEXT),
-                ("id", _TEXT),
-                ("state", _TEXT),
-                ("epoch", Int32),
-                ("assignment_epoch", Int32),
-                ("assignor", _TEXT),
-                (
-                    "members",
-                    CompactArray(
-                        ("id", _TEXT),
-                        ("instance", _TEXT),
-                        ("rack", _TEXT),
-                        ("epoch", Int32),
-                        ("client_id", _TEXT),
-                        ("client_host", _TEXT),
-                        ("topics", CompactArray(_TEXT)),
-                        ("topic_pattern", _TEXT),
-                        ("assignment", _ASSIGNMENT),
-                        ("target", _ASSIGNMENT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class ConsumerGroupDescribeRequestV0(RequestStruct):  # type: ignore[misc] # likewise
-    """Of one group."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 69
-    API_VERSION = 0
-    RESPONSE_TYPE = ConsumerGroupDescribeResponseV0
-    SCHEMA = Schema(("groups", CompactArray(_TEXT)), ("operations", Boolean), ("tags", TaggedFields))
-
-
-class ConsumerGroupMembers(Request[ConsumerGroupDescribeRequestV0]):  # type: ignore[misc] # likewise
-    """Who is in a group of the protocol of KIP-848."""
-
-    API_KEY = 69
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-
-    def build(self, request_struct_class: Any) -> Any:
-        return request_struct_class([self._group], False, {})

@@ -19,8 +19,7 @@ class _SecretKey(Protocol):
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Kafka."""
     with extra("kafka"):
-        from baton.queues.kafka.adapter import KafkaQueue
-        from baton.queues.kafka.topic_to_open import TopicToOpen
+        from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 
     source: KafkaSource = queue.source
     spec = TopicToOpen(

@@ -11,21 +11,21 @@ from typing import cast
 from confluent_kafka import Message
 
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.consumer_side import SURE_FOR
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.background_commits import BackgroundCommits
 from baton.queues.kafka.client import ASKED_WITHIN
+from baton.queues.kafka.commits import OwnerCommits
 from baton.queues.kafka.dead_letters import DeadLetterTopic
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.group_offsets import GroupOffsets
-from baton.queues.kafka.message_entries import MessageEntries
-from baton.queues.kafka.owner_commits import OwnerCommits
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.take_up_order import TakeUpOrder
-from baton.queues.kafka.take_up_thread import TakeUpThread
+from baton.queues.kafka.take_up import TakeUpOrder, TakingUp
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -52,10 +52,12 @@ class KafkaReader:
         group: str,
         queue: QueueName,
         uid: Uid,
+        loop: EventLoopThread,
         handoffs: DirectHandoffs,
         fetchers: PodFetchers,
     ) -> None:
-        """`group`: the group id in Kafka. `handoffs`: what the pod's announcements tell of hand-offs. `fetchers`: the pod's."""
+        """`group`: the group id in Kafka. `loop`, `fetchers`: the pod's. `handoffs`: what its announcements tell of hand-offs."""
+        self._loop = loop.user()
         self._fetchers = fetchers
         self._address = address
         self._group = group
@@ -69,10 +71,10 @@ class KafkaReader:
         self._positions: dict[int, ReadPosition] = {}
         self._commits = OwnerCommits(self._offsets, queue, uid, self._positions, handoffs)
         self._background = BackgroundCommits(
-            self._commits.commit_several, self._commits.looks.look_at_all, self._commits.is_about_to_go
+            self._loop, self._commits.commit_several, self._commits.look_at_all, self._commits.is_about_to_go
         )
         self._take_up_order = TakeUpOrder(self._commits, self._fetching)
-        self._take_up_thread = TakeUpThread(self._take_up_order.take_up, self._end, self._wake)
+        self._taking_up = TakingUp(self._loop, self._take_up_order.take_up, self._end, self._wake)
         self._woken: Callable[[], None] | None = None
         """None: nobody has waited yet."""
 
@@ -84,7 +86,7 @@ class KafkaReader:
         if not new:
             return []
         position = self._of(partition, epoch)
-        self._commits.looks.be_sure(partition, position)
+        self._be_sure(partition, position)
         self._set_hopeless_aside(partition, position)
         most = position.most(self._in_hand)
         if most == 0:
@@ -129,9 +131,9 @@ class KafkaReader:
             log.warning("%s/%d entry %s is not finished, and %s", self._queue, partition, position.offset, _FULL)
         position.told_full = position.is_full
         if position.behind and (careful or not soon or position.outputs.weight > _MOST_PENDING):
-            self._commits.commit(partition, position)
+            self._commit(partition, position)
             return
-        self._commits.looks.be_sure(partition, position)
+        self._be_sure(partition, position)
         if position.behind:
             self._background.due(partition, at_once=bool(position.outputs))
 
@@ -140,9 +142,9 @@ class KafkaReader:
         dead letter."""
         position = self._of(partition, epoch)
         if not position.record.most:
-            self._commits.looks.look(partition, position)
+            self._look(partition, position)
             return True
-        self._commits.commit(partition, position, lambda failing: failing.failed(int(offset)))
+        self._loop.run(self._commits.commit(partition, position, lambda failing: failing.failed(int(offset))))
         hopeless = position.too_often(int(offset))
         if hopeless:
             self.set_aside(partition, epoch, offset, why)
@@ -153,16 +155,16 @@ class KafkaReader:
         """See `Reader`: from here on a process that ends counts for this entry."""
         position = self._of(partition, epoch)
         if position.record.reserved > int(offset):  # it was asked for before
-            self._commits.looks.look(partition, position)
+            self._look(partition, position)
             return True
         position.waits = False
-        self._commits.reserve(partition, position, int(offset) + 1)
+        self._loop.run(self._commits.reserve(partition, position, int(offset) + 1))
         return True
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
         """The entry goes to the topic for dead letters; then it is finished with."""
         position = self._of(partition, epoch)
-        self._commits.looks.look(partition, position)
+        self._look(partition, position)
         message = position.read.get(offset)
         if message is not None:
             topic = position.record.dead_letters or f"{self._offsets.topic}.dead-letters"
@@ -175,7 +177,7 @@ class KafkaReader:
         until = time.monotonic() + min(within, ASKED_WITHIN)
         untaken = self._last_words(partitions, until, give_up=give_up)
         left = min(max(0.0, until - time.monotonic()), _TAKEN_UP_WITHIN)
-        taken_up, under_way = self._take_up_thread.withdraw(partitions, left, give_up=give_up)
+        taken_up, under_way = self._taking_up.withdraw(partitions, left, give_up=give_up)
         for partition, position in taken_up.items():
             self._hold(partition, position)
         untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)
@@ -183,7 +185,7 @@ class KafkaReader:
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
-        self._commits.looks.look(partition, self._of(partition, epoch))
+        self._look(partition, self._of(partition, epoch))
 
     def sure_at(self, partition: int) -> float:
         """When the broker was asked for what was seen last of its record: a commit asks, too (monotonic). Of a partition that was
@@ -198,12 +200,12 @@ class KafkaReader:
 
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not committed. Any thread may ask; reading goes on meanwhile."""
-        return self._offsets.lag(tuple(partitions))
+        return self._loop.run(self._offsets.lag(tuple(partitions)), ASKED_WITHIN)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            return self._take_up_thread.ready(partition, epoch)
+            return self._taking_up.ready(partition, epoch)
         if position.epoch != epoch:
             return False
         if position.hopeless:
@@ -217,18 +219,18 @@ class KafkaReader:
             self._background.due_again(idle)
         held = {number: self._positions.get(number) for number in partitions}
         with_room = frozenset(one for one, position in held.items() if position is not None and position.most(self._in_hand) != 0)
-        if any(position is None and not self._take_up_thread.under_way(one) for one, position in held.items()):
+        if any(position is None and not self._taking_up.under_way(one) for one, position in held.items()):
             woken()
         elif self._fetcher is not None:
             self._fetcher.wait_for(with_room, woken)
 
     def close(self) -> None:
         self._background.close()
-        self._take_up_thread.close()
+        self._taking_up.close()
+        self._loop.close(self._offsets.close)
         if self._fetcher is not None:
             self._fetcher.close()
         self._dead_letters.close()
-        self._offsets.close()
 
     # -- positions
 
@@ -236,11 +238,11 @@ class KafkaReader:
         """Raises StaleOwner."""
         position = self._positions.get(partition)
         if position is None or position.epoch < epoch:
-            position = self._take_up_thread.take(partition, epoch)
+            position = self._taking_up.take(partition, epoch)
             self._hold(partition, position)
         if position.epoch != epoch:
             raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
-        self._commits.looks.refuse_lost(partition, position)
+        self._commits.refuse_lost(partition, position)
         return position
 
     def _hold(self, partition: int, position: ReadPosition) -> None:
@@ -256,7 +258,7 @@ class KafkaReader:
         left = {number: one for number, one in self._positions.items() if one.epoch == partitions.get(number)}
         for partition in left:
             self._end(partition)
-        untaken = dict(self._commits.last_words(left, until - time.monotonic())) if left else {}
+        untaken = dict(self._loop.run(self._commits.last_words(left, until - time.monotonic()))) if left else {}
         for partition, position in left.items():
             if give_up or partition not in untaken:
                 del self._positions[partition]
@@ -266,6 +268,17 @@ class KafkaReader:
 
     def _still_taken_up(self, partition: int) -> QueueUnreachable:
         return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
+
+    def _be_sure(self, partition: int, position: ReadPosition) -> None:
+        """Look where that was not done for a while: a commit is a look, too."""
+        if time.monotonic() - position.sure_at > SURE_FOR:
+            self._look(partition, position)
+
+    def _look(self, partition: int, position: ReadPosition) -> None:
+        self._loop.run(self._commits.look(partition, position))
+
+    def _commit(self, partition: int, position: ReadPosition) -> None:
+        self._loop.run(self._commits.commit(partition, position))
 
     # -- fetching
 
@@ -283,7 +296,7 @@ class KafkaReader:
             return former
         made = self._fetcher = self._fetchers.take(topic)
         if former is not None:
-            former.close()
+            former.stop()
         return made
 
     def _set_hopeless_aside(self, partition: int, position: ReadPosition) -> None:
@@ -300,10 +313,10 @@ class KafkaReader:
         if first is not None and position.waits and position.first is None:
             upto = first + 1  # it is reserved when it is begun
         if first is not None and first >= max(position.record.reserved, upto):
-            self._commits.reserve(partition, position, first + count)
+            self._loop.run(self._commits.reserve(partition, position, first + count))
         messages = self._fetcher.take(partition, count, most_bytes, max(position.record.reserved, upto))
         if not messages and self._pass_marks(partition, position):
-            self._commits.commit(partition, position)
+            self._commit(partition, position)
         return messages
 
     def _pass_marks(self, partition: int, position: ReadPosition) -> bool:

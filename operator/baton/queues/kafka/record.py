@@ -14,10 +14,11 @@ from baton.model.ids import Epoch, Uid
 LONGEST = 4095
 """Characters that a broker takes by default (offset.metadata.max.bytes is 4,096)."""
 _VERSION = 1
-_BOUND = 2**62
-"""Of epochs and numbers of queries. A record with a higher one is not Baton's: at 64 bits none could be granted above it."""
-_TOKEN_BOUNDS = (2**63, 2**15)
-"""Of a token's numbers, as requests have them: one with a higher number can be sent in none."""
+_BOUND = 2**53
+"""Of epochs and numbers of queries: no operator comes to it. A record with a higher one is not Baton's. Whoever may READ a group
+may commit one, and is granted over, as where there is no record."""
+_TOKEN_BOUND = 2**15
+"""Of a token's epoch, as requests have it: one with a higher one can be sent in none."""
 _MOST_TRIES = 50
 """Entries of which it is written down how often they failed: those that come first."""
 
@@ -166,7 +167,7 @@ def _record(fields: dict[str, Any]) -> Record | None:
     tries = fields.get("tries", [])
     if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
         return None
-    if token is None or any(one >= bound for one, bound in zip(token, _TOKEN_BOUNDS, strict=True)):
+    if token is None or token[1] >= _TOKEN_BOUND:
         return None
     if not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
         return None

@@ -1,17 +1,22 @@
-"""A topic as its brokers describe it: partitions, their leaders, and where they begin and end."""
+"""A topic as its brokers describe it: partitions, their leaders, where they begin and end, and where a group is in them."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
-from aiokafka.protocol.offset import OffsetRequest
-
-from baton.queues.kafka.answers import PASSING, Code
-from baton.queues.kafka.client import BrokerLost, KafkaClient
-from baton.queues.kafka.messages import TopicMetadata
+from baton.model.ranges import format_numbers
+from baton.queues.kafka.answers import PASSING, Code, who_holds_the_place
+from baton.queues.kafka.answers import TRANSACTIONS_TOOL as TOOL
+from baton.queues.kafka.client import BrokerLost, KafkaClient, OffsetRequest, TopicMetadata
+from baton.queues.kafka.record import Committed
+from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import QueueUnreachable
+
+# -- A topic as its brokers describe it: partitions, their leaders, and where they begin and end.
 
 _FIRST_LEADER = 0
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -92,3 +97,163 @@ async def both_ends(client: KafkaClient, topic: Topic, partitions: Iterable[int]
     asked = [offsets(client, topic, dict.fromkeys(partitions, one)) for one in (LogEnd.BEGINNING, LogEnd.END)]
     begins, ends = await asyncio.gather(*asked)
     return begins, ends
+
+
+# -- Where the log of each partition of a topic begins and ends, for somebody who asks again and again.
+
+_KNOWN_FOR = 5.0
+"""Seconds until the topic is described again: its partitions may have become more."""
+
+
+class TopicLog:
+    """Used in one event loop. Its methods raise QueueUnreachable."""
+
+    def __init__(self, client: KafkaClient, topic: str) -> None:
+        self.client = client
+        self.name = topic
+        self._topic: Topic | None = None
+        self._described_at = 0.0
+
+    async def topic(self, *, fresh: bool = False) -> Topic:
+        """As it was a few seconds ago at most; `fresh`: as it is now."""
+        if fresh or self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
+            self._topic, self._described_at = await describe(self.client, self.name), time.monotonic()
+        return self._topic
+
+    async def offsets(self, place: LogEnd, partitions: Iterable[int]) -> dict[int, int]:
+        """Of those of the partitions that have a leader, as a reader of committed messages sees it."""
+        topic, asked = await self.topic(), dict.fromkeys(partitions, place)
+        try:
+            found = await offsets(self.client, topic, asked)
+        except QueueUnreachable:
+            self._topic = None  # another broker may lead by now
+            raise
+        if found.keys() != asked.keys():
+            self._topic = None
+        return found
+
+
+# -- Where a group is in the logs of a topic's partitions: what is still to be done, and what cannot be done any more. Pure.
+
+
+class CutOff(NamedTuple):
+    """A log that ends before the place of the group."""
+
+    place: int
+    end: int
+    """As it was seen first: what was sent since is behind it."""
+
+
+def lag(committed: Mapping[int, Committed], begins: Mapping[int, int], ends: Mapping[int, int]) -> dict[int, int]:
+    """Entries that are not done, of each partition whose log's end is known."""
+    at = {number: one.offset if one.offset >= 0 else begins.get(number, 0) for number, one in committed.items()}
+    return {number: max(0, end - max(at[number], begins.get(number, 0))) for number, end in ends.items()}
+
+
+def offsets_of(
+    committed: Mapping[int, Committed], begins: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, PartitionOffsets]:
+    """Of each partition whose log's ends are known. What its owner has in hand only the owner knows."""
+    behind = lag(committed, begins, ends)
+    return {
+        number: PartitionOffsets(
+            at if (at := committed[number].offset) >= 0 else None, begins[number], ends[number], entries, None
+        )
+        for number, entries in sorted(behind.items())
+        if number in begins
+    }
+
+
+def unfinished(committed: Mapping[int, Committed], ends: Mapping[int, int]) -> dict[int, tuple[str, int]]:
+    """See `QueueCheck.unfinished`: the owner that reads now counts as one that was handed it out."""
+    found = {
+        number: (one.offset, one.record.ended_on(one.offset, ends.get(number, 0)))
+        for number, one in committed.items()
+        if one.record is not None
+    }
+    return {number: (str(offset), tries[offset]) for number, (offset, tries) in found.items() if tries.get(offset, 0) > 1}
+
+
+def lost_entries(committed: Mapping[int, Committed], begins: Mapping[int, int]) -> dict[int, int]:
+    """Of each partition of which entries were deleted that the group had not done, how many that are at most."""
+    found = {number: begins.get(number, 0) - one.offset for number, one in committed.items() if one.offset >= 0}
+    return {number: count for number, count in sorted(found.items()) if count > 0}
+
+
+def cut_off(committed: Mapping[int, Committed], ends: Mapping[int, int], before: Mapping[int, CutOff]) -> dict[int, CutOff]:
+    """Of each partition whose log ends before the group's place. One that did so `before` does it as long as the place stands,
+    for entries that nobody has read do not move it."""
+    found = {number: CutOff(one.offset, ends.get(number, one.offset)) for number, one in committed.items()}
+    stands = {number: cut for number, cut in before.items() if number in found and found[number].place == cut.place}
+    return {number: cut for number, cut in sorted((found | stands).items()) if cut.place > cut.end}
+
+
+# -- What is wrong with the place of a group in a topic, in sentences with the cure. Pure.
+
+_NAMED = 3
+"""Partitions of which a sentence says more."""
+
+
+def place_warnings(cluster: str, group: str, topic: str, lost: Mapping[int, int], cuts: Mapping[int, CutOff]) -> tuple[str, ...]:
+    """`lost`: partitions of which entries were deleted that were not done, and how many. `cuts`: those whose log was cut off."""
+    found = []
+    if lost:
+        found.append(
+            f"{cluster}: the place of the group {group} in partitions {format_numbers(lost)} of {topic} is gone: up to "
+            f"{sum(lost.values())} entries were deleted before they were done, by the topic's retention or by somebody. Their "
+            "owners wait: set the place again by `baton offsets reset`, as the guide to Kafka says, and keep entries longer"
+        )
+    if cuts:
+        told = ", ".join(f"partition {number} at {cut.end}, not {cut.place}" for number, cut in list(cuts.items())[:_NAMED])
+        found.append(
+            f"{cluster}: in partitions {format_numbers(cuts)} of {topic} the log ends before the place of the group {group} "
+            f"({told}): it was cut off, as where a replica that was behind leads or a disk was restored, or somebody has set the "
+            "place. Their owners wait until the log is as long again, and what is sent until then is left out: set the place to "
+            "the end by `baton offsets reset --to latest`, as the guide to Kafka says"
+        )
+    return tuple(found)
+
+
+# -- Transactions of others that nobody ends: what is behind one is read by nobody, and a place that one is over nobody
+# knows.
+
+_LONG = 60.0
+"""Seconds: a transaction of Kafka's own producers is aborted by then, unless they are told otherwise (transaction.timeout.ms)."""
+
+
+class OpenTransactions:
+    """Of one topic, and of one group's place in it."""
+
+    def __init__(self, client: KafkaClient, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._begun: dict[int, tuple[int, float]] = {}
+        """By partition whose log goes on behind an open transaction: where that begins, and since when it is seen (monotonic)."""
+        self._over_place: Collection[int] = ()
+
+    def saw(self, ends: Mapping[int, int], last: Mapping[int, int], over_place: Collection[int]) -> None:
+        """`ends`: where each partition ends for who reads committed messages. `last`: where it does. `over_place`: partitions of
+        whose place a commit is under way that is none of Baton's."""
+        now = time.monotonic()
+        found = {number: end for number, end in ends.items() if last.get(number, end) > end}
+        before = {number: one for number, one in self._begun.items() if found.get(number) == one[0]}
+        self._begun = {number: (end, now) for number, end in found.items()} | before
+        self._over_place = over_place
+
+    def warnings(self) -> tuple[str, ...]:
+        """Those that are open for long."""
+        cluster, topic, said = self._client.address.place, self._topic, []
+        since = time.monotonic() - _LONG
+        if long := {number: begin for number, (begin, seen) in sorted(self._begun.items()) if seen <= since}:
+            number, begin = next(iter(long.items()))
+            said.append(
+                f"{cluster}: a producer has had a transaction open for more than {_LONG:.0f} s in partitions "
+                f"{format_numbers(long)} of {topic} (in {number} since offset {begin}). What was sent behind its beginning is "
+                "not read by anybody who reads committed messages, and counts as no lag, until it ends: "
+                f"{TOOL} describe-producers --topic {topic} --partition {number} says its ProducerId, and {TOOL} list whose that "
+                f"is. Let that program end it, or end it by {TOOL} forceTerminateTransaction --transactionalId; where nobody has "
+                f"that id, by {TOOL} abort --topic {topic} --partition {number} --start-offset {begin}"
+            )
+        if self._over_place:
+            said.append(f"{cluster}: {who_holds_the_place(self._client.group, topic, format_numbers(self._over_place))}")
+        return tuple(said)

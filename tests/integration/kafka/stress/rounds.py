@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from baton.model.ids import Epoch
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.record import Committed
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant, QueueUnreachable
 from tests.integration.kafka.reading import committed_values
 from tests.integration.kafka.stress.fleet import Fleet

@@ -8,9 +8,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 
-from baton.queues.kafka.adapter import KafkaQueue
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.topic_to_open import TopicToOpen
 from baton.queues.protocol import Claimant
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import UNHURRIED, KafkaFleet, verdict

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka.each import AT_ONCE
+from baton.queues.kafka.event_loop import AT_ONCE
 from baton.queues.kafka.record import Committed, Record, Token
 
 PARTITIONS = 4 * AT_ONCE

@@ -1,19 +1,136 @@
 """A pod goes on hearing announcements, whatever one of them says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka.protocol.commit import OffsetCommitRequest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.announcement import Announcement, Said, mark
-from baton.queues.kafka.announcements import KafkaAnnouncements
+from baton.queues.kafka.announcements import ANYBODY, LONGEST, Announcement, KafkaAnnouncements, KafkaAnnouncer, Said, mark, read
+from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
-from baton.queues.kafka.fetcher import Fetcher
-from baton.queues.kafka.pod_fetchers import PodFetchers
+from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
+from tests.waiting import eventually
+
+# -- Announcements as they stand beside an offset.
+
+
+def test_what_is_written_is_read() -> None:
+    announcement = Announcement("orders", (Said(3, 0, 7, -1, 0, 12), Said(4, 5, 8, 2500, ANYBODY, 13)))
+    assert read(announcement.to_text() + "\0") == announcement
+
+
+def test_what_was_said_first_is_left_out_where_there_is_too_much() -> None:
+    announcement = Announcement("q" * 200, tuple(Said(10**6 + number, 9999, 10**9, 10**6, 9999, 9999) for number in range(300)))
+    text = announcement.to_text()
+    found = read(text)
+    assert len(text) <= LONGEST and found is not None
+    assert found.said and found.said == announcement.said[-len(found.said) :]
+
+
+@pytest.mark.parametrize("partition", [-1, 2**31])
+def test_a_partition_that_kafka_cannot_have_is_not_batons(partition: int) -> None:
+    good, forged = Said(1, 2**31 - 1, 1, -1, 0, 0), Said(1, partition, 1, -1, 0, 0)
+    assert read(Announcement("q", (good,)).to_text()) == Announcement("q", (good,))
+    assert read(Announcement("q", (good, forged)).to_text()) is None
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{}", "[1]", '{"baton":1}', '{"baton":1,"queue":"q","said":[[1]]}', "[" * 4000, "x" * 10**6]
+)
+def test_what_does_not_parse_is_not_batons(text: str | None) -> None:
+    assert read(text) is None
+
+
+def test_pods_are_told_apart_by_short_marks() -> None:
+    marks = {mark(f"0b4f8c{number:02}-uid") for number in range(20)}
+    assert len(marks) == 20 and all(0 < one < 10_000 for one in marks)
+    assert mark(None) == mark("") == 0, "nobody"
+
+
+B_POD = Uid("0b4f8c11-uid")
+
+
+def handed(partition: int, uid: Uid = B_POD, then: int = 9) -> Said:
+    return Said(4, partition, 8, 2500, 12, mark(uid), then)
+
+
+def test_to_whom_an_owner_is_to_hand_its_partition_is_said_with_the_uid() -> None:
+    by_operator = Said(4, 1, 8, 2500, 12, mark(B_POD))
+    found = read(Announcement("orders", (handed(0), by_operator), {mark(B_POD): B_POD}).to_text())
+    assert found is not None
+    assert [found.receiver(one) for one in found.said] == [B_POD, None]
+    assert found.said == (handed(0), by_operator)
+
+
+def test_a_uid_is_said_once_and_only_of_those_that_get_something() -> None:
+    text = Announcement("orders", tuple(handed(number) for number in range(64)), {mark(B_POD): B_POD, 7: Uid("nobody")}).to_text()
+    assert (text.count(B_POD), text.count("nobody")) == (1, 0)
+
+
+def test_who_is_not_told_apart_gets_nothing_from_its_owner() -> None:
+    found = read(Announcement("orders", (handed(0),)).to_text())
+    assert found is not None and found.receiver(found.said[0]) is None
+
+
+def test_a_uid_that_is_not_that_of_its_mark_is_not_believed() -> None:
+    found = read(Announcement("orders", (handed(0),), {mark(B_POD): Uid("another")}).to_text())
+    assert found is not None and found.receiver(found.said[0]) is None
+
+
+@pytest.mark.parametrize("then", [8, 7, 2**53])
+def test_an_epoch_that_no_grant_would_have_is_not_handed_on(then: int) -> None:
+    found = read(Announcement("orders", (handed(0, then=then),), {mark(B_POD): B_POD}).to_text())
+    assert found is not None and found.receiver(found.said[0]) is None
+
+
+def test_what_is_too_long_for_a_uid_is_none() -> None:
+    long = Uid("x" * 300)
+    found = read(Announcement("orders", (handed(0, long),), {mark(long): long}).to_text())
+    assert found is not None and found.receiver(found.said[0]) is None
+
+
+# -- What the operator announces to the pods of a group.
+
+
+@pytest.fixture
+async def announcer() -> AsyncIterator[KafkaAnnouncer]:
+    """That is closed after the test."""
+    made = KafkaAnnouncer(KafkaAddress(("127.0.0.1:1",)), "shop.orders", "baton-operator", "orders", "orders")
+    yield made
+    await made.close()
+
+
+async def test_an_error_that_nobody_expected_is_told_and_what_comes_later_is_announced(
+    announcer: KafkaAnnouncer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Any] = [ValueError("an answer that nobody can decode")]
+
+    async def to_group(_: KafkaClient, request: Any) -> Any:
+        if answers:
+            raise answers.pop()
+        return SimpleNamespace(error_code=0, topics=[("orders", [(0, 0)])] if isinstance(request, OffsetCommitRequest) else [])
+
+    monkeypatch.setattr(KafkaClient, "to_group", to_group)
+
+    async def failed() -> bool:
+        return "cannot be announced" in caplog.text and "an answer that nobody can decode" in caplog.text
+
+    async def said() -> bool:
+        return announcer._number == 1
+
+    announcer.granted(0, 1, Uid("a"))
+    await eventually(failed)
+    announcer.granted(0, 2, Uid("b"))
+    await eventually(said)
+
 
 ADDRESS, GROUP = KafkaAddress(("127.0.0.1:1",)), "shop.orders"
 FORGED, GRANTED = Partition(QueueName("forged"), 0), Partition(QueueName("orders"), 1)
@@ -36,7 +153,7 @@ class Announced(KafkaAnnouncements):
 
     def __init__(self, *news: set[Partition]) -> None:
         self.handoffs, self.fetchers = DirectHandoffs(), NotFetching()
-        super().__init__(ADDRESS, GROUP, Uid("a"), self.handoffs, self.fetchers)
+        super().__init__(ADDRESS, GROUP, Uid("a"), EventLoopThread(), self.handoffs, self.fetchers)
         self.news = list(news)
 
     def _news(self) -> set[Partition]:

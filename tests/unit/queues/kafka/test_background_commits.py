@@ -1,16 +1,18 @@
 """Commits of Kafka's reader that nobody waits for."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from types import SimpleNamespace
 
 import pytest
 
-from baton.queues.kafka.background_commits import EVERY, SELDOM, BackgroundCommits
+from baton.queues.kafka.background_commits import EVERY, LONGEST_PAUSE, SELDOM, BackgroundCommits
+from baton.queues.kafka.event_loop import EventLoopThread, LoopUser
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, eventually, until
 
 
 class Broker:
@@ -27,21 +29,25 @@ class Broker:
         """or of these."""
         self.leaving: set[int] = set()
         """Are about to be let go of."""
-        self.commits = BackgroundCommits(self.commit, self.look, self.leaving.__contains__)
+        self.loop = EventLoopThread().user()
+        self.commits = BackgroundCommits(self.loop, self.commit, self.look, self.leaving.__contains__)
 
-    def look(self) -> None:
+    async def look(self) -> None:
         raise QueueUnreachable("nobody asks it of this broker")
 
-    def commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+    async def commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         if not partitions:
             return {}
         self.asked.append(set(partitions))
-        assert self.open.wait(PATIENCE)
+        await eventually(self.is_open)
         if self.refusal is not None:
             raise self.refusal
         refused = {one: why for one, why in self.refused.items() if one in partitions}
         self.taken += partitions - refused.keys()
         return refused
+
+    async def is_open(self) -> bool:
+        return self.open.is_set()
 
 
 @pytest.fixture
@@ -49,7 +55,7 @@ def broker() -> Iterator[Broker]:
     made = Broker()
     yield made
     made.open.set()
-    made.commits.close()
+    made.loop.close()
 
 
 def test_what_falls_due_during_a_commit_goes_with_the_next_one(broker: Broker) -> None:
@@ -108,7 +114,7 @@ def test_what_is_refused_is_tried_again_and_told_meanwhile_to_whoever_has_more(
 def test_one_that_is_refused_is_told_of_that_and_no_other_waits_for_it(broker: Broker) -> None:
     broker.refused = {1: PartitionUnavailable("its topic is not there")}
     broker.commits.due(1, at_once=True)
-    until(lambda: broker.commits._refused.problem(1) is not None)
+    until(lambda: 1 in broker.commits._refused)
     asked = len(broker.asked)
 
     def asked_more(than: int) -> bool:
@@ -126,42 +132,40 @@ def test_one_that_is_refused_is_told_of_that_and_no_other_waits_for_it(broker: B
     until(partial(asked_more, 10))
     assert {1, 2} not in broker.asked
     broker.refused = {}
-    until(lambda: broker.commits._refused.problem(1) is None)
+    until(lambda: 1 not in broker.commits._refused)
     until(lambda: broker.taken.count(1) > 1, "nor is what fell due meanwhile forgotten")
 
 
 def test_what_is_let_go_of_is_not_told_of_what_was_refused_before(broker: Broker) -> None:
     broker.refused = {1: PartitionUnavailable("its topic is not there")}
     broker.commits.due(1)
-    until(lambda: broker.commits._refused.problem(1) is not None)
+    until(lambda: 1 in broker.commits._refused)
     broker.commits.forget([1, 2])
     broker.commits.due(1)
 
 
-class CountedNews(threading.Condition):
-    """Knows how often threads that wait for it were woken."""
+class CountedWakes(LoopUser):
+    """Knows how often the loop was woken."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.told = 0
+    told = 0
 
-    def notify_all(self) -> None:
+    def call(self, what: Callable[[], object]) -> None:
         self.told += 1
-        super().notify_all()
+        super().call(what)
 
 
-def test_the_thread_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_and_not_for_each(broker: Broker) -> None:
-    broker.commits._news = news = CountedNews()
+def test_the_loop_is_woken_for_the_first_that_is_due_and_the_first_in_a_hurry_and_not_for_each(broker: Broker) -> None:
+    wakes = broker.commits._loop = CountedWakes(broker.loop._thread, broker.loop._loop)
     broker.open.clear()
     broker.commits.due(1)
     until(lambda: broker.asked == [{1}])
     told = []
     for partition, at_once in ((1, False), (2, False), (1, False), (3, True), (4, True), (1, False)):
         broker.commits.due(partition, at_once=at_once)
-        told.append(news.told)
+        told.append(wakes.told)
     broker.open.set()
     until(lambda: broker.asked == [{1}, {1, 2, 3, 4}])
-    assert told == [2, 2, 2, 3, 3, 3]
+    assert told == [1, 1, 1, 2, 2, 2]
 
 
 class Clock:
@@ -173,49 +177,54 @@ class Clock:
         self.looked: list[float] = []
         self.refusals: list[Exception] = []
         """Of the first commits."""
+        self.refused: list[tuple[set[int], float]] = []
+        """What is tried again, and after how long."""
         self.look_fails = False
         self.while_it_waits: Callable[[], object] = lambda: None
-        self.commits = BackgroundCommits(self._commit, self._look)
+        self.commits = BackgroundCommits(EventLoopThread().user(), self._commit, self._look)
         self._takes, self._look_takes = takes, look_takes
         self._end = threading.Event()
         monkeypatch.setattr("baton.queues.kafka.background_commits.time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr(self.commits, "_news", self)
-        monkeypatch.setattr(self.commits._closed, "wait", lambda seconds=None: self._pass(seconds))
+        monkeypatch.setattr(self.commits, "_wait", self._wait)
+        monkeypatch.setattr(self.commits, "_try_again", self._try_again)
 
     def of_three(self) -> list[float]:
         """Seconds from the first commit to the second, and from that to the third."""
         self.commits.due(1)
         assert self._end.wait(PATIENCE)
+        self.close()
         return [round(after - before, 2) for before, after in pairwise(self.begun)]
 
-    def _commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
+    def close(self) -> None:
+        self.commits._loop.close()
+
+    async def _commit(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
         self.begun.append(self.now)
         self.now += self._takes
         if len(self.begun) == 3:
-            self.commits._closed.set()
+            self.commits._closed = True
             self._end.set()
         if len(self.begun) <= len(self.refusals):
             raise self.refusals[len(self.begun) - 1]
         self.commits._due = {1}
         return {}
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         self.looked.append(self.now)
         self.now += self._look_takes
         if self.look_fails:
             raise ValueError("nobody expects it")
 
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-    def notify_all(self) -> None: ...
+    async def _try_again(self, refused: Mapping[int, object], pause: float) -> None:
+        self.refused.append((set(refused), pause))
 
-    def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> None:
+    async def _wait(self, until: float, called: Callable[[], bool]) -> None:
         self.while_it_waits()
-        if not ready():
-            self._pass(timeout)
-
-    def _pass(self, seconds: float | None) -> None:
-        self.now += max(0.0, seconds or 0.0)
+        if called() or self.commits._closed:
+            return
+        if until == float("inf"):
+            await asyncio.Event().wait()
+        self.now = max(self.now, until)
 
 
 @pytest.mark.parametrize(("takes", "every"), [(0.01, EVERY), (0.1, 2.5), (1.0, SELDOM), (7.0, 7.0), (30.0, 30.0)])
@@ -234,14 +243,13 @@ def test_commits_take_a_small_part_of_the_time_where_they_take_long(
 def test_a_commit_that_was_refused_is_tried_again_after_a_second_or_sooner_where_somebody_waits(
     refusal: Exception, hurried: bool, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, refused = Clock(monkeypatch), list[tuple[set[int], float]]()
+    clock = Clock(monkeypatch)
     clock.refusals = [refusal]
     clock.commits._hurried = hurried
-    monkeypatch.setattr(clock.commits._refused, "add", lambda problems, pause: refused.append((set(problems), pause)))
     clock.commits.due(1)
-    until(lambda: refused)
-    clock.commits.close()
-    assert refused == [({1}, pause)]
+    until(lambda: clock.refused)
+    clock.close()
+    assert clock.refused == [({1}, pause)]
     assert clock.looked == [], "a broker that refuses is not asked more"
 
 
@@ -277,18 +285,20 @@ def test_a_look_that_nobody_expects_to_fail_ends_nothing_and_is_logged_once(
     assert len(clock.looked) == 8 and len(caplog.messages) == 1
 
 
-def test_what_was_not_taken_is_tried_again_also_where_no_thread_can_be_started_for_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_what_fails_in_a_turn_ends_nothing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = Clock(monkeypatch)
-    clock.refusals = [QueueUnreachable("it has just begun")] * 2
+    monkeypatch.setattr("baton.queues.kafka.background_commits.EVERY", 0.01)
+    fails = [True, True]
 
-    def no_thread() -> None:
-        raise RuntimeError("can't start new thread")
+    def is_about_to_go(partition: int) -> bool:
+        if fails and fails.pop():
+            raise ValueError("nobody expects it")
+        return False
 
-    monkeypatch.setattr(clock.commits._refused._thread, "start", no_thread)
-    assert clock.of_three() == [EVERY + 0.01, EVERY + 0.01]
-    assert clock.commits._refused.problem(1) is None
+    broker.commits._is_about_to_go = is_about_to_go
+    broker.commits.due(1)
+    until(lambda: broker.asked == [{1}])
     assert caplog.messages == ["commits in the background failed, and go on"]
 
 
@@ -296,6 +306,40 @@ def test_a_slow_look_is_followed_by_the_next_a_second_after_it_was_begun(monkeyp
     clock = Clock(monkeypatch, 0.5, look_takes=0.4)
     clock.of_three()
     assert [round(at - 1000.0, 2) for at in clock.looked[:4]] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_what_is_refused_is_tried_again_more_and_more_seldom_until_it_is_taken(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[tuple[float, float]] = []
+
+    def at_once(first: float, longest: float) -> Iterator[float]:
+        pauses.append((first, longest))
+        return repeat(0.001)
+
+    monkeypatch.setattr("baton.queues.kafka.background_commits.doubling", at_once)
+    broker.refused = {1: PartitionUnavailable("its topic is not there")}
+    broker.commits.due(1)
+    until(lambda: len(broker.asked) >= 5)
+    assert pauses == [(EVERY, LONGEST_PAUSE)]
+    broker.refused = {}
+    until(lambda: 1 not in broker.commits._refused)
+
+
+def test_what_is_let_go_of_is_not_tried_any_more(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.queues.kafka.background_commits.doubling", lambda *_: repeat(0.001))
+    broker.refused = {one: PartitionUnavailable("its topic is not there") for one in (1, 2)}
+    broker.commits.due(1)
+    broker.commits.due(2)
+    until(lambda: 1 in broker.commits._refused and 2 in broker.commits._refused)
+    broker.open.clear()
+    asked = len(broker.asked)
+    until(lambda: len(broker.asked) > asked)
+    broker.commits.forget([1, 7])
+    asked = len(broker.asked)
+    broker.open.set()
+    until(lambda: any(those == {2} for those in broker.asked[asked:]))
+    assert 1 not in broker.commits._refused, "what was refused meanwhile says nothing of who has it next"
 
 
 def test_nothing_is_committed_after_the_end(broker: Broker) -> None:

@@ -12,7 +12,7 @@ from baton.queues.kafka import client
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
-from baton.queues.kafka.transaction import PartitionTransactions
+from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 

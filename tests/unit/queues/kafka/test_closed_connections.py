@@ -11,8 +11,8 @@ from baton.model.ids import Partition, QueueName, Uid
 from baton.queues.kafka import client
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import KafkaAnnouncements
-from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.ranges import KafkaRanges
+from baton.queues.kafka.reader import KafkaReader
 from tests.kafka_pod import shared
 from tests.unit.queues.kafka.slow_coordinator import OWNED
 
@@ -39,9 +39,9 @@ class Connection:
         self.closed = True
 
 
-def offsets() -> Closes:
-    made = GroupOffsets(ADDRESS, "shop.orders", "orders")
-    assert made.topic == "orders"
+def reader() -> Closes:
+    made = KafkaReader(ADDRESS, "shop.orders", ORDERS, Uid("a"), *shared(ADDRESS, "shop.orders"))
+    assert made._loop.run(made._offsets.found()).topic == "orders"
     return made
 
 
@@ -59,7 +59,7 @@ def announcements() -> Closes:
     return made
 
 
-@pytest.mark.parametrize(("connected", "many"), [(offsets, 1), (ranges, 1), (announcements, 2)])
+@pytest.mark.parametrize(("connected", "many"), [(reader, 1), (ranges, 1), (announcements, 2)])
 def test_its_connections_are_closed_with_it(connected: Callable[[], Closes], many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Connection] = []
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from baton.queues.kafka import each
+from baton.queues.kafka import event_loop
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.group_offsets import _of_each
 from baton.queues.protocol import PartitionUnavailable
@@ -29,7 +29,7 @@ class Broker:
 
 async def test_those_for_which_there_is_no_time_are_told_and_the_others_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker()
-    monkeypatch.setattr(each, "time", SimpleNamespace(monotonic=lambda: broker.now))
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: broker.now))
     asked: dict[int, Callable[[], Awaitable[int]]] = {number: partial(broker.answer, number) for number in range(MANY)}
     found = await _of_each(asked, "Kafka at broker-0:9092", WITHIN)
     assert found.keys() == asked.keys() and (found[0], broker.now < WITHIN) == (0, True)

@@ -1,7 +1,7 @@
 """What a reader says of partitions that it lets go of, while others of them are still taken up."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
@@ -10,10 +10,10 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up_thread import Found
+from baton.queues.kafka.take_up import Found
 from baton.queues.protocol import QueueUnreachable
 from tests.kafka_pod import shared
-from tests.waiting import HOUR, PATIENCE, until
+from tests.waiting import HOUR, eventually, until
 
 ONE = Epoch(1)
 SHORT = 0.05
@@ -25,22 +25,25 @@ class Reading(KafkaReader):
     def __init__(self) -> None:
         address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
         super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
-        self._take_up_thread._begin = self._take_up
+        self._taking_up._begin = self._take_up
         self.open = threading.Event()
         self.said: list[set[int]] = []
         self._commits.last_words = self._say  # type: ignore[method-assign]
         self.waited: list[float] = []
         """Seconds, for what is still taken up."""
-        self._withdraw, self._take_up_thread.withdraw = self._take_up_thread.withdraw, self._wait  # type: ignore[method-assign]
+        self._withdraw, self._taking_up.withdraw = self._taking_up.withdraw, self._wait  # type: ignore[method-assign]
         self._positions[0] = position()
         assert not self.ready(1, ONE)
-        until(lambda: self._take_up_thread._under_way)
+        until(lambda: self._taking_up._under_way)
 
     def held(self) -> set[int]:
         return set(self._positions)
 
-    def _take_up(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
-        assert self.open.wait(PATIENCE)
+    async def _is_open(self) -> bool:
+        return self.open.is_set()
+
+    async def _take_up(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
+        await eventually(self._is_open)
         yield dict.fromkeys(partitions, position())
 
     def _wait(
@@ -49,7 +52,7 @@ class Reading(KafkaReader):
         self.waited.append(within)
         return self._withdraw(partitions, min(within, SHORT), give_up=give_up)
 
-    def _say(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
+    async def _say(self, positions: Mapping[int, ReadPosition], within: float) -> Mapping[int, QueueUnreachable]:
         if within <= 0:
             return dict.fromkeys(positions, QueueUnreachable("too late"))
         self.said.append(set(positions))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.queues.kafka.query_ranges import QueryRanges
+from baton.queues.kafka.ranges import QueryRanges
 from baton.queues.kafka.record import Committed
 from baton.queues.protocol import QueueUnreachable
 from tests.unit.queues.kafka.slow_coordinator import OWNED

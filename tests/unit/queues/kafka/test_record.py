@@ -63,7 +63,7 @@ def test_what_clients_in_c_put_behind_it_is_no_part_of_it() -> None:
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"uid": 5}, {"topic": None}, {"first": "4"})),
         *(json.dumps(json.loads(RECORD.to_text()) | {"uid": uid}) for uid in EMPTY),
         *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"reader": 1}, {"again": "9"}, {"first": 2**63})),
-        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**62}, {"query": 2**62}, {"baton": 2})),
+        *(json.dumps(json.loads(RECORD.to_text()) | change) for change in ({"epoch": 2**53}, {"query": 2**53}, {"baton": 2})),
         *(json.dumps(json.loads(RECORD.to_text()) | {"tries": tries}) for tries in TRIES),
     ],
 )

@@ -1,7 +1,7 @@
 """What is still to be done of a topic, and what cannot be done any more."""
 
-from baton.queues.kafka.positions_in_log import CutOff, cut_off, lag, lost_entries
 from baton.queues.kafka.record import Committed
+from baton.queues.kafka.topic import CutOff, cut_off, lag, lost_entries
 
 
 def at(**offsets: int) -> dict[int, Committed]:

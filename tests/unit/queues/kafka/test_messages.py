@@ -5,7 +5,7 @@ from confluent_kafka import Message
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry
-from baton.queues.kafka.message_entries import MessageEntries
+from baton.queues.kafka.messages import MessageEntries
 
 ORDERS = QueueName("orders")
 OFFSETS = [3, 4, 7, 20]  # a log has gaps

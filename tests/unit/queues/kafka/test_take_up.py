@@ -1,18 +1,84 @@
 """Partitions that are taken up while others are read."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
-from baton.model.ids import Epoch, Uid
+from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.fence import StaleOwner
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.commits import OwnerCommits
+from baton.queues.kafka.direct_handoffs import DirectHandoffs
+from baton.queues.kafka.event_loop import EventLoopThread
+from baton.queues.kafka.fetcher import Fetcher
+from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up_thread import Found, TakeUpThread
-from baton.queues.protocol import Owner, QueueUnreachable
-from tests.waiting import HOUR, PATIENCE, until
+from baton.queues.kafka.take_up import Found, TakeUpOrder, TakingUp
+from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
+from tests.waiting import HOUR, PATIENCE, eventually, until
+
+# -- Partitions that are taken up one by one: one that cannot be keeps the others from that once, and not for good.
+
+AWAY = QueueUnreachable("it has no leader")
+RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(1, 0), first=9)
+
+
+def nobody_fetches() -> Fetcher:
+    raise AssertionError
+
+
+class Restarted(TakeUpOrder):
+    """An earlier process has read all its partitions, and some of them cannot be read now."""
+
+    def __init__(self, *away: int) -> None:
+        offsets = GroupOffsets(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
+        super().__init__(OwnerCommits(offsets, QueueName("orders"), Uid("a"), {}, DirectHandoffs()), nobody_fetches)
+        self.begun: list[int] = []
+        self.away = away
+
+    async def takes_up(self, *partitions: int) -> set[int]:
+        """Those that it cannot."""
+        found = [one async for answer in self.take_up(dict.fromkeys(partitions, Epoch(1))) for one in answer.items()]
+        return {number for number, one in found if one is AWAY}
+
+    async def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        return {}
+
+    async def _begin(self, partition: int, epoch: Epoch) -> ReadPosition:
+        self.begun.append(partition)
+        if partition in self.away:
+            raise AWAY
+        return ReadPosition.begun(Committed(0, RECORD), 0.0)
+
+
+async def test_what_is_one_partitions_trouble_keeps_no_other_from_being_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = Restarted()
+    problem = PartitionUnavailable("somebody else's transaction is open")
+
+    async def begin(partition: int, epoch: Epoch) -> ReadPosition:
+        if partition == 1:
+            raise problem
+        return ReadPosition.begun(Committed(0, RECORD), 0.0)
+
+    monkeypatch.setattr(pod._commits, "begin", begin)
+    monkeypatch.setattr(pod, "_fetching", lambda: SimpleNamespace(begin=lambda offsets: None))
+    found = [await TakeUpOrder._begin(pod, number, Epoch(1)) for number in range(3)]
+    assert found[1] is problem and all(isinstance(found[number], ReadPosition) for number in (0, 2))
+
+
+async def test_what_cannot_be_taken_up_goes_behind_the_others() -> None:
+    pod = Restarted(1, 3)
+    assert await pod.takes_up(0, 1, 2, 3, 4) == {1, 2, 3, 4}, "the cluster may be away: it is not asked once for each"
+    assert await pod.takes_up(1, 2, 3, 4) == {1, 3, 4}
+    assert await pod.takes_up(1, 3, 4) == {1, 3}
+    assert pod.begun == [0, 1, 2, 3, 4, 1]
+    pod.away = ()
+    assert await pod.takes_up(1, 3) == set()
+
 
 NOBODYS: tuple[dict[int, ReadPosition], set[int]] = {}, set()
 
@@ -27,11 +93,15 @@ class Broker:
         self.refusals: dict[int, Exception] = {}
         self.ended: list[int] = []
         self.told = threading.Event()
-        self.taking_up = TakeUpThread(self.begin, self.ended.append, self.told.set)
+        self.loop = EventLoopThread().user()
+        self.taking_up = TakingUp(self.loop, self.begin, self.ended.append, self.told.set)
 
-    def begin(self, partitions: Mapping[int, Epoch]) -> Iterator[Mapping[int, Found]]:
+    async def is_open(self) -> bool:
+        return self.open.is_set()
+
+    async def begin(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
         self.asked.append(partitions)
-        assert self.open.wait(PATIENCE)
+        await eventually(self.is_open)
         yield {number: self.refusals.get(number) or position(epoch) for number, epoch in partitions.items()}
 
     def asks(self, *partitions: int, epoch: int = 1) -> list[bool]:
@@ -55,6 +125,7 @@ def broker() -> Iterator[Broker]:
     yield made
     made.open.set()
     made.taking_up.close()
+    made.loop.close()
 
 
 def test_nobody_waits_for_what_is_taken_up_and_what_is_asked_for_meanwhile_is_taken_up_together(broker: Broker) -> None:

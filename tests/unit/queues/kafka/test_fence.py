@@ -1,5 +1,6 @@
 """A commit that the broker got when its transaction was over, as a process sends it that slept between two requests: older
-brokers take it, and it is under way for ever."""
+brokers take it, and it is under way for ever.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,12 +15,35 @@ from aiokafka.protocol.transaction import (
 )
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.kafka import transaction
+from baton.queues.kafka import fence
 from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.announcements import announcing_group
 from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, Unsettled, granted_within, transactional_id
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.transaction import PartitionTransactions, Unsettled
+
+# -- A partition's transactional id is its own; and an operator has time to write a grant down.
+
+
+@pytest.mark.parametrize("other", [("orders.eu", "pay", 1), ("orders", "eu.pay.1", 1), ("orders", "eu.pay", 11)])
+def test_dots_in_the_names_of_groups_and_topics_make_no_two_ids_the_same(other: tuple[str, str, int]) -> None:
+    assert transactional_id("orders", "eu.pay", 1) != transactional_id(*other)
+
+
+def test_an_acl_on_the_prefix_of_a_group_covers_no_other() -> None:
+    assert transactional_id("orders", "pay", 0).startswith("baton.orders/")
+    assert not transactional_id("orders.eu", "pay", 0).startswith("baton.orders/")
+
+
+def test_no_group_of_a_queue_has_the_id_of_another_ones_announcements() -> None:
+    assert announcing_group("shop.orders") != "shop.orders.announcements"
+
+
+def test_at_a_slow_broker_an_operator_has_as_long_for_a_grant_as_two_answers_take() -> None:
+    assert granted_within(0.005) == GRANTED_WITHIN
+    assert granted_within(1.5) == 3.0
+
 
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=Epoch(1), topic_id="t", token=Token(7, 0), first=1)
 SOMEBODY_ELSE = 8
@@ -70,7 +94,7 @@ class Coordinator(KafkaClient):
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     for name in ("PASSES_WITHIN", "ENDS_WITHIN"):
-        monkeypatch.setattr(transaction, name, 0.0)
+        monkeypatch.setattr(fence, name, 0.0)
     return Coordinator()
 
 

@@ -3,18 +3,152 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-
-from aiokafka.protocol.produce import ProduceRequest
-from aiokafka.protocol.transaction import AddPartitionsToTxnRequest
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, said
-from baton.queues.kafka.client import PASSES_WITHIN, BrokerLost, KafkaClient
-from baton.queues.kafka.output_batches import encoded, shared_out
+from baton.queues.kafka.client import (
+    PASSES_WITHIN,
+    AddPartitionsToTxnRequest,
+    BrokerLost,
+    DefaultRecordBatchBuilder,
+    KafkaClient,
+    ProduceRequest,
+    murmur2,
+)
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe
-from baton.queues.output import Output
+from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+
+# -- What an owner is to send of entries that are finished, and is not committed yet. Pure.
+
+
+class _Together(NamedTuple):
+    """Of entries that are finished together."""
+
+    last: int
+    """Offset of the last of them."""
+    outputs: Sequence[Output]
+    weight: int
+    """Of its outputs."""
+
+
+class PendingOutputs:
+    """Of one partition, by the offsets of their entries. One thread adds, and another may ask."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[int, _Together] = {}
+        self._several: dict[int, int] = {}
+        """Of more than one entry: the offsets of the first and the last."""
+        self.weight = 0
+        """Of all (Output.weight)."""
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def add(self, offsets: Sequence[int], outputs: Sequence[Output]) -> None:
+        """Of entries at these offsets, in order, before any of them is said to be finished."""
+        weight = sum(output.weight for output in outputs)
+        self._by_first[offsets[0]] = _Together(offsets[-1], tuple(outputs), weight)
+        if len(offsets) > 1:
+            self._several[offsets[0]] = offsets[-1]
+        self.weight += weight
+
+    def reached(self, offset: int) -> int:
+        """How far a commit may go where all before `offset` is finished: not in between entries that are finished together, nor
+        over more than one transaction may send."""
+        offset = self.whole(offset)
+        if self.weight <= MOST_IN_TRANSACTION:
+            return offset
+        reached, weight = None, 0
+        for together in sorted((one for _, one in self._before(offset)), key=lambda one: one.last):
+            weight += together.weight
+            if weight > MOST_IN_TRANSACTION and reached is not None:
+                return reached
+            if self.whole(together.last + 1) == together.last + 1:
+                reached = together.last + 1
+        return offset
+
+    def whole(self, offset: int) -> int:
+        """The last place up to there that is not in between entries that are finished together."""
+        cut = True
+        while cut:
+            cut = False
+            for first, last in list(self._several.items()):
+                if first < offset <= last:
+                    offset, cut = first, True
+        return offset
+
+    def due(self, offset: int) -> list[Output]:
+        """What belongs to a commit of this offset: in the order in which the entries were finished."""
+        return [output for _, together in self._before(offset) for output in together.outputs]
+
+    def committed(self, offset: int) -> None:
+        """The brokers have it."""
+        for first, together in self._before(offset):
+            self.weight -= together.weight
+            del self._by_first[first]
+            self._several.pop(first, None)
+
+    def _before(self, offset: int) -> Iterable[tuple[int, _Together]]:
+        return [(first, together) for first, together in list(self._by_first.items()) if together.last < offset]
+
+
+# -- Batches of records, as brokers take them: which partition an output goes to, and how many go into one batch. Pure.
+
+MOST_BYTES = 900_000
+"""Of a batch of several: brokers take a megabyte by default."""
+_MAGIC = 2
+_UNCOMPRESSED = 0
+_SEQUENCES = 2**31
+
+
+def partition_of(output: Output, partitions: int, source: int) -> int:
+    """The number of the partition that an output goes to; `source` is the one that it came of."""
+    if output.partition is not None:
+        return output.partition
+    if output.key is None:
+        return source % partitions
+    return int((murmur2(output.key) & 0x7FFFFFFF) % partitions)
+
+
+def shared_out(
+    outputs: Iterable[Output], partitions: Mapping[str, int], source: int
+) -> dict[tuple[str, int], list[Sequence[Output]]]:
+    """By topic and partition: batches, in the order in which they are to be sent. `partitions`: how many a topic has."""
+    found: defaultdict[tuple[str, int], list[list[Output]]] = defaultdict(list)
+    sizes: dict[tuple[str, int], int] = {}
+    for output in outputs:
+        place = (output.topic, partition_of(output, partitions[output.topic], source))
+        size = output.size + _OVERHEAD + _OVERHEAD * len(output.headers)
+        if not found[place] or sizes[place] + size > MOST_BYTES:
+            found[place].append([])
+            sizes[place] = 0
+        found[place][-1].append(output)
+        sizes[place] += size
+    return {place: list(batches) for place, batches in found.items()}
+
+
+_OVERHEAD = 30
+"""Bytes of a record, or a header, beside what the program gave, at most."""
+
+
+def encoded(outputs: Sequence[Output], token: Token, sequence: int) -> bytes:
+    """One batch of a transaction under this token; `sequence` is that of its first record in this partition."""
+    builder: Any = DefaultRecordBatchBuilder(
+        magic=_MAGIC,
+        compression_type=_UNCOMPRESSED,
+        is_transactional=1,
+        producer_id=token.producer,
+        producer_epoch=token.epoch,
+        base_sequence=sequence % _SEQUENCES,
+        batch_size=2**31 - 1,
+    )
+    for number, output in enumerate(outputs):
+        builder.append(number, None, output.key, output.value, list(output.headers.items()))
+    return bytes(builder.build())
+
 
 _ALL_REPLICAS = -1
 _TAKES_WITHIN = 3000

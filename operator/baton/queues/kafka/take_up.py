@@ -1,36 +1,42 @@
 """Partitions that are taken up beside reading: while the records of some get the mark of this process, the others are read."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from baton.model.ids import Epoch
+from baton.queues.fence import StaleOwner
+from baton.queues.kafka.commits import OwnerCommits
+from baton.queues.kafka.event_loop import LoopUser
+from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 Found = ReadPosition | Exception
 """Where reading begins, or what kept it from beginning."""
-_CLOSE_WITHIN = 1.0
 
 
-class TakeUpThread:
-    """In a thread of its own, from the first `ready` to `close`; any thread may call. A partition is asked for under its epoch:
-    what was taken up under another is nobody's."""
+class TakingUp:
+    """A task of an event loop, as long as something is to be taken up; any thread may call. A partition is asked for under its
+    epoch: what was taken up under another is nobody's."""
 
     def __init__(
         self,
-        begin: Callable[[Mapping[int, Epoch]], Iterable[Mapping[int, Found]]],
+        loop: LoopUser,
+        begin: Callable[[Mapping[int, Epoch]], AsyncIterator[Mapping[int, Found]]],
         end: Callable[[int], object],
         told: Callable[[], object],
     ) -> None:
         """`begin` takes several up; each is in one of its answers, which come one after the other. `end`: nobody wants this one
         any more, which it has taken up. `told` is called when there is something to `take`."""
+        self._loop = loop
         self._begin, self._end, self._told = begin, end, told
         self._changed = threading.Condition()
         self._wanted: dict[int, Epoch] = {}
         self._under_way: dict[int, Epoch] = {}
         self._found: dict[int, tuple[Epoch, Found]] = {}
+        self._runs = False
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="baton-kafka-taking-up", daemon=True)
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         """Whether `take` answers at once. If not, it is being taken up from now on."""
@@ -88,28 +94,26 @@ class TakeUpThread:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join(_CLOSE_WITHIN)
 
     def _is_found(self, partition: int, epoch: Epoch) -> bool:
         if self._found.get(partition, (None,))[0] == epoch:
             return True
         if epoch not in (self._wanted.get(partition), self._under_way.get(partition)):
             self._wanted[partition] = epoch
-            if self._thread.ident is None:
-                self._thread.start()
-            self._changed.notify_all()
+            if not self._runs:
+                self._runs = True
+                self._loop.begin(self._run())
         return False
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._closed)
-                if self._closed:
-                    return
                 self._under_way, self._wanted = self._wanted, {}
                 partitions = dict(self._under_way)
-            for found in self._begin(partitions):
+                if not partitions or self._closed:
+                    self._runs = False
+                    return
+            async for found in self._begin(partitions):
                 self._are_over(found, partitions)
 
     def _are_over(self, answer: Mapping[int, Found], partitions: Mapping[int, Epoch]) -> None:
@@ -122,3 +126,63 @@ class TakeUpThread:
         for number in answer.keys() - wanted:
             if isinstance(answer[number], ReadPosition):
                 self._end(number)
+
+
+# -- How the reading of partitions begins: in which order they are taken up, and fetched from where their records say.
+
+
+class TakeUpOrder:
+    """Of one queue's partitions, beside reading."""
+
+    def __init__(self, commits: OwnerCommits, fetching: Callable[[], Fetcher]) -> None:
+        """`fetching`: whoever fetches the queue's topic, as it is now."""
+        self._commits = commits
+        self._fetching = fetching
+        self._begun_at: dict[int, float] = {}
+        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
+
+    async def take_up(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
+        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others."""
+        left = dict(partitions)
+        try:
+            for begin in (self._begin_handed_over, self._begin_together):
+                if left:
+                    begun = await begin(left)
+                    yield begun
+                    left = {partition: epoch for partition, epoch in left.items() if partition not in begun}
+            turns = sorted(left, key=lambda partition: (self._begun_at.get(partition, 0.0), partition))
+            left = {partition: partitions[partition] for partition in turns}
+            while left:
+                partition, epoch = next(iter(left.items()))
+                self._begun_at[partition] = time.monotonic()
+                yield {partition: await self._begin(partition, epoch)}
+                del left[partition]
+        except Exception as problem:
+            yield dict.fromkeys(left, problem)
+
+    async def _begin_handed_over(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        begun = self._commits.take_handed_over(partitions)
+        if begun:
+            self._fetching().begin({partition: position.committed for partition, position in begun.items()})
+        return begun
+
+    async def _begin_together(self, partitions: Mapping[int, Epoch]) -> Mapping[int, ReadPosition]:
+        """They are fetched while the records get the mark of this process."""
+        found = await self._commits.newly_granted(partitions)
+        fetcher = self._fetching()
+        fetcher.begin({partition: seen.offset for partition, seen in found.items()})
+        begun: Mapping[int, ReadPosition] = {}
+        try:
+            begun = await self._commits.take_up(found)
+        finally:
+            for partition in found.keys() - begun.keys():
+                fetcher.end(partition)
+        return begun
+
+    async def _begin(self, partition: int, epoch: Epoch) -> ReadPosition | StaleOwner | PartitionUnavailable:
+        try:
+            position = await self._commits.begin(partition, epoch)
+        except (StaleOwner, PartitionUnavailable) as refusal:
+            return refusal
+        self._fetching().begin({partition: position.committed})
+        return position

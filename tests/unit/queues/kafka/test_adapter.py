@@ -1,14 +1,23 @@
-"""What the operator takes a paused partition's record for."""
+"""A large topic is given up part by part."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from baton.model.ids import Epoch, Uid
+from baton.queues.kafka import adapter, event_loop
+from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.pauses import Pauses
-from baton.queues.kafka.record import BY_GIVER, Record, Token
-from baton.queues.protocol import Owner
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
+from baton.queues.kafka.topic import Topic
+from baton.queues.protocol import Claimant, Owner
+from tests.unit.queues.kafka.slow_coordinator import OWNED, PARTITIONS, SlowCoordinator
+
+# -- What the operator takes a paused partition's record for.
 
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
 RECORD = Record(group="g", queue="orders", uid=Uid("a"), epoch=TWO, topic_id="t", token=Token(1, 0), first=9)
@@ -70,3 +79,45 @@ def test_what_the_operator_has_granted_is_no_news_to_it() -> None:
     pauses = paused()
     pauses.told(0, THREE)
     assert not pauses.is_news(0, replace(RECORD, uid=Uid("b"), epoch=THREE))
+
+
+OTHERS = Committed(7, replace(OWNED, group="another"))
+FORMER, NOW = "former", "orders"
+"""Topics of the queue."""
+
+
+def ours(record: Record) -> bool:
+    return record.group == "uid"
+
+
+@pytest.mark.parametrize("where", [NOW, FORMER])
+async def test_each_question_gives_up_a_part_in_time_and_the_last_one_says_that_all_is_done(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    coordinator: Any = SlowCoordinator()
+    coordinator.records[0] = OTHERS
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: coordinator.now))
+
+    async def described(*_: object) -> Topic:
+        return Topic(NOW, "t", dict.fromkeys(range(PARTITIONS if where == NOW else 0), 1))
+
+    async def of_the_group(*_: object, **__: object) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
+        return {(where, number): one for number, one in coordinator.records.items()}, []
+
+    monkeypatch.setattr(adapter, "describe", described)
+    monkeypatch.setattr(adapter, "committed", of_the_group)
+    monkeypatch.setattr(adapter, "PartitionTransactions", lambda *_: coordinator)
+    queue = KafkaQueue(
+        KafkaAddress(("127.0.0.1:1",)), "shop.orders", TopicToOpen(topic=NOW, queue="orders"), Claimant("shop/orders", "uid")
+    )
+    asked, done = 0, False
+    while not done:
+        begun, before = coordinator.now, coordinator.count(ours)
+        done = await queue.release()
+        asked += 1
+        assert coordinator.count(ours) < before
+        assert done == (coordinator.count(ours) == 0)
+        assert coordinator.now - begun < 5.0, "the operator asks no longer for an answer"
+    assert asked > 2
+    assert coordinator.most == event_loop.AT_ONCE
+    assert coordinator.records[0] == OTHERS

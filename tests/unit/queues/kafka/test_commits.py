@@ -1,9 +1,8 @@
 """What an owner sends comes once, whatever becomes of the commit that it is sent with."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,20 +11,68 @@ import pytest
 
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka import owner_commits
+from baton.queues.kafka import commits
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.commits import OwnerCommits, PartitionLocks
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
+from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
-from baton.queues.kafka.owner_commits import OwnerCommits
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
-from baton.queues.kafka.transaction import PartitionTransactions
 from baton.queues.output import MOST_IN_TRANSACTION, Output
 from baton.queues.protocol import Owner as BatonOwner
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE
+
+# -- Who commits one partition keeps nobody from committing others.
+
+
+def free(locks: PartitionLocks) -> set[int]:
+    with locks.free([1, 2, 3]) as found:
+        return found
+
+
+async def test_those_that_nobody_has_are_free() -> None:
+    locks = PartitionLocks()
+    async with locks.held([1, 3]):
+        assert free(locks) == {2}
+        async with locks.held([2]):
+            assert free(locks) == set()
+    with locks.free([1]):
+        assert free(locks) == {2, 3}
+    assert free(locks) == {1, 2, 3}
+
+
+async def test_what_cannot_be_had_in_time_keeps_nothing() -> None:
+    locks = PartitionLocks()
+    async with locks.held([2]):
+        with pytest.raises(TimeoutError):
+            async with locks.held([1, 2, 3], time.monotonic() + 0.01):
+                pass
+        assert free(locks) == {1, 3}
+    async with locks.held([1, 2, 3], time.monotonic() + 0.01):
+        assert free(locks) == set()
+
+
+async def test_those_who_want_the_same_in_another_order_do_not_wait_for_each_other() -> None:
+    locks, turns, has = PartitionLocks(), list[int](), set[int]()
+
+    async def take(*wanted: int) -> None:
+        for _ in range(300):
+            async with locks.held(wanted):
+                assert not has & set(wanted)
+                has.update(wanted)
+                await asyncio.sleep(0)
+                has.difference_update(wanted)
+                turns.append(wanted[0])
+
+    await asyncio.gather(take(1, 2), take(2, 1), take(2, 3, 1))
+    assert len(turns) == 900
+
+
+run = asyncio.run
 
 UID = Uid("a")
 
@@ -52,17 +99,20 @@ class Broker(GroupOffsets):
         """What becomes of the next commits: "answer" or "request" is lost, or the "owner" is another by then, or another has
         "renewed" the token."""
 
-    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         return {0: self.committed}, ()
 
-    def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+    async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         return self.committed
 
-    def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
-        seen = self.stable(partition)
+    async def after_refusal(self, partition: int, refused: Token) -> tuple[Committed, bool]:
+        seen = await self.stable(partition)
         return seen, seen.record is not None and seen.record.token == refused
 
-    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
+    async def commit(self, partition: int, wanted: Commit) -> None:
+        self.take(wanted)
+
+    def take(self, wanted: Commit) -> None:
         if wanted.record.token != self.in_force:
             raise StaleToken
         what = self.loses.pop(0) if self.loses else ""
@@ -76,37 +126,40 @@ class Broker(GroupOffsets):
         if what == "answer":
             raise QueueUnreachable("it does not answer")
         if what == "renewed":
-            self.renewed(0, lambda seen, end: None)
+            self.renew(lambda seen, end: None)
             raise StaleToken
         if what == "owner":
             self.committed = Committed(wanted.offset, replace(record, uid=Uid("b"), epoch=Epoch(2)))
             raise StaleToken
 
-    def commit_several(
+    async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         self.within = within
         try:
-            for partition, one in wanted.items():
-                self.commit(partition, one)
+            for one in wanted.values():
+                self.take(one)
         except (StaleToken, QueueUnreachable) as problem:
             return {0: problem}
         return {}
 
-    def renewed_several(
+    async def renewed_several(
         self, changes: Mapping[int, Callable[[Committed], Record | None]]
     ) -> Mapping[int, Committed | StaleToken | QueueUnreachable]:
-        def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
+        async def renewed(number: int, change: Callable[[Committed], Record | None]) -> Committed | StaleToken | QueueUnreachable:
             try:
-                return self.renewed(number, lambda seen, end: change(seen))
+                return await self.renewed(number, lambda seen, end: change(seen))
             except (StaleToken, QueueUnreachable) as problem:
                 return problem
 
-        return {number: renewed(number, change) for number, change in changes.items()}
+        return {number: await renewed(number, change) for number, change in changes.items()}
 
-    def renewed(
+    async def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
+        return self.renew(change)
+
+    def renew(self, change: Callable[[Committed, int], Record | None]) -> Committed:
         self.in_force = self.next_token()
         seen = self.committed
         assert seen.record is not None
@@ -129,7 +182,7 @@ class Owner:
         positions = {} if positions is None else positions
         self.positions = positions
         self.commits = OwnerCommits(broker, QueueName("orders"), UID, positions, handoffs or DirectHandoffs())
-        self.position = positions[0] = self.commits.begin(0, Epoch(1))
+        self.position = positions[0] = run(self.commits.begin(0, Epoch(1)))
         self.position.progress.handed_out(range(10))
 
     def finish(self, *offsets: int) -> None:
@@ -140,11 +193,11 @@ class Owner:
 
 
 def commit(owner: Owner) -> None:
-    owner.commits.commit(0, owner.position)
+    run(owner.commits.commit(0, owner.position))
 
 
 def commit_several(owner: Owner) -> None:
-    for problem in owner.commits.commit_several({0}).values():
+    for problem in run(owner.commits.commit_several({0})).values():
         raise problem
 
 
@@ -213,7 +266,7 @@ def test_what_is_more_than_one_transaction_may_send_goes_in_several_and_the_last
         owner.position.outputs.add([offset], [LARGE])
         owner.position.progress.finish([offset])
     before = len(broker.tokens)
-    owner.commits.last_words({0: owner.position}, PATIENCE)
+    run(owner.commits.last_words({0: owner.position}, PATIENCE))
     record = broker.committed.record
     assert (broker.committed.offset, len(broker.sent), len(broker.tokens) - before) == (10, 10, 5)
     assert record is not None and record.released
@@ -253,21 +306,21 @@ def test_a_commit_of_nothing_but_the_offset_is_repeated_as_it_is() -> None:
 
 def test_what_is_granted_and_not_read_yet_is_taken_up_together() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = commits.take_up_records.granted({0: Epoch(1)})
-    assert commits.take_up_records.together(found)[0].offset == 0
+    found = run(commits.newly_granted({0: Epoch(1)}))
+    assert run(commits.take_up(found))[0].offset == 0
     record = broker.committed.record
     assert record is not None and record.reader, "it is marked before anything is handed out"
-    assert not commits.take_up_records.granted({0: Epoch(1)}), (
+    assert not run(commits.newly_granted({0: Epoch(1)})), (
         "an earlier process may read it: it is shut out, and not taken for granted"
     )
-    assert not OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).take_up_records.granted({0: Epoch(1)})
+    assert not run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, DirectHandoffs()).newly_granted({0: Epoch(1)}))
 
 
 def test_what_is_granted_to_another_meanwhile_is_not_taken_up() -> None:
     commits = OwnerCommits(broker := Broker(), QueueName("orders"), UID, {}, DirectHandoffs())
-    found = commits.take_up_records.granted({0: Epoch(1)})
+    found = run(commits.newly_granted({0: Epoch(1)}))
     broker.in_force = Token(1, 7)
-    assert commits.take_up_records.together(found) == {}
+    assert run(commits.take_up(found)) == {}
 
 
 class OneAtATime(Broker):
@@ -277,8 +330,8 @@ class OneAtATime(Broker):
         super().__init__()
         self.records: list[Record] = []
 
-    def commit(self, partition: int, wanted: Commit, within: float | None = None) -> None:
-        super().commit(partition, wanted, within)
+    def take(self, wanted: Commit) -> None:
+        super().take(wanted)
         self.records.append(wanted.record)
 
 
@@ -288,7 +341,7 @@ def handed_over(then: BatonOwner | None) -> tuple[Owner, Broker]:
     handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
-    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
     return owner, broker
 
 
@@ -307,7 +360,7 @@ def test_only_the_last_of_several_transactions_hands_it_over() -> None:
     for offset in range(10):
         owner.position.outputs.add([offset], [LARGE])
         owner.position.progress.finish([offset])
-    owner.commits.last_words({0: owner.position}, PATIENCE)
+    run(owner.commits.last_words({0: owner.position}, PATIENCE))
     *before, last = broker.records[1:]
     assert [(one.uid, one.released) for one in before] == [(UID, False)] * 4
     assert (last.uid, broker.committed.offset) == ("b", 10)
@@ -329,7 +382,7 @@ class Receiver:
         handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
         self.positions: dict[int, ReadPosition] = {}
         self.commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), self.positions, handoffs)
-        self.found = self.commits.take_up_records.handed_over({0: Epoch(2)})
+        self.found = self.commits.take_handed_over({0: Epoch(2)})
         self.positions |= self.found
 
     @property
@@ -345,18 +398,18 @@ def received() -> Receiver:
 def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
     receiver = received()
     assert [one.offset for one in receiver.found.values()] == [10]
-    receiver.commits.looks.look(0, receiver.positions[0])
+    run(receiver.commits.look(0, receiver.positions[0]))
     assert receiver.record.reader == BY_GIVER, "nothing was written yet"
-    assert not receiver.commits.take_up_records.handed_over({0: Epoch(2)}), "it was handed over once"
+    assert not receiver.commits.take_handed_over({0: Epoch(2)}), "it was handed over once"
 
 
 def test_its_first_commit_has_its_own_mark_and_a_token_that_the_giver_does_not_know() -> None:
     receiver = received()
-    receiver.commits.commit_several({0})
+    run(receiver.commits.commit_several({0}))
     assert receiver.record.reader not in ("", BY_GIVER) and receiver.record.token == Token(1, 1)
     receiver.positions[0].progress.handed_out([10])
     receiver.positions[0].progress.finish([10])
-    receiver.commits.commit_several({0})
+    run(receiver.commits.commit_several({0}))
     assert (receiver.broker.committed.offset, receiver.broker.in_force) == (11, Token(1, 1)), "one token is enough"
 
 
@@ -364,7 +417,7 @@ def test_what_is_finished_before_the_mark_is_there_waits_for_it() -> None:
     receiver = received()
     receiver.positions[0].progress.handed_out([10])
     receiver.positions[0].progress.finish([10])
-    receiver.commits.commit(0, receiver.positions[0])
+    run(receiver.commits.commit(0, receiver.positions[0]))
     assert (receiver.broker.committed.offset, receiver.record.token) == (11, Token(1, 1))
     assert receiver.record.reader not in ("", BY_GIVER)
 
@@ -376,14 +429,14 @@ class Granting(Broker):
         super().__init__()
         self.committed, self._times = seen, times
 
-    def renewed(
+    async def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
         if self._times:
             self._times -= 1
-            super().renewed(partition, lambda seen, end: None)
+            self.renew(lambda seen, end: None)
             raise StaleToken
-        return super().renewed(partition, change, within)
+        return self.renew(change)
 
 
 @pytest.mark.parametrize("several", [True, False])
@@ -391,16 +444,16 @@ def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same
     handed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
     receiver = Receiver(Granting(handed, 1))
     if several:
-        receiver.commits.commit_several({0})
+        run(receiver.commits.commit_several({0}))
     else:
-        receiver.commits.commit(0, receiver.positions[0])
+        run(receiver.commits.commit(0, receiver.positions[0]))
     assert receiver.record.reader not in ("", BY_GIVER)
 
 
 def test_the_giver_is_refused_what_it_says_after_that() -> None:
     owner, broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))
-    Receiver(broker).commits.commit_several({0})
-    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}, "it was taken before"
+    run(Receiver(broker).commits.commit_several({0}))
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}, "it was taken before"
     assert broker.committed.record is not None and broker.committed.record.reader != BY_GIVER
 
 
@@ -410,11 +463,11 @@ class AnsweredLate(Broker):
     def __init__(self, seen: Committed) -> None:
         super().__init__()
         self.committed = seen
-        self.meanwhile: Callable[[], object] = lambda: None
+        self.meanwhile: Callable[[], Awaitable[object]]
 
-    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
-        found = super().now(partitions)
-        self.meanwhile()
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        found = await super().now(partitions)
+        await self.meanwhile()
         return found
 
 
@@ -422,26 +475,28 @@ def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None
     broker = AnsweredLate(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed)
     receiver = Receiver(broker)
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
-    receiver.commits.looks.look(0, receiver.positions[0])
+    run(receiver.commits.look(0, receiver.positions[0]))
     assert receiver.positions[0].lost is None
 
 
 def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is() -> None:
     class Old(Broker):
-        meanwhile: Callable[[], object] | None = None
+        meanwhile: Callable[[], Awaitable[object]] | None = None
 
-        def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        async def now(
+            self, partitions: tuple[int, ...], within: float = PATIENCE
+        ) -> tuple[dict[int, Committed], tuple[int, ...]]:
             if self.meanwhile is None:
-                return super().now(partitions)
-            self.meanwhile()
+                return await super().now(partitions)
+            await self.meanwhile()
             return {0: Committed(0, replace(owner.position.record, uid=Uid("former")))}, ()
 
     owner = Owner(broker := Old())
     owner.finish(0)
     broker.meanwhile = lambda: owner.commits.commit_several({0})
-    owner.commits.looks.look_at_all()
+    run(owner.commits.look_at_all())
     assert owner.position.lost is None
-    owner.commits.looks.look_at_all()
+    run(owner.commits.look_at_all())
     assert owner.position.lost is not None, "nothing was committed since"
 
 
@@ -449,9 +504,9 @@ def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark
     broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
     handoffs = DirectHandoffs()
     handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
-    position = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
+    position = run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2)))
     assert (position.marked, position.handed_over, position.record.token) == (0, False, Token(1, 1))
-    again = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2))
+    again = run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2)))
     assert again.record.reader != position.record.reader, "it is the earlier process by now"
 
 
@@ -461,11 +516,11 @@ def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     broker.loses = ["answer"]
-    assert owner.commits.last_words({0: owner.position}, PATIENCE)
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
     for then in (BatonOwner(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
         broker.loses = ["answer"]
-        assert owner.commits.last_words({0: owner.position}, PATIENCE)
+        assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
         record = broker.committed.record
         assert record is not None and (record.uid, record.epoch, record.released) == ("b", 2, False)
 
@@ -478,14 +533,14 @@ class NoToken(Broker):
         self.committed = seen
         self.several: list[set[int]] = []
 
-    def renewed(
+    async def renewed(
         self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
     ) -> Committed:
         if partition:
-            return super().renewed(partition, change, within)
+            return self.renew(change)
         raise QueueUnreachable("its coordinator is away")
 
-    def commit_several(
+    async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         self.several.append(set(wanted))
@@ -503,7 +558,7 @@ def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_
         position.then, position.left = BatonOwner(Uid("b"), Epoch(2)), True
         return position.next_record()
 
-    owner.commits.commit(0, owner.position, finished_meanwhile)
+    run(owner.commits.commit(0, owner.position, finished_meanwhile))
     assert (broker.committed.offset, broker.records[-1].uid) == (10, "b")
 
 
@@ -512,11 +567,11 @@ def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_mor
     handoffs.set_next_owner(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
-    assert owner.commits.last_words({0: owner.position}, 0.0), "it is too late for it"
-    owner.commits.commit_several({0})
+    assert run(owner.commits.last_words({0: owner.position}, 0.0)), "it is too late for it"
+    run(owner.commits.commit_several({0}))
     for then in (BatonOwner(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
-        assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+        assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
     assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
 
 
@@ -524,10 +579,10 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
     class Losing(Broker):
         loses_answer = True
 
-        def renewed(
+        async def renewed(
             self, partition: int, change: Callable[[Committed, int], Record | None], within: float | None = None
         ) -> Committed:
-            found = super().renewed(partition, change, within)
+            found = self.renew(change)
             if self.loses_answer:
                 self.loses_answer = False
                 raise QueueUnreachable("it does not answer")
@@ -540,8 +595,8 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
     handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
     with pytest.raises(QueueUnreachable):
-        commits.begin(0, Epoch(2))
-    position = commits.begin(0, Epoch(2))
+        run(commits.begin(0, Epoch(2)))
+    position = run(commits.begin(0, Epoch(2)))
     assert (position.marked, position.record.tries, position.handed_over) == (0, {}, False)
 
 
@@ -552,7 +607,7 @@ def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
     other.progress.finish([0])
     third = receiver.positions[2] = ReadPosition.begun(broker.committed, 0.0)
     assert third.handed_over
-    problems = receiver.commits.commit_several({0, 1, 2})
+    problems = run(receiver.commits.commit_several({0, 1, 2}))
     assert "away" in str(problems[0]) and isinstance(problems[0], PartitionUnavailable) and problems.keys() == {0}
     assert (broker.several[0], other.committed) == ({1}, 1), "and first"
     assert not third.handed_over
@@ -561,9 +616,9 @@ def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
 def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
     first = received()
     second = Receiver(first.broker)
-    first.commits.commit_several({0})
+    run(first.commits.commit_several({0}))
     with pytest.raises(StaleOwner):
-        second.commits.looks.look(0, second.positions[0])
+        run(second.commits.look(0, second.positions[0]))
 
 
 def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
@@ -572,14 +627,14 @@ def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_w
     handoffs.saw(place, Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert not commits.take_up_records.handed_over({0: Epoch(3)})
+    assert not commits.take_handed_over({0: Epoch(3)})
     handoffs.handed_over(place, HandedOver("orders", broker.committed, 0.0))
-    assert commits.take_up_records.handed_over({0: Epoch(2)})
+    assert commits.take_handed_over({0: Epoch(2)})
     record = broker.committed.record
     assert record is not None
     others = HandedOver("orders-2", Committed(10, replace(record, epoch=Epoch(3))), 0.0)
     handoffs.handed_over(place, others)
-    assert not commits.take_up_records.handed_over({0: Epoch(3)})
+    assert not commits.take_handed_over({0: Epoch(3)})
 
 
 class SeveralPartitions(Broker):
@@ -590,7 +645,7 @@ class SeveralPartitions(Broker):
         self.wanted: list[set[int]] = []
         self.refuses: dict[int, StaleToken | QueueUnreachable] = {}
 
-    def commit_several(
+    async def commit_several(
         self, wanted: Mapping[int, Commit], within: float | None = None
     ) -> Mapping[int, StaleToken | QueueUnreachable]:
         self.wanted.append(set(wanted))
@@ -602,7 +657,7 @@ def test_partitions_that_run_low_are_reserved_for_together() -> None:
     for number, handed_out in ((1, 900), (2, 100), (3, 900)):
         owner.positions[number] = one = ReadPosition.begun(broker.committed, 0.0)
         one.progress.handed_out(range(handed_out))
-    owner.commits.reserve(0, owner.position, 5_000)
+    run(owner.commits.reserve(0, owner.position, 5_000))
     assert broker.wanted == [{0, 1, 3}]
     assert [one.record.reserved for one in owner.positions.values()] == [5_000, 900 + 1_800, 1_000, 900 + 1_800]
 
@@ -612,10 +667,10 @@ def test_what_another_partition_is_refused_keeps_nobody_from_reading() -> None:
     owner.positions[1] = other = ReadPosition.begun(broker.committed, 0.0)
     other.progress.handed_out(range(900))
     broker.refuses = {1: QueueUnreachable("it does not answer")}
-    owner.commits.reserve(0, owner.position, 5_000)
+    run(owner.commits.reserve(0, owner.position, 5_000))
     assert (owner.position.record.reserved, other.record.reserved) == (5_000, 1_000)
     with pytest.raises(QueueUnreachable):
-        owner.commits.reserve(1, other, 5_000)
+        run(owner.commits.reserve(1, other, 5_000))
 
 
 def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
@@ -624,13 +679,13 @@ def test_nothing_is_reserved_of_what_is_somebody_elses() -> None:
     broker.committed = Committed(0, replace(broker.committed.record, uid=Uid("b"), epoch=Epoch(2), token=Token(2, 0)))
     broker.refuses = {0: StaleToken()}
     with pytest.raises(StaleOwner):
-        owner.commits.reserve(0, owner.position, 5_000)
+        run(owner.commits.reserve(0, owner.position, 5_000))
 
 
 def test_the_last_words_go_together_and_have_the_time_that_they_are_given() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
-    owner.commits.last_words({0: owner.position}, 2.5)
+    run(owner.commits.last_words({0: owner.position}, 2.5))
     record = broker.committed.record
     assert (broker.committed.offset, record and record.reserved) == (2, 10), "what it had in hand is not finished"
     assert broker.within is not None and 0 < broker.within <= 2.5
@@ -641,9 +696,9 @@ def test_a_last_word_that_was_not_taken_is_told_and_may_be_said_again(lost: str)
     owner = Owner(broker := Broker())
     owner.finish(*range(10))
     broker.loses = [lost]
-    untaken = owner.commits.last_words({0: owner.position}, PATIENCE)
+    untaken = run(owner.commits.last_words({0: owner.position}, PATIENCE))
     assert {number: str(problem) for number, problem in untaken.items()} == {0: "it does not answer"}
-    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
     record = broker.committed.record
     assert record is not None and record.released
     assert (broker.committed.offset, len(broker.sent)) == (10, 10)
@@ -654,8 +709,8 @@ def test_what_is_committed_after_a_last_word_that_was_not_taken_is_the_last_word
     owner = Owner(broker := Broker())
     owner.position.progress.finish(range(10))
     broker.loses = [lost]
-    assert owner.commits.last_words({0: owner.position}, PATIENCE)
-    owner.commits.commit_several({0})
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
+    run(owner.commits.commit_several({0}))
     record = broker.committed.record
     assert (broker.committed.offset, record and (record.released, record.reserved)) == (10, (True, 10))
 
@@ -665,30 +720,30 @@ def test_where_none_of_several_last_words_was_taken_only_a_broker_that_is_silent
     seconds: float, again: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(owner_commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Silent(Broker):
-        def commit_several(
+        async def commit_several(
             self, wanted: Mapping[int, Commit], within: float | None = None
         ) -> Mapping[int, StaleToken | QueueUnreachable]:
             now[0] += seconds
             raise QueueUnreachable("it does not answer")
 
     owner = Owner(Silent())
-    assert owner.commits.last_words({0: owner.position}, PATIENCE).keys() == {0}
-    assert again in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0])
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)).keys() == {0}
+    assert again in str(run(owner.commits.last_words({0: owner.position}, PATIENCE))[0])
     now[0] += 1.0
-    assert "does not answer" in str(owner.commits.last_words({0: owner.position}, PATIENCE)[0])
+    assert "does not answer" in str(run(owner.commits.last_words({0: owner.position}, PATIENCE))[0])
 
 
 def test_what_nobody_has_committed_for_hours_is_committed_again_as_it_expires() -> None:
     owner = Owner(broker := Broker())
     before = list(broker.tokens)
-    owner.commits.commit_several({0})
+    run(owner.commits.commit_several({0}))
     assert broker.tokens == before, "there is no need yet"
     owner.position.committed_at -= 6 * 3600 + 1
     assert owner.commits.idle() == {0}
-    owner.commits.commit_several({0})
+    run(owner.commits.commit_several({0}))
     assert broker.tokens == [*before, Token(1, 0)]
     assert not owner.commits.idle(), "that was enough"
 
@@ -711,20 +766,16 @@ class UnderWay(Broker):
         self.under_way: tuple[int, ...] = (0,)
         self.waited: list[float] = []
 
-    def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+    async def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
         return {one: self.committed for one in partitions if one not in self.under_way}, self.under_way
 
-    def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+    async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
         self.waited.append(within)
-        with ThreadPoolExecutor(1) as another:
-            assert another.submit(self.others_may_commit).result(), "who waits for it keeps nobody else from a commit"
+        with self.owner.commits._locks.free([0, 1]) as free:
+            assert free == {0, 1}, "who waits for it keeps nobody else from a commit"
         if not self.ends:
             raise PartitionUnavailable("somebody else's transaction is open")
         return self.committed
-
-    def others_may_commit(self) -> bool:
-        with self.owner.commits._locks.free([0, 1]) as free:
-            return free == {0, 1}
 
     owner: Owner
 
@@ -734,23 +785,23 @@ def test_somebody_elses_transaction_is_waited_for_once_and_keeps_no_other_from_i
     broker.owner = owner = Owner(broker)
     for _ in range(3):
         with pytest.raises(PartitionUnavailable, match="somebody else's"):
-            owner.commits.looks.look(0, owner.position)
+            run(owner.commits.look(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited] == [True, False, False]
     broker.ends = True
-    owner.commits.looks.look(0, owner.position)
+    run(owner.commits.look(0, owner.position))
     owner.position.unsettled, broker.under_way = True, ()
-    owner.commits.looks.look(0, owner.position)
+    run(owner.commits.look(0, owner.position))
     broker.under_way = (0,)
     owner.position.in_doubt, broker.ends = True, False
     for _ in range(2):
         with pytest.raises(PartitionUnavailable, match="is slow: a commit of orders/0"):
-            owner.commits.looks.look(0, owner.position)
+            run(owner.commits.look(0, owner.position))
     assert [seconds > 0 for seconds in broker.waited[3:]] == [False, True, True], "its own commit ends"
 
 
 def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_now() -> None:
     class OfOneTopic(Broker):
-        def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
+        async def found_elsewhere(self, partition: int, uid: Uid, epoch: Epoch) -> bool:
             return False
 
     owner = Owner(broker := OfOneTopic())
@@ -758,27 +809,27 @@ def test_what_stood_there_before_the_grant_is_no_word_on_who_has_the_partition_n
     owner.position.epoch, owner.position.sure_at = Epoch(3), 0.0
     broker.committed = Committed(0, replace(record, uid=Uid("b"), epoch=Epoch(2)))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        owner.commits.looks.look(0, owner.position)
+        run(owner.commits.look(0, owner.position))
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        owner.commits.begin(0, Epoch(3))
+        run(owner.commits.begin(0, Epoch(3)))
     assert owner.position.lost is None and owner.position.sure_at == 0.0
     broker.committed = Committed(0, replace(record, epoch=Epoch(3)))
-    owner.commits.looks.look(0, owner.position)
+    run(owner.commits.look(0, owner.position))
     assert owner.position.sure_at > 0.0
     broker.committed = Committed(0, None)
     with pytest.raises(StaleOwner):
-        owner.commits.looks.look(0, owner.position)
+        run(owner.commits.look(0, owner.position))
 
 
 def test_a_later_grant_is_a_loss_also_where_it_was_seen_beside_an_own_commit() -> None:
     class Granted(UnderWay):
-        def stable(self, partition: int, within: float = PATIENCE) -> Committed:
+        async def stable(self, partition: int, within: float = PATIENCE) -> Committed:
             owner.position.record = replace(owner.position.record, reserved=7)  # its own commit has ended meanwhile
             return Committed(0, replace(owner.position.record, uid=Uid("b"), epoch=Epoch(2)))
 
     owner = Owner(Granted())
     with pytest.raises(StaleOwner):
-        owner.commits.looks.look(0, owner.position)
+        run(owner.commits.look(0, owner.position))
 
 
 def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_word() -> None:
@@ -786,35 +837,28 @@ def test_who_hangs_in_a_commit_keeps_no_other_from_reserving_nor_from_its_last_w
     owner.position.progress.handed_out(range(10, 900))  # it runs low, too
     other = owner.positions[1] = ReadPosition.begun(broker.committed, 0.0)
     other.progress.handed_out(range(900))
-    hangs, ends = threading.Event(), threading.Event()
 
-    def hang() -> None:
-        with owner.commits._locks.held([0]):
-            hangs.set()
-            assert ends.wait(PATIENCE)
+    async def while_it_hangs() -> Mapping[int, QueueUnreachable]:
+        async with owner.commits._locks.held([0]):
+            await owner.commits.reserve(1, other, 5_000)
+            return await owner.commits.last_words({0: owner.position, 1: other}, 0.05)
 
-    with ThreadPoolExecutor(1) as another:
-        hanging = another.submit(hang)
-        assert hangs.wait(PATIENCE)
-        owner.commits.reserve(1, other, 5_000)
-        untaken = owner.commits.last_words({0: owner.position, 1: other}, 0.05)
-        ends.set()
-        hanging.result(PATIENCE)
+    untaken = run(while_it_hangs())
     assert broker.wanted == [{1}, {1}]
     assert untaken.keys() == {0} and isinstance(untaken[0], PartitionUnavailable)
-    assert owner.commits.last_words({0: owner.position}, PATIENCE) == {}, "the broker is not taken for silent"
+    assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}, "the broker is not taken for silent"
 
 
 def test_an_offset_from_before_the_grant_is_not_taken_for_the_place_that_was_reached() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0, 1)
-    owner.commits.commit(0, owner.position)
+    run(owner.commits.commit(0, owner.position))
     broker.in_force = Token(1, 7)  # another has taken one
     owner.position.epoch = Epoch(3)
     broker.committed = Committed(0, replace(owner.position.record, epoch=Epoch(2)))
     owner.finish(2)
     with pytest.raises(PartitionUnavailable, match="from before it was granted"):
-        owner.commits.commit(0, owner.position)
+        run(owner.commits.commit(0, owner.position))
     assert owner.position.committed == 2
 
 
@@ -833,23 +877,25 @@ def test_what_another_thread_lets_go_of_meanwhile_is_no_trouble_of_a_commit_or_a
             super().__init__()
             self.held: dict[int, ReadPosition] = {}
 
-        def now(self, partitions: tuple[int, ...], within: float = PATIENCE) -> tuple[dict[int, Committed], tuple[int, ...]]:
+        async def now(
+            self, partitions: tuple[int, ...], within: float = PATIENCE
+        ) -> tuple[dict[int, Committed], tuple[int, ...]]:
             self.held.clear()
             return {0: self.committed}, (0,)
 
     owner = Owner(broker := Slow(), Shrinking())
     owner.finish(0)
-    owner.commits.commit_several({0, 1})
+    run(owner.commits.commit_several({0, 1}))
     broker.held = owner.positions
     broker.held[0] = owner.position
-    owner.commits.looks.look(0, owner.position)
+    run(owner.commits.look(0, owner.position))
     assert owner.position.lost is None and not broker.held
 
 
 def test_where_no_time_is_left_nobody_is_asked() -> None:
     owner = Owner(broker := Broker())
     owner.finish(0)
-    assert owner.commits.last_words({0: owner.position}, 0.0).keys() == {0}
+    assert run(owner.commits.last_words({0: owner.position}, 0.0)).keys() == {0}
     assert broker.committed.offset == 0
 
 
@@ -865,11 +911,8 @@ def test_a_commit_has_no_more_than_the_seconds_that_it_is_given() -> None:
     assert record is not None
     offsets._transactions = Hanging(KafkaClient(KafkaAddress(("nowhere:9092",)), "shop.orders", "baton"), "orders")
     wanted = Commit(0, record)
-    with pytest.raises(QueueUnreachable, match="within 0 s"):
-        GroupOffsets.commit(offsets, 0, wanted, 0.0)
     try:  # the bound of this partition or that of all of them is over first
-        problem: object = GroupOffsets.commit_several(offsets, {0: wanted}, 0.0)[0]
+        problem: object = run(GroupOffsets.commit_several(offsets, {0: wanted}, 0.0))[0]
     except QueueUnreachable as error:
         problem = error
     assert isinstance(problem, QueueUnreachable) and ("within 0 s" in str(problem) or "has had no time" in str(problem))
-    offsets.close()

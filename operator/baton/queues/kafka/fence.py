@@ -10,19 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiokafka.protocol.transaction import (
+from baton.model.retrying import doubling
+from baton.queues.kafka.answers import Code, StaleToken
+from baton.queues.kafka.client import (
+    PASSES_WITHIN,
     AddOffsetsToTxnRequest,
+    CommittedOffsets,
     EndTxnRequest,
     InitProducerIdRequest,
+    KafkaClient,
     TxnOffsetCommitRequest,
 )
-
-from baton.queues.kafka.answers import Code, StaleToken
-from baton.queues.kafka.client import PASSES_WITHIN, KafkaClient
-from baton.queues.kafka.each import each
-from baton.queues.kafka.messages import CommittedOffsets
+from baton.queues.kafka.event_loop import each
+from baton.queues.kafka.outputs import TransactionOutputs
 from baton.queues.kafka.record import Committed, Record, Token, read
-from baton.queues.kafka.transaction_outputs import TransactionOutputs
 from baton.queues.output import Output
 from baton.queues.protocol import PartitionUnavailable
 
@@ -215,14 +216,13 @@ class PartitionTransactions:
 
     async def _settled(self, partitions: tuple[int, ...], within: float) -> tuple[dict[int, Committed], tuple[int, ...]]:
         """As `now`, after so many seconds for what is under way to end; longer where the broker is slow."""
-        asked_at, pause = time.monotonic(), _PAUSE
+        asked_at, pauses = time.monotonic(), doubling(_PAUSE, 10 * _PAUSE)
         found, pending = await self.now(partitions)
         answered_at = time.monotonic()
         slow = min(PASSES_WITHIN, _ENDS_IN_ANSWERS * (answered_at - asked_at)) if within else 0.0
         until = answered_at + max(within, slow)
         while pending and time.monotonic() < until:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 10 * _PAUSE)
+            await asyncio.sleep(next(pauses))
             more, pending = await self.now(pending)
             found |= more
         return found, pending
