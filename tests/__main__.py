@@ -106,19 +106,21 @@ def repeatable() -> list[str]:
 
 
 def left_behind(before: Collection[str] = (), patience: float = PATIENCE) -> list[str]:
-    """Processes of the tests that do not end within `patience` seconds, and what `before` lacks of mounts in the cache and of run
-    folders without an owner."""
+    """What is still there after `patience` seconds: processes of the tests, and what `before` lacks of mounts in the cache and of
+    this clone's run folders without an owner, which their guards remove."""
     deadline = time.monotonic() + patience
-    while (processes := _processes()) and time.monotonic() < deadline:
+    while (
+        left := [*_processes(), *(what for what in _mounts_and_folders() if what not in before)]
+    ) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [*processes, *(what for what in _mounts_and_folders() if what not in before)]
+    return left
 
 
 def _mounts_and_folders() -> list[str]:
     mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [
         *(f"mount {mount}" for mount in mounts if mount.startswith(f"{cache().resolve()}/")),
-        *(f"run folder {folder}" for folder in runs.folders() if runs.is_abandoned(folder)),
+        *(f"run folder {folder}" for folder in runs.folders() if runs.is_ours(folder) and runs.is_abandoned(folder)),
     ]
 
 
