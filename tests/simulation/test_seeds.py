@@ -17,7 +17,7 @@ from tests.simulation.seeds.workers import Found, play_all
 from tests.waiting import until
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "250"))
-PART = 25
+PART = 50
 """Seeds of one test: xdist's workers share them."""
 MANY = 2000
 PARTITION = {(turn.before, turn.after) for turn in PARTITION_TRANSITIONS}
