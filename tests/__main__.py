@@ -56,7 +56,7 @@ def main() -> int:
     expression, *chosen = TIERS[arguments.tier]
     os.environ[_MARK] = uuid4().hex
     before = _mounts_and_folders()
-    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen, *side_by_side(), *options]
+    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen, *side_by_side(arguments.tier), *options]
     code = run([*command, "--cache-clear"])
     flaky: list[str] = []
     if code == _SOME_FAILED and (failed := repeatable()):
@@ -86,10 +86,12 @@ def run(command: list[str]) -> int:
         return child.wait()
 
 
-def side_by_side() -> list[str]:
-    """Options of xdist. Tests with servers wait more than they work, so few cores have two processes more; six are the most. A
-    worker that dies ends the run: with a new one xdist may wait for ever."""
-    processes = min((os.cpu_count() or 1) + 2, 6)
+def side_by_side(tier: str) -> list[str]:
+    """Options of xdist. Tests with servers wait more than they work: where they are with tests that compute, each core has three
+    processes, otherwise few cores have two more. Six are the most. A worker that dies ends the run: with a new one xdist may wait
+    for ever."""
+    cores = os.cpu_count() or 1
+    processes = min(3 * cores if tier == "test" else cores + 2, 6)
     return [f"--numprocesses={processes}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
 
 
