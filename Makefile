@@ -38,7 +38,7 @@ package-%: setup
 program-%: setup
 	@$(BIN)/python -m cluster programs $*
 
-.PHONY: jar broker peers connector images-built
+.PHONY: jar broker peers connector spark-classes images-built
 jar: package-javac
 	@$(BIN)/python -c 'from baton.spark import jar_file; jar_file.prepare()'
 
@@ -50,6 +50,9 @@ peers: package-javac package-mvn
 
 connector: package-java package-mvn
 	@$(BIN)/python -c 'from tests.bench.spark import kafka; kafka.connector_jars()'
+
+spark-classes: jar
+	@$(BIN)/python -c 'from tests import local_spark; local_spark.classes()'
 
 images-built: machine jar
 	@$(BIN)/python -m cluster build-images
@@ -88,7 +91,7 @@ demo: machine jar ## The whole story on a real cluster, in a few minutes (KEEP=1
 	@$(BIN)/python -m demo
 
 .PHONY: test
-test: check machine jar broker peers connector ## What every change must pass: static checks, unit tests, simulation, real servers on this machine (no image, no pod)
+test: check machine jar broker peers connector spark-classes ## What every change must pass: static checks, unit tests, simulation, real servers on this machine (no image, no pod)
 	@$(BIN)/python -m tests test
 
 .PHONY: test-cluster
@@ -96,7 +99,7 @@ test-cluster: machine jar broker images-built ## Tests that need a node: pods, h
 	@$(BIN)/python -m tests cluster
 
 .PHONY: test-long
-test-long: machine jar broker peers connector images-built program-keda ## Before a release: tests that take a minute or more each; builds KEDA first (a quarter of an hour, once)
+test-long: machine jar broker peers connector spark-classes images-built program-keda ## Before a release: tests that take a minute or more each; builds KEDA first (a quarter of an hour, once)
 	@$(BIN)/python -m tests long
 
 .PHONY: check
@@ -132,12 +135,12 @@ soak: machine ## Cut the network, kill and stop a fleet, its operator and Redis 
 		$(BIN)/pytest -s --timeout=0 tests/integration/operator/under_load/test_cuts.py -k whatever_fails
 
 .PHONY: soak-spark
-soak-spark: package-redis-server package-ps jar ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
+soak-spark: package-redis-server package-ps jar spark-classes ## Kill, stop and cut off two Spark drivers of a group, its executors and Redis, by seeds, and count every row (FROM=1 SEEDS=10)
 	@for seed in $$(seq $(or $(FROM),1) $$(( $(or $(FROM),1) + $(or $(SEEDS),10) - 1 ))); do \
 		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/soak_chaos.py || exit; done
 
 .PHONY: mutate
-mutate: package-redis-server jar broker ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
+mutate: package-redis-server jar broker spark-classes ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
 .PHONY: pictures

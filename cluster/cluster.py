@@ -134,9 +134,9 @@ class Cluster:
         return json.loads(self.kubectl("get", *arguments, "--ignore-not-found", "-o", "json") or "{}")
 
     def apply(self, *objects: dict[str, Any] | str) -> None:
-        """Apply objects, given as mappings or as YAML."""
-        for thing in objects:
-            self.kubectl("apply", "-f", "-", text=thing if isinstance(thing, str) else json.dumps(thing))
+        """Apply objects in this order, given as mappings or as YAML. None may be of a kind that another of them defines."""
+        texts = (one if isinstance(one, str) else json.dumps(one) for one in objects)
+        self.kubectl("apply", "-f", "-", text="".join(f"---\n{text}\n" for text in texts))
 
     def helm(self, *arguments: str, check: bool = True) -> str:
         """What `helm` prints. Raises ClusterError with its complaint where it fails and `check` is set."""

@@ -56,7 +56,7 @@ def main() -> int:
     expression, *chosen = TIERS[arguments.tier]
     os.environ[_MARK] = uuid4().hex
     before = _mounts_and_folders()
-    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen, *side_by_side(), *options]
+    command = [sys.executable, "-m", "pytest", "-m", expression, *chosen, *side_by_side(arguments.tier), *options]
     code = run([*command, "--cache-clear"])
     flaky: list[str] = []
     if code == _SOME_FAILED and (failed := repeatable()):
@@ -86,10 +86,12 @@ def run(command: list[str]) -> int:
         return child.wait()
 
 
-def side_by_side() -> list[str]:
-    """Options of xdist. Tests with servers wait more than they work, so few cores have two processes more; six are the most. A
-    worker that dies ends the run: with a new one xdist may wait for ever."""
-    processes = min((os.cpu_count() or 1) + 2, 6)
+def side_by_side(tier: str) -> list[str]:
+    """Options of xdist. Tests with servers wait more than they work: where they are with tests that compute, each core has three
+    processes, otherwise few cores have two more. Six are the most. A worker that dies ends the run: with a new one xdist may wait
+    for ever."""
+    cores = os.cpu_count() or 1
+    processes = min(3 * cores if tier == "test" else cores + 2, 6)
     return [f"--numprocesses={processes}", "--dist=loadfile", "--no-loadscope-reorder", "--max-worker-restart=0"]
 
 
@@ -106,19 +108,21 @@ def repeatable() -> list[str]:
 
 
 def left_behind(before: Collection[str] = (), patience: float = PATIENCE) -> list[str]:
-    """Processes of the tests that do not end within `patience` seconds, and what `before` lacks of mounts in the cache and of run
-    folders without an owner."""
+    """What is still there after `patience` seconds: processes of the tests, and what `before` lacks of mounts in the cache and of
+    this clone's run folders without an owner, which their guards remove."""
     deadline = time.monotonic() + patience
-    while (processes := _processes()) and time.monotonic() < deadline:
+    while (
+        left := [*_processes(), *(what for what in _mounts_and_folders() if what not in before)]
+    ) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return [*processes, *(what for what in _mounts_and_folders() if what not in before)]
+    return left
 
 
 def _mounts_and_folders() -> list[str]:
     mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [
         *(f"mount {mount}" for mount in mounts if mount.startswith(f"{cache().resolve()}/")),
-        *(f"run folder {folder}" for folder in runs.folders() if runs.is_abandoned(folder)),
+        *(f"run folder {folder}" for folder in runs.folders() if runs.is_ours(folder) and runs.is_abandoned(folder)),
     ]
 
 

@@ -1,10 +1,14 @@
 """Report a failed test at once in one line, for a run that is cut off at its time limit, and keep its output short."""
 
+import time
 from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from cluster.waiting import PATIENCE
 from tests.promises import ASSERTIONS, BrokenPromiseError
 
 LINES, CHARACTERS = 60, 8000
@@ -25,6 +29,8 @@ class AtOnce:
         self._failed: dict[str, None] = {}
         self._passed: list[str] = []
         self._never: list[str] = []
+        self._channels: list[Any] = []
+        """To xdist's workers."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
@@ -36,6 +42,18 @@ class AtOnce:
             self._reporter.write_line(at_once(report))
             if getattr(report, "promise", False):
                 self._never.append(f"{report.nodeid} saw a broken promise")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodeready(self, node: Any) -> None:
+        self._channels.append(node.channel)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Ctrl-C has interrupted the workers, too. Wait until their fixtures have stopped servers and removed mounts: xdist would
+        interrupt that after 5 s, and kill the workers after 10."""
+        deadline = time.monotonic() + PATIENCE
+        for channel in self._channels if excinfo.type is KeyboardInterrupt else ():
+            with suppress(EOFError, channel.RemoteError, channel.TimeoutError):
+                channel.waitclose(deadline - time.monotonic())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, error: object | None) -> None:

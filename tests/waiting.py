@@ -45,4 +45,4 @@ async def eventually(
 
 def _pause(waited: float) -> float:
     """Seconds until the next look: the longer it takes, the less it matters."""
-    return min(0.2, max(0.005, waited / 5))
+    return min(0.25, max(0.01, waited / 3))

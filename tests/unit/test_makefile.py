@@ -21,12 +21,13 @@ MADE_BY: Mapping[str, tuple[str, ...]] = {
     "broker": ("broker",),
     "peers": ("peers",),
     "connector": ("connector",),
+    "spark-classes": ("spark-classes",),
     "images": ("images-built",),
 }
 """Something that a target needs -> the targets of which one has to be among its prerequisites, or theirs."""
 
 _CLUSTER = ("packages", "kube", "helm")
-_JARS = ("jar", "broker", "peers", "connector")
+_JARS = ("jar", "broker", "peers", "connector", "spark-classes")
 
 NEEDS: Mapping[str, Iterable[str]] = {
     "help": (),
@@ -47,8 +48,8 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "test-long": (*_CLUSTER, *_JARS, "images", "keda"),
     "simulate-long": ("environment",),
     "soak": _CLUSTER,
-    "soak-spark": ("redis-server", "ps", "jar"),
-    "mutate": ("redis-server", "jar", "broker"),
+    "soak-spark": ("redis-server", "ps", "jar", "spark-classes"),
+    "mutate": ("redis-server", "jar", "broker", "spark-classes"),
     "pictures": _CLUSTER,
     "dist": ("jar",),
     "release-check": ("helm", "jar", "images"),

@@ -1,6 +1,7 @@
 """How a tier's run ends: what runs once more, what never does, what it prints, and what it does not leave behind."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_refuses():
             pass
 """
 # A test of the runner plays it: it fails first, and is skipped when it runs again.
-SKIPS = FLAKY.replace("assert again", "import pytest; not again or pytest.skip(); assert again")
+SKIPS = FLAKY.format(name="e").replace("assert again", "import pytest; not again or pytest.skip(); assert again")
 DIES = """
 import os
 
@@ -70,6 +71,7 @@ import pytest
 @pytest.fixture(scope="session")
 def server():
     yield
+    threading.Event().wait({seconds})
     Path("{folder}", "stopped").touch()
 
 def test_waits(server):
@@ -107,16 +109,11 @@ def test_a_test_with_real_processes_that_passes_alone_is_flaky_and_fails_nothing
     assert "1 passed" in lines[-2]
 
 
-def test_a_flaky_test_is_listed_beside_one_that_fails_twice(tmp_path: Path) -> None:
-    code, lines = run(
-        tmp_path, ("integration/test_d.py", FLAKY.format(name="tried")), ("integration/test_e.py", "def test_e(): assert 0")
-    )
-    assert (code, lines[-1]) == (1, "FLAKY tests/integration/test_d.py::test_fails_once"), lines
-
-
-def test_a_test_that_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -> None:
-    code, lines = run(tmp_path, ("integration/test_d.py", SKIPS.format(name="tried")))
-    assert code == 1 and not [line for line in lines if line.startswith("FLAKY")], lines
+def test_a_test_that_fails_or_is_skipped_the_second_time_has_not_passed(tmp_path: Path) -> None:
+    twice = ("integration/test_f.py", "def test_f(): assert 0")
+    code, lines = run(tmp_path, ("integration/test_d.py", FLAKY.format(name="d")), ("integration/test_e.py", SKIPS), twice)
+    flaky = [line for line in lines if line.startswith("FLAKY")]
+    assert (code, flaky) == (1, ["FLAKY tests/integration/test_d.py::test_fails_once"]), lines
 
 
 def test_a_worker_that_dies_ends_the_run_and_no_test_runs_again(tmp_path: Path) -> None:
@@ -126,8 +123,10 @@ def test_a_worker_that_dies_ends_the_run_and_no_test_runs_again(tmp_path: Path) 
     assert "a worker of xdist has ended" in lines[-1], lines
 
 
-def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path) -> None:
-    with started(tmp_path, ("integration/test_d.py", WAITS.format(folder=tmp_path))) as process:
+@pytest.mark.parametrize(("processes", "seconds"), [(0, 0), (1, 6)], ids=["alone", "a worker that needs longer than xdist has"])
+def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path, processes: int, seconds: int) -> None:
+    waits = ("integration/test_d.py", WAITS.format(folder=tmp_path, seconds=seconds))
+    with started(tmp_path, waits, processes=processes) as process:
         try:
             until((tmp_path / "waits").exists, "the test waits")
             process.terminate()
@@ -137,28 +136,43 @@ def test_an_interrupted_run_ends_when_its_fixtures_have(tmp_path: Path) -> None:
     assert (tmp_path / "stopped").exists()
 
 
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        ([("unit/test_d.py", FLAKY.format(name="tried"))], "has no real processes"),
-        ([("integration/test_d.py", LOSES)], "saw a broken promise"),
-        ([("integration/test_d.py", ACCEPTS)], "saw a broken promise"),
-        ([(f"integration/test_{number}.py", FLAKY.format(name=number)) for number in range(4)], "at most 3 may be flaky"),
-    ],
-    ids=["unit", "promise", "stale call", "four"],
-)
-def test_what_never_runs_again_fails_the_run(tmp_path: Path, files: list[tuple[str, str]], why: str) -> None:
-    code, lines = run(tmp_path, *files)
-    assert code == 1 and why in lines[-1], lines
+def test_what_never_runs_again_fails_the_run(tmp_path: Path) -> None:
+    texts = {"unit/test_d.py": FLAKY.format(name="d"), "integration/test_e.py": LOSES, "integration/test_f.py": ACCEPTS}
+    code, lines = run(tmp_path, *texts.items(), ("integration/test_g.py", FLAKY.format(name="g")))
+    assert (code, [line for line in lines if line.startswith("not run again: ")]) == (
+        1,
+        [
+            "not run again: tests/unit/test_d.py::test_fails_once has no real processes",
+            "not run again: tests/integration/test_e.py::test_loses_a_message saw a broken promise",
+            "not run again: tests/integration/test_f.py::test_refuses saw a broken promise",
+            "not run again: 4 failed, and at most 3 may be flaky",
+        ],
+    ), lines
 
 
-def test_a_process_that_is_left_behind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def run_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_TEST_RUN", "one")
+
+
+def test_a_process_that_is_left_behind_is_named(run_of_one: None) -> None:
     with ChildProcess(["sleep", "3600"], start_new_session=True) as left:
         try:
             assert left_behind(patience=0) == [f"process {left.pid}: sleep 3600 "]
         finally:
             left.kill()
+    assert left_behind() == []
+
+
+def test_a_run_folder_that_its_guard_is_about_to_remove_is_not_left_behind(
+    run_of_one: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cluster.runs.RUNS", tmp_path)
+    folder = tmp_path / "control-1-1"
+    folder.mkdir()
+    (folder / "clone").write_text(f"{ROOT}\n")
+    assert left_behind(patience=0) == [f"run folder {folder}"]
+    monkeypatch.setattr("tests.__main__.time.sleep", lambda _: shutil.rmtree(folder))
     assert left_behind() == []
 
 

@@ -3,22 +3,20 @@
 import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from cluster.cluster import Cluster
+from tests.integration.operator import baton_command
 from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
 SOON = {"delaySeconds": 1}
 
 
-async def baton(kubeconfig: Path, *arguments: str, answer: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "-n", SHOP, "--kubeconfig", str(kubeconfig)]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
+async def baton(kubeconfig: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    return await baton_command.baton(*arguments, "-n", SHOP, "--kubeconfig", kubeconfig, answer=answer)
 
 
 async def kubectl(control_plane: Cluster, *arguments: str) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import stat
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,18 +17,17 @@ from baton.model.ids import Uid
 from baton.model.names import OPERATOR_SELECTOR, ledger_name
 from baton.queues.redis import RedisProducer
 from tests.integration.operator.accounts import account
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import KEEPS, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
 PLANTED = "hunter2"
 """In every secret."""
 
 
 async def bundle(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), "bundle", "--kubeconfig", str(kubeconfig), *arguments]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton("bundle", "--kubeconfig", kubeconfig, *arguments)
 
 
 def unpacked(file: Path) -> dict[str, bytes]:

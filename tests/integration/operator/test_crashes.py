@@ -177,36 +177,32 @@ async def test_a_ledger_of_another_group_of_that_name_is_replaced_and_not_truste
     await empty.spread("orders", 6)
 
 
-async def test_deleting_a_group_takes_everything_back_first(empty: World, start: Start, redis_server: RedisServer) -> None:
-    await start(empty, "one").leads()
-    await empty.redis("orders", redis_server.url, partitions=4)
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 4)
-    epochs = (await empty.owned("orders"))["a"]
-    await empty.delete("consumergroups", "orders")
-    await empty.gone("orders")
-    owners = await empty.inherited(redis_server.url, "orders", 4)
+async def test_deleting_a_group_takes_everything_back_first(shop: World, redis_server: RedisServer) -> None:
+    await shop.redis("dissolved", redis_server.url, partitions=4)
+    await shop.group("dissolved")
+    await shop.pod("dissolved-a", "dissolved")
+    await shop.spread("dissolved", 4)
+    epochs = (await shop.owned("dissolved"))["dissolved-a"]
+    await shop.delete("consumergroups", "dissolved")
+    await shop.gone("dissolved")
+    owners = await shop.inherited(redis_server.url, "dissolved", 4)
     assert all(owners[number].uid is None and owners[number].epoch > epoch for number, epoch in epochs.items())
 
 
-async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(
-    empty: World, start: Start, redis_server: RedisServer
-) -> None:
-    await start(empty, "one").leads()
-    await empty.redis("orders", redis_server.url, partitions=4)
-    await empty.external("returns", partitions=2)
-    await empty.group("orders", ["orders", "returns"])
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 4)
-    await empty.change("consumergroups", "orders", {"spec": {"queues": [{"name": "returns"}]}})
+async def test_a_queue_that_is_taken_out_of_a_group_is_taken_back_and_released(shop: World, redis_server: RedisServer) -> None:
+    await shop.redis("taken-out", redis_server.url, partitions=4)
+    await shop.external("not-taken-out", partitions=2)
+    await shop.group("taken-out", ["taken-out", "not-taken-out"])
+    await shop.pod("taken-out-a", "taken-out")
+    await shop.spread("taken-out", 4)
+    await shop.change("consumergroups", "taken-out", {"spec": {"queues": [{"name": "not-taken-out"}]}})
 
     async def unused() -> bool:
-        return await empty.reason("orders", "partitionedqueues") == "Unused"
+        return await shop.reason("taken-out", "partitionedqueues") == "Unused"
 
     await eventually(unused, "the queue is nobody's")
-    assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
-    assert await empty.counts("orders", "returns") == {"a": 2}
+    assert all(owner.uid is None for owner in (await shop.inherited(redis_server.url, "taken-out", 4)).values())
+    assert await shop.counts("taken-out", "not-taken-out") == {"taken-out-a": 2}
 
 
 async def test_a_deletion_that_a_dead_redis_and_a_killed_operator_interrupt_is_finished(empty: World, start: Start) -> None:

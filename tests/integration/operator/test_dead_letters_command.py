@@ -1,25 +1,22 @@
 """`baton dead-letters` finds the queue's server in the cluster, if it may."""
 
-import asyncio
 import subprocess
-import sys
 from pathlib import Path
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue, RedisReader
 from tests.integration.operator.accounts import account
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.world import Cluster
 from tests.redis_server import RedisServer
 
-BATON = Path(sys.executable).parent / "baton"
 NAMESPACE = "letters"
 
 
 async def letters(kubeconfig: Path, command: str, queue: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = [str(BATON), "dead-letters", command, "--kubeconfig", str(kubeconfig), "-n", NAMESPACE, queue, *arguments]
-    return await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+    return await baton("dead-letters", command, "--kubeconfig", kubeconfig, "-n", NAMESPACE, queue, *arguments)
 
 
 async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconfig: Path, tmp_path: Path) -> None:

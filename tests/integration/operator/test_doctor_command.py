@@ -1,9 +1,6 @@
 """`baton doctor` of a real API server: what is as it should be, what is not, and what may not be read."""
 
-import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +13,10 @@ from baton.cli.doctor import OLDEST_KUBERNETES
 from baton.kube.api import core_path, group_path
 from cluster import Cluster
 from tests.integration.operator.accounts import of_token
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.test_rights import rendered
 from tests.integration.operator.world import Operator, World
 
-BATON = Path(sys.executable).parent / "baton"
 ROOT = Path(__file__).parents[3]
 
 
@@ -32,8 +29,7 @@ def kubeconfig() -> Iterator[Path]:
 
 async def doctor(kubeconfig: Path, *arguments: str) -> tuple[int, list[dict[str, str]], str]:
     """The exit code, what it found, and what it said besides."""
-    command = [str(BATON), "doctor", "--kubeconfig", str(kubeconfig), "-o", "json", *arguments]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    done = await baton("doctor", "--kubeconfig", kubeconfig, "-o", "json", *arguments)
     return done.returncode, json.loads(done.stdout) if done.stdout else [], done.stderr
 
 

@@ -1,24 +1,20 @@
 """`baton drain` of a real group: before and after a restart of the operator, taken back, and refused."""
 
-import asyncio
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from baton.model.names import SUBSCRIBED_ANNOTATION
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import KEEPS, SHOP, Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
-
 
 async def drain(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), "drain", "--kubeconfig", str(kubeconfig), *arguments]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton("drain", "--kubeconfig", kubeconfig, *arguments)
 
 
 async def test_a_drained_pod_owns_nothing_over_a_restart_until_that_is_taken_back(

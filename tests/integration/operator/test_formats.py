@@ -1,20 +1,17 @@
 """What commands and pages give to programs: the fields, and what is in them."""
 
-import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from baton.queues.redis import RedisProducer, RedisReader
 from tests.formats import same
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import Operator, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
 RECORDS = [{"key": "k", "sequence": number, "member": "a", "redelivered": number == 3} for number in (1, 3, 2, 3, 5, 5)]
 
 
@@ -46,9 +43,8 @@ async def test_commands_and_pages_for_programs(
     records.write_text("".join(f"{json.dumps(record)}\n" for record in RECORDS))
 
     async def said(*arguments: str) -> Any:
-        words = [str(BATON), *arguments, "-o", "json"]
-        words += [] if arguments[0] == "check-order" else ["--kubeconfig", str(kubeconfig)]
-        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+        where = () if arguments[0] == "check-order" else ("--kubeconfig", kubeconfig)
+        done = await baton(*arguments, "-o", "json", *where)
         assert done.stdout, done
         return shape(json.loads(done.stdout))
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,15 +11,13 @@ import pytest
 
 from baton.kube.api import core_path
 from baton.queues.redis import RedisProducer
+from tests.integration.operator import baton_command
 from tests.integration.operator.world import SHOP, Operator, World
 from tests.redis_server import RedisServer
 
-BATON = Path(sys.executable).parent / "baton"
-
 
 async def baton(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig)]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton_command.baton(*arguments, "--kubeconfig", kubeconfig)
 
 
 def own_address() -> str | None:

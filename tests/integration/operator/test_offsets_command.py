@@ -1,9 +1,7 @@
 """`baton offsets` against a real group: where it is, and a reset that nobody's work is in the way of."""
 
-import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,17 +12,16 @@ from baton.model.ids import Epoch
 from baton.model.times import to_text
 from baton.queues.redis import RedisProducer, RedisReader
 from baton.queues.redis.routing import RoutingTable
+from tests.integration.operator import baton_command
 from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
 AT_ONCE = {"rebalance": {"delaySeconds": 0, "maxHandoffSeconds": 0}}
 
 
 async def baton(kubeconfig: Path, *arguments: str, answer: str = "") -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
+    return await baton_command.baton(*arguments, "--kubeconfig", kubeconfig, "-n", SHOP, answer=answer)
 
 
 async def rows(kubeconfig: Path, group: str) -> Mapping[int, Mapping[str, object]]:

@@ -43,20 +43,26 @@ def assign(request):
 """
 
 
-@pytest.fixture
-def mood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mood:
-    """Tells example.com/moody what to do; it and example.com/by-load are installed for operators that a test starts."""
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of example.com/moody and example.com/by-load."""
+    site = tmp_path_factory.mktemp("site")
     subprocess.run([UV, "pip", "install", "--quiet", "--no-deps", "--target", site, EXAMPLE], check=True)
     info = site / "moody-1.0.dist-info"
     info.mkdir()
     (site / "moody.py").write_text(MOODY)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: moody\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[baton.assignors]\nexample.com/moody = moody:assign\n")
+    return site
+
+
+@pytest.fixture
+def mood(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mood:
+    """Tells example.com/moody what to do, in operators that the test starts."""
     file = tmp_path / "mood"
     file.write_text("good")
     monkeypatch.setenv("MOOD", str(file))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(installed), os.environ.get("PYTHONPATH")))))
     return file.write_text
 
 
@@ -116,7 +122,7 @@ async def test_one_that_is_not_installed_is_unknown_and_named(shop: World) -> No
 
 
 async def test_one_that_thinks_for_long_stops_neither_leadership_nor_other_groups(empty: World, start: Start, mood: Mood) -> None:
-    await start(empty, "one").leads()
+    await start(empty, "one", "--lease-duration", "8", "--renew-deadline", "7", "--retry-period", "0.5").leads()
     lease = leases_path(empty.namespace, "operator")
     before = (await empty.api.get(lease))["spec"]
     mood("slow")

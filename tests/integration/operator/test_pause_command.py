@@ -1,19 +1,15 @@
 """`baton pause` and `baton resume` against a real group."""
 
-import asyncio
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.integration.operator import baton_command
 from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 
-BATON = Path(sys.executable).parent / "baton"
-
 
 async def baton(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton_command.baton(*arguments, "--kubeconfig", kubeconfig, "-n", SHOP)
 
 
 async def test_while_a_group_is_paused_nothing_moves(shop: World, kubeconfig: Path, redis_server: RedisServer) -> None:

@@ -1,8 +1,6 @@
 """`baton plan --explain --group`: what would happen to a real group, and nothing happens."""
 
-import asyncio
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,13 @@ from baton.kube.api import core_path
 from baton.kube.mount_refresh import mark
 from baton.kube.objects import groups_path
 from baton.model.names import GROUP_LABEL, LEDGER_KEY_ANNOTATION, ledger_name
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import SHOP, World
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
-
 
 async def plan(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), "plan", "--explain", "--kubeconfig", str(kubeconfig), *arguments]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton("plan", "--explain", "--kubeconfig", kubeconfig, *arguments)
 
 
 async def versions(world: World, group: str) -> list[Any]:

@@ -80,8 +80,8 @@ class Gate:
 
 
 @pytest.fixture
-async def gate(empty: World) -> AsyncIterator[Gate]:
-    made = Gate(empty.api, empty.namespace)
+async def gate(shop: World) -> AsyncIterator[Gate]:
+    made = Gate(shop.api, SHOP)
     yield made
     await made.open()
 
@@ -93,7 +93,7 @@ def silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def ledger_path(world: World, group: str = "orders") -> str:
+def ledger_path(world: World, group: str) -> str:
     return core_path(world.namespace, "configmaps", ledger_name(group))
 
 
@@ -104,97 +104,94 @@ async def becomes(look: Callable[[], Awaitable[object]], wanted: object, what: s
     await eventually(so, what, seconds, look)
 
 
-async def serving(world: World, server: RedisServer) -> None:
+async def serving(world: World, name: str, server: RedisServer) -> None:
     """A group whose two pods share four partitions."""
-    await world.redis("orders", server.url, partitions=4)
-    await world.group("orders")
-    await world.together("orders", world.pod("a", "orders"), world.pod("b", "orders"))
-    await world.spread("orders", 2, 2, seconds=20)
-    await world.told("orders", "Ready")
+    await world.redis(name, server.url, partitions=4)
+    await world.group(name)
+    await world.together(name, world.pod(f"{name}-a", name), world.pod(f"{name}-b", name))
+    await world.spread(name, 2, 2, seconds=20)
+    await world.told(name, "Ready")
 
 
-async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_beginning(empty: World, start: Start) -> None:
-    operator = await start(empty).leads()
-    quotas = core_path(empty.namespace, "resourcequotas")
-    await empty.api.create(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"count/configmaps": "0"}}})
+async def test_a_group_for_whose_ledger_there_is_no_quota_says_so_from_the_beginning(
+    shop: World, shared_operator: Operator
+) -> None:
+    quotas = core_path(SHOP, "resourcequotas")
+    await shop.api.create(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"count/configmaps": "0"}}})
 
     async def counted() -> bool:
-        return bool((await empty.api.get(f"{quotas}/small")).get("status", {}).get("hard"))
+        return bool((await shop.api.get(f"{quotas}/small")).get("status", {}).get("hard"))
 
     await eventually(counted, "the quota is in force")
-    await empty.external("orders")
-    await empty.group("orders")
-    await empty.pod("a", "orders")
-    message = await empty.told("orders", "LedgerRefused", seconds=20)
+    await shop.external("unaffordable")
+    await shop.group("unaffordable")
+    await shop.pod("unaffordable-a", "unaffordable")
+    message = await shop.told("unaffordable", "LedgerRefused", seconds=20)
     assert "exceeded quota: small" in message and "raise the ResourceQuota" in message
-    await empty.event("LedgerRefused", "orders")
-    labels = {"namespace": empty.namespace, "group": "orders"}
-    await operator.measures("baton_ledger_failures_total", lambda value: value > 0, **labels)
-    await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
-    await operator.measures("baton_group_ready", lambda value: value == 0, **labels, reason="LedgerRefused")
-    await empty.api.merge(f"{quotas}/small", {"spec": {"hard": {"count/configmaps": "9"}}})
-    await empty.spread("orders", 6, seconds=30)
-    await empty.told("orders", "Ready")
-    await operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
+    await shop.event("LedgerRefused", "unaffordable")
+    labels = {"namespace": SHOP, "group": "unaffordable"}
+    await shared_operator.measures("baton_ledger_failures_total", lambda value: value > 0, **labels)
+    await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
+    await shared_operator.measures("baton_group_ready", lambda value: value == 0, **labels, reason="LedgerRefused")
+    await shop.api.delete(f"{quotas}/small")
+    await shop.spread("unaffordable", 6, seconds=30)
+    await shop.told("unaffordable", "Ready")
+    await shared_operator.measures("baton_ledger_failing_seconds", lambda value: value == 0, **labels)
 
 
 async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_that_it_does_not_say(
-    empty: World, start: Start, gate: Gate, redis_server: RedisServer
+    shop: World, gate: Gate, redis_server: RedisServer
 ) -> None:
-    await start(empty).leads()
-    await serving(empty, redis_server)
-    before = await empty.ledger_data("orders")
+    await serving(shop, "unwanted", redis_server)
+    before = await shop.ledger_data("unwanted")
     await gate.policy()
-    await empty.delete_pod("b")
-    message = await empty.told("orders", "LedgerRefused", seconds=20)
+    await shop.delete_pod("unwanted-b")
+    message = await shop.told("unwanted", "LedgerRefused", seconds=20)
     assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('orders')}" in message
-    await empty.counted("orders", replicas=1)  # the rest of the status is kept up to date
-    assert await empty.ledger_data("orders") == before
-    await assert_the_queue_agrees(empty, "orders", redis_server)
+    await shop.counted("unwanted", replicas=1)  # the rest of the status is kept up to date
+    assert await shop.ledger_data("unwanted") == before
+    await assert_the_queue_agrees(shop, "unwanted", redis_server)
     await gate.open()
-    await empty.spread("orders", 4, seconds=30)
-    await empty.told("orders", "Ready")
-    await eventually(lambda: empty.events("Recovered"), "an event says that it is over")
-    await assert_the_queue_agrees(empty, "orders", redis_server)
+    await shop.spread("unwanted", 4, seconds=30)
+    await shop.told("unwanted", "Ready")
+    await shop.event("Recovered", "unwanted")
+    await assert_the_queue_agrees(shop, "unwanted", redis_server)
 
 
-async def test_a_ledger_whose_webhook_is_down_is_told(empty: World, start: Start, gate: Gate, redis_server: RedisServer) -> None:
-    await start(empty).leads()
-    await serving(empty, redis_server)
+async def test_a_ledger_whose_webhook_is_down_is_told(shop: World, gate: Gate, redis_server: RedisServer) -> None:
+    await serving(shop, "unhooked", redis_server)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     await gate.webhook(port)
-    await empty.delete_pod("b")
-    message = await empty.told("orders", "LedgerRefused", seconds=40)
+    await shop.delete_pod("unhooked-b")
+    message = await shop.told("unhooked", "LedgerRefused", seconds=40)
     assert "gate.example.com" in message and "start what the webhook calls" in message
     await gate.open()
-    await empty.spread("orders", 4, seconds=30)
-    await empty.told("orders", "Ready")
+    await shop.spread("unhooked", 4, seconds=30)
+    await shop.told("unhooked", "Ready")
 
 
 async def test_a_ledger_whose_webhook_hangs_is_told_and_its_neighbours_go_on(
-    empty: World, start: Start, gate: Gate, redis_server: RedisServer, silent_port: int
+    shop: World, gate: Gate, redis_server: RedisServer, silent_port: int
 ) -> None:
-    await start(empty).leads()
-    await serving(empty, redis_server)
+    await serving(shop, "hung", redis_server)
     await gate.webhook(silent_port)
-    await empty.delete_pod("b")
-    await empty.told("orders", "LedgerRefused", seconds=60)
+    await shop.delete_pod("hung-b")
+    await shop.told("hung", "LedgerRefused", seconds=60)
     await gate.open()
-    await empty.spread("orders", 4, seconds=30)
-    await empty.told("orders", "Ready")
+    await shop.spread("hung", 4, seconds=30)
+    await shop.told("hung", "Ready")
 
 
 async def test_a_group_is_deleted_also_where_its_ledger_may_not_be_written(
-    empty: World, start: Start, gate: Gate, redis_server: RedisServer
+    shop: World, shared_operator: Operator, gate: Gate, redis_server: RedisServer
 ) -> None:
-    operator = await start(empty).leads()
-    await serving(empty, redis_server)
+    await serving(shop, "undone", redis_server)
     await gate.policy()
-    await empty.delete("consumergroups", "orders")
-    await empty.gone("orders", 60)
-    assert all(owner.uid is None for owner in (await empty.inherited(redis_server.url, "orders", 4)).values())
-    assert operator.process.poll() is None
+    await shop.delete("consumergroups", "undone")
+    await shop.gone("undone", 60)
+    assert all(owner.uid is None for owner in (await shop.inherited(redis_server.url, "undone", 4)).values())
+    assert shared_operator.process.poll() is None
 
 
 @pytest.mark.parametrize("more", [{}, {"immutable": True}, {"binaryData": {"key": "AAEC"}}], ids=["plain", "immutable", "binary"])
@@ -238,10 +235,10 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
     empty: World, start: Start, redis_server: RedisServer
 ) -> None:
     operator = await start(empty).leads()
-    await serving(empty, redis_server)
+    await serving(empty, "orders", redis_server)
     before, records = await empty.ledger_data("orders"), await empty.owned("orders")
-    await empty.api.merge(ledger_path(empty), {"immutable": True})
-    await empty.delete_pod("b")
+    await empty.api.merge(ledger_path(empty, "orders"), {"immutable": True})
+    await empty.delete_pod("orders-b")
     message = await empty.told("orders", "LedgerRefused", seconds=20)
     assert "field is immutable when `immutable` is set" in message
     assert "delete ConfigMap orders-assignments, which somebody made immutable: it is written again at once" in message
@@ -258,11 +255,11 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
     await empty.pod("others-a", "others")
     await empty.spread("others", 6, seconds=20)
     await empty.told("orders", "LedgerRefused")
-    await empty.api.delete(ledger_path(empty))
+    await empty.api.delete(ledger_path(empty, "orders"))
     await empty.spread("orders", 4, seconds=30)
     await empty.told("orders", "Ready")
-    now = (await empty.owned("orders"))["a"]
-    stayed, came = records["a"], records["b"]
+    now = (await empty.owned("orders"))["orders-a"]
+    stayed, came = records["orders-a"], records["orders-b"]
     assert {number: now[number] for number in stayed} == stayed, "it goes on at the epochs that it had"
     assert all(now[number] > epoch for number, epoch in came.items())
 
@@ -298,37 +295,36 @@ async def test_a_ledger_that_is_being_deleted_and_held_by_a_finalizer_is_written
     await shop.told("finalized", "Ready")
 
 
-async def test_a_group_whose_finalizer_is_refused_says_so(empty: World, start: Start) -> None:
+async def test_a_group_whose_finalizer_is_refused_says_so(shop: World) -> None:
     """Admission may refuse the group itself, too."""
-    await start(empty).leads()
-    await empty.external("orders")
+    await shop.external("frozen")
     path = group_path(ADMISSION, None, "validatingadmissionpolicies")
-    name = f"{empty.namespace}-groups"
+    name = f"{SHOP}-groups"
     rule = {**RULE, "apiGroups": ["baton.dev"], "apiVersions": ["*"], "resources": ["consumergroups"], "operations": ["UPDATE"]}
     policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false", "message": "frozen"}]}
-    await empty.api.create(path, {"metadata": {"name": name}, "spec": policy})
-    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": empty.namespace}}}
+    await shop.api.create(path, {"metadata": {"name": name}, "spec": policy})
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SHOP}}}
     binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": selector}
-    await empty.api.create(f"{path.removesuffix('ies')}ybindings", {"metadata": {"name": name}, "spec": binding})
+    await shop.api.create(f"{path.removesuffix('ies')}ybindings", {"metadata": {"name": name}, "spec": binding})
     try:
-        await empty.group("probe", ["orders"], paused=True)
+        await shop.group("frozen-probe", ["frozen"], paused=True)
 
         async def closed() -> bool:
             try:
                 patch = {"metadata": {"annotations": {"try": "1"}}}
-                await empty.api._request(
-                    "PATCH", groups_path(empty.namespace, "probe"), {"dryRun": "All"}, patch, "application/merge-patch+json"
+                await shop.api._request(
+                    "PATCH", groups_path(SHOP, "frozen-probe"), {"dryRun": "All"}, patch, "application/merge-patch+json"
                 )
             except ApiError:
                 return True
             return False
 
         await eventually(closed, "changes of groups are refused")
-        await empty.group("orders")
-        message = await empty.told("orders", "ApiRefused", seconds=20)
+        await shop.group("frozen")
+        message = await shop.told("frozen", "ApiRefused", seconds=20)
         assert "the finalizer baton.dev/release cannot be put on the group" in message and "frozen" in message
     finally:
-        await empty.api.delete(f"{path.removesuffix('ies')}ybindings/{name}")
-        await empty.api.delete(f"{path}/{name}")
-    await empty.pod("a", "orders")
-    await empty.spread("orders", 6, seconds=30)
+        await shop.api.delete(f"{path.removesuffix('ies')}ybindings/{name}")
+        await shop.api.delete(f"{path}/{name}")
+    await shop.pod("frozen-a", "frozen")
+    await shop.spread("frozen", 6, seconds=30)

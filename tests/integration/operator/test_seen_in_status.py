@@ -1,22 +1,17 @@
 """`baton status` and `baton doctor` show drained pods and dead letters of a real group, as long as there are some."""
 
-import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from baton.queues.redis import RedisProducer, RedisReader
+from tests.integration.operator import baton_command
 from tests.integration.operator.world import SHOP, World
 from tests.redis_server import RedisServer
 from tests.waiting import eventually
 
-BATON = Path(sys.executable).parent / "baton"
-
 
 async def baton(kubeconfig: Path, *arguments: str) -> str:
-    command = [str(BATON), *arguments, "--kubeconfig", str(kubeconfig), "-n", SHOP]
-    return (await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)).stdout
+    return (await baton_command.baton(*arguments, "--kubeconfig", kubeconfig, "-n", SHOP)).stdout
 
 
 async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(

@@ -1,21 +1,17 @@
 """`baton status` against a real group."""
 
-import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.world import SHOP, World
-
-BATON = Path(sys.executable).parent / "baton"
 
 
 async def status(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(BATON), "status", "--kubeconfig", str(kubeconfig), *arguments]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    return await baton("status", "--kubeconfig", kubeconfig, *arguments)
 
 
 async def test_a_group_is_shown_on_one_screen_and_as_json(shop: World, kubeconfig: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import NamedTuple
 
 from tests.simulation.seeds.checks import Turn
@@ -48,20 +50,27 @@ def as_a_worker() -> None:
 
 
 def _begin() -> None:
-    """Others who wait for something go first: these only compute. Every life collects its garbage, once; what the imports have
-    made stays, and need not be looked through each time."""
+    """Ctrl-C ends this process at once. Others who wait for something go first: these only compute. Every life collects its
+    garbage, once; what the imports have made stays, and need not be looked through each time."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    Thread(target=_end_with_parent, daemon=True).start()
     os.nice(10)
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
+def _end_with_parent() -> None:
+    """A worker without work would wait for ever: workers hold both ends of the queue that brings it."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
 def _chunk(first: int, count: int) -> Found:
     found = Found([], set())
-    asked_by = parent_process()
     for seed in range(first, first + count):
-        if asked_by is not None and not asked_by.is_alive():
-            os._exit(1)  # it was killed, and nobody else would end this
         played = play(seed)
         found.turns.update(played.turns)
         if played.problem is not None:

@@ -3,6 +3,7 @@
 import json
 import random
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,33 +37,35 @@ def fill(one: str) -> int:
 
 
 ALL, EVERYTHING = "0-999999", "0-999999@1"
-BOMBS = {
-    "one queue": ledger(queues={"orders": {"partitions": 10**9}}),
-    "many queues": ledger(queues={f"q{n}": {"partitions": MOST_PARTITIONS} for n in range(25_000)}),
-    "free": ledger(free=[{"of": {"orders": EVERYTHING}}] * fill('{"of": {"orders": "0-999999@1"}}')),
-    "free in many queues": ledger(free=[{"of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
-    "ended": ledger(free=[{"of": {}, "ended": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
-    "moves": ledger(moves=[{"to": {f"m{n}": {"orders": EVERYTHING} for n in range(25_000)}}]),
-    "waiting": ledger(waiting={f"m{n}": {"orders": ALL} for n in range(30_000)}),
-    "origins": ledger(origins=[{"of": {"orders": ALL}}] * 30_000),
-    "epoch_tombstones": ledger(epoch_tombstones={f"q{n}": EVERYTHING for n in range(40_000)}),
-    "unreleased": ledger(unreleased=[{"member": "a", "uid": "u", "of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
-    "proposal": ledger(proposal={"id": "1", "why": "", "created": 0, "to": {f"m{n}": {"orders": ALL} for n in range(28_000)}}),
-    "member_slots": ledger(member_slots=[{"member": "a", "uid": "u", "vacated": {"orders": ALL}}] * 14_000),
-    "members": {**BUSY, **{f"m{n}": entry(f"m{n}", owned={"orders": EVERYTHING}) for n in range(6_000)}},
-    "one member": {**BUSY, "a": entry("a", owned={f"q{n}": EVERYTHING for n in range(40_000)})},
-    "what a member gives": {**BUSY, "a": entry("a", owned={}, revoking={f"q{n}": EVERYTHING for n in range(40_000)})},
-    "a capacity": ledger(capacities={"a": "1e999999999"}),
-    "a fraction": ledger(capacities={"a": "1/" + "9" * 500_000}),
-    "a number": {**BUSY, "group": '{"version":' + "9" * 900_000 + "}"},
-    "depth": {**BUSY, "group": '{"a":' * 150_000},
-    "depth of a member": {**BUSY, "a": "[" * 900_000},
+BOMBS: dict[str, Callable[[], dict[str, str]]] = {
+    "one queue": lambda: ledger(queues={"orders": {"partitions": 10**9}}),
+    "many queues": lambda: ledger(queues={f"q{n}": {"partitions": MOST_PARTITIONS} for n in range(25_000)}),
+    "free": lambda: ledger(free=[{"of": {"orders": EVERYTHING}}] * fill('{"of": {"orders": "0-999999@1"}}')),
+    "free in many queues": lambda: ledger(free=[{"of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
+    "ended": lambda: ledger(free=[{"of": {}, "ended": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
+    "moves": lambda: ledger(moves=[{"to": {f"m{n}": {"orders": EVERYTHING} for n in range(25_000)}}]),
+    "waiting": lambda: ledger(waiting={f"m{n}": {"orders": ALL} for n in range(30_000)}),
+    "origins": lambda: ledger(origins=[{"of": {"orders": ALL}}] * 30_000),
+    "epoch_tombstones": lambda: ledger(epoch_tombstones={f"q{n}": EVERYTHING for n in range(40_000)}),
+    "unreleased": lambda: ledger(unreleased=[{"member": "a", "uid": "u", "of": {f"q{n}": EVERYTHING for n in range(40_000)}}]),
+    "proposal": lambda: ledger(
+        proposal={"id": "1", "why": "", "created": 0, "to": {f"m{n}": {"orders": ALL} for n in range(28_000)}}
+    ),
+    "member_slots": lambda: ledger(member_slots=[{"member": "a", "uid": "u", "vacated": {"orders": ALL}}] * 14_000),
+    "members": lambda: {**BUSY, **{f"m{n}": entry(f"m{n}", owned={"orders": EVERYTHING}) for n in range(6_000)}},
+    "one member": lambda: {**BUSY, "a": entry("a", owned={f"q{n}": EVERYTHING for n in range(40_000)})},
+    "what a member gives": lambda: {**BUSY, "a": entry("a", owned={}, revoking={f"q{n}": EVERYTHING for n in range(40_000)})},
+    "a capacity": lambda: ledger(capacities={"a": "1e999999999"}),
+    "a fraction": lambda: ledger(capacities={"a": "1/" + "9" * 500_000}),
+    "a number": lambda: {**BUSY, "group": '{"version":' + "9" * 900_000 + "}"},
+    "depth": lambda: {**BUSY, "group": '{"a":' * 150_000},
+    "depth of a member": lambda: {**BUSY, "a": "[" * 900_000},
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_few_characters_do_not_become_a_billion_partitions(name: str) -> None:
-    bomb = BOMBS[name]
+    bomb = BOMBS[name]()
     assert sum(map(len, bomb.values())) <= CONFIG_MAP
     tracemalloc.start()
     try:

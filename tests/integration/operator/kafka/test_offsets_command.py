@@ -1,9 +1,7 @@
 """`baton offsets` of a group on a topic: where it is, and resets while no pod works on it."""
 
-import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +14,13 @@ from confluent_kafka.admin._resource import ResourceType
 
 from baton.kube.api import core_path
 from tests.integration.kafka.test_security import Acls
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.test_kafka import queue_of, send
 from tests.integration.operator.world import Cluster, Operator, World
 from tests.kafka_broker import ORDERED, KafkaBroker
 from tests.kafka_broker.jars import USERS
 from tests.waiting import PATIENCE, eventually
-
-BATON = Path(sys.executable).parent / "baton"
 
 
 @dataclass
@@ -35,8 +32,7 @@ class Told:
     broker: KafkaBroker
 
     async def baton(self, *arguments: str, answer: str = "") -> "subprocess.CompletedProcess[str]":
-        command = [str(BATON), *arguments, "--kubeconfig", str(self.kubeconfig), "-n", self.world.namespace]
-        return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, input=answer)
+        return await baton(*arguments, "--kubeconfig", self.kubeconfig, "-n", self.world.namespace, answer=answer)
 
     async def reset(self, *arguments: str, answer: str = "") -> "subprocess.CompletedProcess[str]":
         return await self.baton("offsets", "reset", "told", *arguments, answer=answer)

@@ -1,16 +1,15 @@
 """A group is set back ("Setting the offset" in docs/guides/kafka.md), also where a pod sleeps meanwhile."""
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.integration.operator.baton_command import baton
 from tests.integration.operator.conftest import namespace
 from tests.integration.operator.kafka.fleet import KafkaFleet
 from tests.integration.operator.kafka.test_kafka import made
-from tests.integration.operator.kafka.test_offsets_command import BATON
 from tests.integration.operator.world import Cluster, Operator
 from tests.kafka_broker import KafkaBroker
 from tests.kafka_broker.commands import described
@@ -38,13 +37,11 @@ async def test_a_paused_group_without_pods_is_set_back_and_goes_on_there(
         await fleet.leave("b")
         await world.delete_pod("a")
 
-        command = [str(BATON), "offsets", "reset", name, "-n", name, "--to", "earliest", "--yes", "--kubeconfig", str(kubeconfig)]
-
         async def places() -> set[int]:
             return {place for place, _, _ in (await asyncio.to_thread(described, broker, group_id)).values()}
 
         async def is_set() -> bool:
-            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+            done = await baton("offsets", "reset", name, "-n", name, "--to", "earliest", "--yes", "--kubeconfig", kubeconfig)
             return done.returncode == 0 and await places() == {0}
 
         await eventually(is_set, "`baton offsets reset` sets the place")

@@ -10,7 +10,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.fetched import AllAhead
 from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.protocol import QueueUnreachable
-from tests.waiting import until
+from tests.waiting import HOUR, until
 
 # -- What is fetched of a partition, however librdkafka hands it over.
 
@@ -202,8 +202,9 @@ class Told(Silent):
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
-    """Fetches nothing yet."""
+    """Fetches nothing yet. What it expects stays so: a busy machine may need long."""
     client = Told()
+    monkeypatch.setattr("baton.queues.kafka.expected_partitions._FOR", HOUR)
     monkeypatch.setattr("baton.queues.kafka.fetcher.fetching_client", lambda *_, **__: client)
     made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
     yield made, client
@@ -315,7 +316,7 @@ def test_what_does_not_come_is_fetched_for_a_moment_only(idle: tuple[Fetcher, To
     fetcher.expect(3, 7)
     fetcher.begin({4: 2})
     until(lambda: fetcher._fetched.keys() == {4})
-    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", 60.0)
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", HOUR)
     fetcher.expect(4, 9)
     assert not fetcher._expected, "it is read already"
     fetcher.expect(5, 1)

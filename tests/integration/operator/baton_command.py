@@ -1,0 +1,25 @@
+"""The command `baton` in this process: to start a process of its own takes most of a second of a processor."""
+
+import asyncio
+import subprocess
+import threading
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from baton.cli.main import main
+
+_ONE = threading.Lock()
+"""Each has the standard output for itself."""
+
+
+async def baton(*arguments: str | Path, answer: str = "") -> "subprocess.CompletedProcess[str]":
+    """What it prints, and how it ends."""
+    words = [str(one) for one in arguments]
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        with _ONE:
+            done = CliRunner().invoke(main, words, input=answer, catch_exceptions=False)
+        return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
+
+    return await asyncio.to_thread(run)
