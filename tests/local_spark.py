@@ -26,7 +26,7 @@ _NO_WORD = "-Xlog:cds=off,cds+dynamic=off"
 
 def classes() -> Path:
     """An archive of the classes that Spark's JVMs load: with it one starts at half the cost. A JVM takes it for jars at the same
-    place only, and otherwise loads them without a word."""
+    place only, and otherwise loads them itself, silently."""
     jars = Path(pyspark.__file__).parent / "jars"
     place = hashlib.sha256(f"{jars} {jars.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     return made_once(f"spark-classes-{place}", [JAVA / "release", _LOADS], _make_classes) / "classes.jsa"

@@ -25,7 +25,7 @@ FIRST, MOST = 12, 13
 
 @pytest.fixture
 async def changing(kubeconfig: Path, api: Cluster, tmp_path: Path) -> AsyncIterator[tuple[Busy, RedisServer]]:
-    """A fleet of its own."""
+    """A separate fleet."""
     with RedisServer() as server:
         pods = await asyncio.to_thread(lambda: asyncio.run(made(kubeconfig, NAME, server, FIRST)))
         with LoadedFleet(kubeconfig, NAME, GROUP, server, MOST, tmp_path) as fleet:

@@ -36,7 +36,7 @@ def test_it_is_what_trying_every_assignment_finds(request_: Request, data: st.Da
         pytest.param("abcd", owned(a=range(2), b=range(2, 4), c=range(4, 6)), 1, id="a fourth member gets the one it must have"),
         pytest.param("ab", owned(a=range(4)), 1, id="partitions that nobody had fill up first"),
         pytest.param("ab", owned(a=[0, 1, 2, 9]), 0, id="a partition that was deleted costs nothing"),
-        pytest.param("", owned(a=range(6)), 0, id="nobody is left to take anything"),
+        pytest.param("", owned(a=range(6)), 0, id="no member is left"),
     ],
 )
 def test_six_partitions(members: str, before: dict[Partition, MemberId], moves: int) -> None:
