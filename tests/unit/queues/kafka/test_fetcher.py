@@ -204,7 +204,7 @@ class Told(Silent):
 def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fetcher, Told]]:
     """Fetches nothing yet. What it expects stays so: a busy machine may need long."""
     client = Told()
-    monkeypatch.setattr("baton.queues.kafka.expected_partitions._FOR", HOUR)
+    monkeypatch.setattr("baton.queues.kafka.fetcher._EXPECTED_FOR", HOUR)
     monkeypatch.setattr("baton.queues.kafka.fetcher.fetching_client", lambda *_, **__: client)
     made = Fetcher(KafkaAddress(("127.0.0.1:1",)), "group", "orders")
     yield made, client
