@@ -18,11 +18,9 @@ _PAGE_HEADING = f"""# The resources
 
 <!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
 
-Two resources of the API group `{API_GROUP}/{API_VERSION}`, both namespaced. Durations are whole seconds.
-`kubectl explain cg.spec` and `kubectl explain pq.spec` show the same in a terminal. What the
-conditions mean is in [conditions.md](conditions.md).
-
-A queue and a group that use little more than the defaults:
+Two namespaced resources of the API group `{API_GROUP}/{API_VERSION}`. Durations are whole seconds. `kubectl explain cg.spec` and
+`kubectl explain pq.spec` show the same. Fields that contradict each other are refused at apply, with the cure. A reference to a
+Secret has `name` and `key`. [Conditions](conditions.md) have a page.
 
 ```yaml
 apiVersion: {API_GROUP}/{API_VERSION}
@@ -39,22 +37,18 @@ spec:
   queues: [{{name: orders}}]
 ```
 
-The members of the group are the pods of its namespace with the label `baton.dev/group: orders` that are Ready.
-
 | label or annotation | on | meaning |
 |---|---|---|
-| label `baton.dev/group: orders` | pod | The group that the pod takes part in. |
-| annotation `baton.dev/subscribed: orders,returns` | pod | It reads only these of the group's queues. Without it: all. |
-| annotation `baton.dev/assignors: range,solace` | pod | The assignors that it supports. Without it: all. |
-| annotation `baton.dev/capacity: "2"` | pod | It can carry twice as much as others, for assignors that look at it. |
-| annotation `baton.dev/drain: "true"` | pod | It gives its partitions away and gets none, until this is gone (`baton drain`). |
-| annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value asks for a rebalance, as `baton rebalance` does. |
-| annotation `baton.dev/take-over: "6f1c…"` | ConsumerGroup | Uids of groups that are gone: it takes its queues from these. |
-| annotation `baton.dev/approve: <id>` | ConsumerGroup | Approves the proposal in `status.proposal`, as `baton approve` does. |
+| label `baton.dev/group: orders` | pod | The pod's group. Ready pods with it are members. |
+| annotation `baton.dev/subscribed: orders,returns` | pod | The queues that the pod reads. Default: all of the group's. |
+| annotation `baton.dev/assignors: range,solace` | pod | The [assignors](../guides/change-assignor.md) it knows. Default: all. |
+| annotation `baton.dev/capacity: "2"` | pod | Its capacity relative to other pods, for assignors that use it. |
+| annotation `baton.dev/drain: "true"` | pod | The pod gives its partitions away and gets none (`baton drain`). |
+| annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value requests a rebalance (`baton rebalance`). |
+| annotation `baton.dev/take-over: "6f1c…"` | ConsumerGroup | UIDs of deleted groups whose queues it takes over. |
+| annotation `baton.dev/approve: <id>` | ConsumerGroup | [Approves](../guides/approve.md) `status.proposal` (`baton approve`). |
 
-How to [change over to another assignor](../guides/change-assignor.md), and to [approve](../guides/approve.md).
-
-Who owns what is in the ConfigMap `<group>-assignments`; `baton status <group>` shows it on one screen.
+The owners are in the ConfigMap `<group>-assignments`; `baton status <group>` shows them.
 """
 
 
@@ -71,8 +65,6 @@ def _page(document: Schema) -> str:
     for part in ("spec", "status"):
         parts.append(f"\n### {kind}.{part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n")
         parts += [_row(path, field, required) for path, field, required in _fields(schema["properties"][part])]
-    refused = [rule["message"] for rule in _rules(schema)]
-    parts.append("\nRefused at apply, with these words:\n\n" + "".join(f"- {_plain(message)}\n" for message in refused))
     return "".join(parts)
 
 
@@ -81,11 +73,12 @@ def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]
         here = f"{path}.{name}" if path else name
         yield here, field, name in schema.get("required", ())
         items = field.get("items", {})
-        yield from _fields(items, f"{here}[]") if items else _fields(field, here)
+        if name != "conditions" and not name.endswith("SecretRef"):
+            yield from _fields(items, f"{here}[]") if items else _fields(field, here)
 
 
 def _row(path: str, field: Schema, required: bool) -> str:
-    default = "required" if required else _default(field)
+    default = ", ".join(filter(None, ("required" * required, _default(field))))
     return f"| `{path}` | {_type(field)} | {default} | {_plain(field['description'])} |\n"
 
 
@@ -95,7 +88,8 @@ def _plain(text: str) -> str:
 
 
 def _default(field: Schema) -> str:
-    default = field.get("default")
+    key = field.get("properties", {}).get("key", {}).get("default")
+    default = f"key: {key}" if key else field.get("default")
     match default:
         case None | {} | "":
             return ""
@@ -117,13 +111,6 @@ def _type(field: Schema) -> str:
     limits = [f"{sign} {field[name]}" for name, sign in (("minimum", "≥"), ("maximum", "≤")) if name in field]
     kind: str = field["format"] if field["type"] == "string" and "format" in field else field["type"]
     return " ".join([kind, *limits])
-
-
-def _rules(schema: Schema) -> Iterator[Schema]:
-    yield from schema.get("x-kubernetes-validations", ())
-    for field in schema.get("properties", {}).values():
-        yield from _rules(field)
-        yield from _rules(field.get("items") or {})
 
 
 # The files

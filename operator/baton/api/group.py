@@ -27,7 +27,7 @@ class Approval(StrEnum):
 
 
 class ScaleMode(StrEnum):
-    """Who carries the desired size out: the operator at a workload, somebody else there, or the Spark driver."""
+    """Who carries the desired size out: the operator at a workload, another writer there, or the Spark driver."""
 
     WORKLOAD = "Workload"
     EXTERNAL = "External"
@@ -73,7 +73,7 @@ class AssignorOptions(Shape):
     """The options of the assignors that have any, as in `baton plan`."""
 
     virtual_nodes: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """For consistent-hash: the number of points on the ring per member. Default: 10."""
+    """For consistent-hash: points on the ring per member. Default: 10."""
     partition_key: (
         Annotated[
             str,
@@ -96,7 +96,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For consistent-hash: the text of a partition that is hashed, with {queue} and {partition}. Default: {queue}-{partition}."""
+    """For consistent-hash: the text that is hashed, with {queue} and {partition}. Default: {queue}-{partition}."""
     rooms: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
@@ -104,8 +104,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For machine-room, which needs them: the zones whose partitions it assigns. Partitions elsewhere get no owner; one that has
-    an owner keeps it."""
+    """Required by machine-room: the zones whose partitions it assigns. Partitions elsewhere get no new owner."""
     within: (
         Annotated[
             str,
@@ -122,7 +121,7 @@ class AssignorOptions(Shape):
         ]
         | None
     ) = None
-    """For machine-room-nearby: the assignor inside each room. Default: average. The options of that assignor stand beside it."""
+    """For machine-room-nearby: the assignor inside each room. Default: average."""
 
     def as_arguments(self) -> dict[str, object]:
         """The options by name, as the assignors' functions take them."""
@@ -182,15 +181,15 @@ class Handoff(Shape):
     partition: int
     """The partition."""
     giver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="from")] = None
-    """The pod that releases it; none for a partition without an owner."""
+    """The pod that releases it, if any."""
     receiver: Annotated[Annotated[str, Field(max_length=253)] | None, Field(alias="to")] = None
-    """The pod that gets it; none while there is no receiver."""
+    """The pod that gets it, if known."""
     epoch: int
     """The epoch of the coming grant."""
     deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When the giver is fenced off, unless it has released the partition."""
+    """When the giver is fenced off."""
     unacknowledged: int | None = None
-    """The number of messages that the giver still has to acknowledge; none if the queue does not know it."""
+    """The messages that the giver still has to acknowledge, if the queue knows the number."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """Why it moves."""
 
@@ -201,7 +200,7 @@ class ProposedMove(Shape):
     queue: Annotated[str, Field(max_length=253)]
     """The queue."""
     partitions: Annotated[str, Field(max_length=LONGEST_RANGES + 2)]
-    """The partitions as ranges; only the first of very many."""
+    """Ranges of partitions, possibly cut."""
     giver: Annotated[str, Field(alias="from", max_length=253)]
     """The pod that would release them."""
     receiver: Annotated[str, Field(alias="to", max_length=253)]
@@ -214,36 +213,36 @@ class ProposedChange(Shape):
     member: Annotated[str, Field(max_length=253)]
     """The pod."""
     before: int
-    """The number of its partitions now."""
+    """Its partitions now."""
     after: int
-    """The number of its partitions after the proposal."""
+    """Its partitions afterwards."""
 
 
 class ProposalStatus(Shape):
     """A plan that waits for approval (spec.approval Manual)."""
 
     id: Annotated[str, Field(max_length=64)]
-    """The id to approve. It stands for these moves only. Once approved or overtaken, it never comes again."""
+    """The id to approve. It stands for these moves only."""
     created_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-    """The time since which it waits."""
+    """When it was proposed."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """The reason of the plan."""
     moves: int
     """The number of partitions that would move."""
     paused: int
-    """The number of partitions that would be paused: those that move, and under protocol Eager all with an owner."""
+    """The number of partitions that would be paused: those that move; with Eager, all with an owner."""
     paused_at_once: int
-    """The most partitions that would be paused at the same time."""
+    """The most partitions paused at once."""
     longest_pause_seconds: int | None = None
-    """The longest pause of one partition. None: until its consumer releases it (External queues)."""
+    """The longest pause of a partition. None: until its consumer releases it (External)."""
     members: Annotated[list[ProposedChange], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("member"))] = Field(
         default_factory=list
     )
-    """The members that would gain or lose partitions, at most 50 of them."""
+    """Members that would gain or lose partitions, at most 50."""
     handoffs: Annotated[
         list[ProposedMove], Field(max_length=MOST_PROPOSED_SHOWN, json_schema_extra=list_map("queue", "from", "to"))
     ] = Field(default_factory=list)
-    """The moves by queue, giver and receiver, at most 50 of them."""
+    """The moves by queue, giver and receiver, at most 50."""
 
 
 OF_QUEUES = ("partitions", "unowned")
@@ -259,19 +258,19 @@ class GroupNumbers(Shape):
     members: Count = 0
     """The number of members, standbys included."""
     standbys: Count = 0
-    """The number of members that own no partition and wait for one."""
+    """The number of members without a partition."""
     partitions: Count = 0
-    """The number of partitions of the group's queues. Absent as long as none of them is there and has answered."""
+    """The number of partitions of the group's queues. Absent until a queue has answered."""
     unowned: Count = 0
-    """The number of partitions without an owner at this moment. Absent as long as no queue is there and has answered."""
+    """The number of partitions without an owner. Absent until a queue has answered."""
     moving: Count = 0
-    """The number of hand-offs that run or are planned."""
+    """The number of hand-offs in flight or planned."""
     moves: Count = 0
-    """The number of grants to another pod than the partition's last owner, since the group was created."""
+    """The number of grants to another pod than the last owner, since the group was created."""
     lower_bound: Count = 0
     """The fewest moves that could have reached the same balances."""
     deadline_misses: Count = 0
-    """The number of hand-offs whose deadline passed before the release."""
+    """The number of hand-offs that missed their deadline."""
 
 
 class ConsumerGroupStatus(GroupNumbers):
@@ -280,31 +279,27 @@ class ConsumerGroupStatus(GroupNumbers):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     state: ShownState | None = None
-    """A summary of the conditions in one word. NotReady: the condition Ready is not True, and says why. Deleting: the group takes
-    its partitions back before it goes. ScaledToZero: there is no pod, and none is asked for. Otherwise Ready, Holddown (a plan
-    waits for the fleet to come to rest), Rebalancing (partitions move) or Paused."""
+    """A summary of the conditions. NotReady: the condition Ready is not True. Deleting: the group releases its partitions first.
+    ScaledToZero: no pod exists or is asked for. Holddown: a plan waits for the fleet to settle. Rebalancing: partitions move."""
     last_change_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """When this status last changed. At rest nothing is written. Whether an operator looks after the group is in the Lease of its
-    leader, which `baton status` reads."""
+    """When this status last changed. At rest nothing is written; `baton status` shows whether an operator runs."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
-    """The end of the holddown, when a plan follows unless the change is undone. Absent in a pause, and while a plan waits for
-    something else."""
+    """The end of the holddown. Absent in a pause, and while a plan waits for something else."""
     assignment_generation: int | None = None
-    """How many plans the operator has made for the group."""
+    """The number of plans made for the group."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""
     desired_replicas: int | None = None
-    """How many pods there are to be: spec.replicas, as far as spec.scale.steps lets there be so many, or with spec.scale.mode
-    External the size of spec.scale.targetRef. Absent where nobody says it, and where more pods than that size have the group's
-    label."""
+    """The desired number of pods: spec.replicas, rounded by spec.scale.steps, or with mode External the size of targetRef. Absent
+    if unknown, or if more pods than that have the group's label."""
     replicas: int | None = None
-    """How many pods carry the group's label, and neither terminate nor have come to their end."""
+    """The number of live pods with the group's label."""
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
-    """The hand-offs in flight, at most 50 of them."""
+    """Hand-offs in flight, at most 50."""
     proposal: ProposalStatus | None = None
     """The plan that waits for approval."""
     conditions: Conditions = Field(default_factory=list)
@@ -334,15 +329,15 @@ class GroupRebalance(Shape):
     """When and how partitions move."""
 
     delay_seconds: NonNegativeSeconds | None = None
-    """The holddown: the time from a change of the fleet to the plan. A pod that comes back within it costs no move. Seconds; 0
-    acts at once. Default: the queue's, and of several queues the longest."""
+    """The holddown: the time from a change of the fleet to the plan. A pod that returns within it costs no move. Seconds; 0 acts
+    at once. Default: the longest of the queues'."""
     max_handoff_seconds: NonNegativeSeconds | None = None
-    """How long an owner may take to finish what it has read of a partition that it loses. Seconds; 0 does not wait. Default: the
+    """How long an owner may take to finish its work on a partition that it loses. Seconds; 0 does not wait. Default: the
     queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
-    """How often the operator compares the facts with the recorded ones. A lost notification costs twice that at most. Seconds."""
+    """How often the operator compares the fleet with its records. A lost notification costs at most twice that. Seconds."""
     max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """The most partitions that a cooperative rebalance pauses at the same time. 0: no bound."""
+    """The most partitions that a cooperative rebalance pauses at once. 0: no bound."""
 
 
 class SessionRule(StrEnum):
@@ -372,11 +367,11 @@ class Membership(Shape):
     ) = None
     """The pod label with the member's identity, for example apps.kubernetes.io/pod-index of a StatefulSet."""
     session_timeout_seconds: NonNegativeSeconds = 0
-    """How long the partitions of a static member that vanished are reserved for it. Seconds; 0 turns static membership off."""
+    """How long a vanished static member's partitions are reserved for it. Seconds; 0 turns static membership off."""
     session: SessionRule | None = None
     """Whether a member needs a session: the Lease baton-<pod>, which baton.consumer keeps. Required: a Ready pod without one
-    gets no partitions. Optional: a Ready pod is a member. Default: Optional if all of the group's queues are External, else
-    Required. Spark executors always need their driver's session."""
+    gets no partitions. Optional: being Ready is enough. Default: Optional if all queues are External, else Required. Spark
+    executors always need their driver's session."""
 
 
 class TargetRef(Shape):
@@ -420,14 +415,13 @@ class Scale(Shape):
     )
 
     mode: ScaleMode
-    """Workload: the operator scales targetRef to spec.replicas. External: somebody else scales targetRef, a person or an
-    autoscaler, and the operator only reads its size. Spark: the operator writes spec.replicas into the ledger, and the driver
-    starts or removes executors."""
+    """Workload: the operator scales targetRef to spec.replicas. External: a person or an autoscaler scales targetRef, and the
+    operator only reads its size. Spark: the driver starts or removes executors by spec.replicas in the ledger."""
     target_ref: TargetRef | None = None
-    """The workload that has the group's pods. For the modes Workload and External."""
+    """The workload of the group's pods, for the modes Workload and External."""
     steps: ScaleSteps = ScaleSteps.EVERY
-    """EvenShares: the fleet has only sizes that divide the group's partitions evenly, of spec.replicas the next smaller one: of
-    64 partitions 1, 2, 4, 8, 16, 32 or 64 pods. Every: as many as spec.replicas says."""
+    """EvenShares: round spec.replicas down to a size that divides the partitions evenly (of 64: 1, 2, 4, 8, 16, 32 or 64).
+    Every: take spec.replicas as it is."""
 
 
 class ConsumerGroupSpec(Shape):
@@ -472,32 +466,32 @@ class ConsumerGroupSpec(Shape):
             },
         ),
     ] = Field(default_factory=lambda: [DEFAULT])
-    """The assignors in the order of preference. The group uses the first that every member supports, so a fleet changes over by
-    two rolling restarts. Built-in names, or <domain>/<name> of assignors that are installed beside the operator."""
+    """The assignors in the order of preference: the group uses the first that every member supports. Built-in names, or
+    <domain>/<name> of assignors installed beside the operator."""
     assignor_options: AssignorOptions | None = None
     """Options of the assignors. A change is a trigger."""
     protocol: Protocol = Protocol.COOPERATIVE
-    """Cooperative revokes only the partitions that must move. Eager revokes all of them first, for consumers that need that."""
+    """Cooperative revokes only the partitions that move. Eager revokes all of them first."""
     rebalance: GroupRebalance = GroupRebalance()
     """When and how partitions move."""
     membership: Membership = Membership()
     """The pods that count as members, and static members."""
     paused: bool = False
-    """True: no new hand-off begins. Hand-offs in flight finish."""
+    """True: no hand-off begins; those in flight finish."""
     approval: Approval = Approval.AUTOMATIC
-    """Automatic: a plan begins when it is due. Manual: status.proposal shows it, and no pod that works on a partition has to
-    release it before somebody approves, with `baton approve` or with the annotation baton.dev/approve and the proposal's id.
-    Partitions without an owner, or with one that is stopping, do not wait."""
+    """Automatic: a plan begins when it is due. Manual: status.proposal shows it, and working pods keep their partitions until it
+    is approved, by `baton approve` or by the annotation baton.dev/approve with the proposal's id. Partitions without an owner,
+    or with one that is stopping, do not wait."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale with the mode
-    Workload or Spark. Where it is absent with Workload, the operator sets it to the present size of spec.scale.targetRef."""
+    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale.mode Workload or
+    Spark. If absent with Workload, the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
     """Who scales the group's pods."""
 
 
 class ConsumerGroup(Shape):
-    """A fleet of pods that shares the partitions of queues. Its pods are those of this namespace whose label baton.dev/group has
-    the group's name."""
+    """A fleet of pods that shares the partitions of queues: the pods of this namespace whose label baton.dev/group is the group's
+    name (63 characters at most)."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

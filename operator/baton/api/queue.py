@@ -155,8 +155,7 @@ class PartitionAttributes(Shape):
             ),
         ),
     ]
-    """The partitions: numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and in one with a
-    weight."""
+    """Numbers and ranges, such as 0-49,60. A partition may be in one entry with zones and in one with a weight."""
     zones: (
         Annotated[
             tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
@@ -164,9 +163,9 @@ class PartitionAttributes(Shape):
         ]
         | None
     ) = None
-    """The zones with replicas of these partitions, as in the pods' label topology.kubernetes.io/zone. Default: unknown."""
+    """Zones with replicas of these partitions, as in the label topology.kubernetes.io/zone."""
     weight: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """The load of each of these partitions; other partitions have 1. For minimal and assignors of your own."""
+    """The load of each of these partitions (default 1), for minimal and assignors of your own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +249,11 @@ class QueueRebalance(Shape):
     """How gently partitions of this queue are moved."""
 
     delay_seconds: NonNegativeSeconds = 5
-    """How long the operator waits after a change of the fleet before it hands partitions off. A pod that comes back in this time
-    costs no move. Seconds; 0 acts at once."""
+    """How long the operator waits after a change of the fleet before it plans. A pod that returns within it costs no move.
+    Seconds; 0 acts at once."""
     max_handoff_seconds: NonNegativeSeconds = 3
-    """How long an owner may take to finish what it has read of a partition that it has to give up. After that the queue fences it
-    off, and delivers what it left unfinished to the next owner, marked as redelivered. Seconds; 0 does not wait."""
+    """How long an owner may take to finish its work on a partition that it loses. Then the queue fences it off and delivers the
+    unfinished entries to the next owner, marked as redelivered. Seconds; 0 does not wait."""
 
 
 def _names(kinds: Iterable[QueueKind]) -> str:
@@ -299,27 +298,25 @@ class PartitionedQueueSpec(Shape):
     """Where the queue is."""
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None,
-        description="Into how many partitions the queue is divided. May change at any time; on Redis every key keeps its order "
+        description="The number of partitions. May change at any time; on Redis (at most 1,024) every key keeps its order "
         f"meanwhile. Discovered for {_names(_DISCOVERED)}.",
     )
     partition_attributes: Annotated[
         tuple[PartitionAttributes, ...], Field(max_length=256, json_schema_extra={"x-kubernetes-list-type": "atomic"})
     ] = Field(default_factory=tuple)
-    """The zones and the weights of partitions, by ranges, for assignors that use them. A change starts a rebalance."""
+    """Zones and weights of partitions, by ranges, for assignors that use them. A change starts a rebalance."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
-    """NonExclusive spreads the partitions over the members of the group; Exclusive gives all of them to one member, and the
-    others stand by."""
+    """NonExclusive spreads the partitions over the members; Exclusive gives all of them to one, and the others stand by."""
     rebalance: QueueRebalance = QueueRebalance()
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
         10_000,
-        description="How many unacknowledged entries one member may have, over all its partitions. It does not bound what a "
-        f"Spark query reads. For {_names(_LIMITED)}; other sources do not use it.",
+        description="The most unacknowledged entries of one member, over all its partitions. It does not bound Spark queries. "
+        f"For {_names(_LIMITED)} only.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """After how many redeliveries an entry becomes a dead letter, so that its partition goes on. 0 or absent: never. For
-    consumers of single entries, on Redis and Kafka; the guide of each says which tries count. With Spark the application handles
-    a batch that fails."""
+    """The number of redeliveries after which an entry becomes a dead letter, so that its partition goes on. 0 or absent: never.
+    For consumers of single entries on Redis and Kafka, whose guides say which attempts count."""
 
 
 class PartitionedQueueStatus(Shape):
@@ -328,19 +325,18 @@ class PartitionedQueueStatus(Shape):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     partitions: int | None = None
-    """How many partitions the queue has now."""
+    """The number of partitions now."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Whether the queue has as many partitions as spec.partitions says. InvalidExclusive: an Exclusive queue has more than one
-    partition, which gains nothing, because one member gets all of them."""
+    """Whether the queue has the number of partitions in spec.partitions. InvalidExclusive: an Exclusive queue has more than one
+    partition, although one member gets them all."""
     dead_letters: int | None = None
-    """How many entries were set aside and wait for somebody: `baton dead-letters` lists them. Absent: the queue keeps none, or
-    was not asked yet."""
+    """The number of dead letters (`baton dead-letters`). Absent: the queue keeps none, or was not asked yet."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready: the operator reaches the queue, and the queue is as the spec says."""
+    """Ready: the operator reaches the queue, and it matches the spec."""
 
 
 class PartitionedQueue(Shape):
-    """A queue that is divided into partitions. At most one pod of a ConsumerGroup owns a partition at a time."""
+    """A queue divided into partitions. At most one pod of a ConsumerGroup owns a partition at a time."""
 
     metadata: dict[str, object] = Field(default_factory=dict)
     spec: PartitionedQueueSpec

@@ -9,8 +9,8 @@ class ExternalSource(SourceFields):
     one."""
 
     on_deadline: OnDeadline = OnDeadline.WAIT
-    """What a hand-off does if the owner has not released the partition by the deadline. Wait: it waits, because no queue would
-    stop the owner. Force: it goes on, and two pods may work on the partition."""
+    """What a hand-off does at a missed deadline. Wait: it waits, because no queue would stop the owner. Force: it goes on, and
+    two pods may work on the partition."""
 
     def at_deadline(self) -> OnDeadline:
         return self.on_deadline

@@ -61,23 +61,22 @@ class Sasl(Shape):
     """A user of the cluster."""
 
     mechanism: Mechanism = Mechanism.SCRAM_SHA_512
-    """How it shows its password. PLAIN sends it as it is: only with tls."""
+    """The SASL mechanism. PLAIN, which sends the password as it is, needs tls."""
     user: Annotated[str, Field(min_length=1, max_length=255)]
-    """Its name."""
+    """The user's name."""
     password_secret_ref: PasswordKey
-    """A Secret that holds its password. The operator reads it for every new connection, so you may change it."""
+    """A Secret with the password, read for every new connection."""
 
 
 class Tls(Shape):
     """The brokers are spoken to by TLS."""
 
     ca_secret_ref: CertificateKey | None = None
-    """A Secret that holds the CA's certificates as PEM. Absent: those that the operator's image trusts."""
+    """A Secret with the CA's certificates as PEM. Default: those that the operator's image trusts."""
     certificate_secret_ref: ShownCertificateKey | None = None
-    """A Secret that holds the certificate that the operator shows, with those that lead to its CA, as PEM. It comes with
-    keySecretRef. Absent: it shows none."""
+    """A Secret with the operator's client certificate and its chain as PEM. Needs keySecretRef."""
     key_secret_ref: PrivateKeyKey | None = None
-    """A Secret that holds the certificate's key as PEM, without a password."""
+    """A Secret with that certificate's key as PEM, without a password."""
 
 
 _SERVER = "([[][0-9a-fA-F:]+[]]|[a-zA-Z0-9._-]+):[0-9]{1,5}"
@@ -143,16 +142,15 @@ class KafkaSource(SourceFields):
     ]
     """Brokers to start from: host:port, separated by commas. An address of IPv6 stands in brackets."""
     topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")]
-    """The topic."""
+    """The topic. Cannot be changed."""
     group_id: Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None
-    """The group's id in Kafka, under which its offsets are kept. Absent: namespace.name of the ConsumerGroup. Cannot be changed.
-    Where it is given, the pods' BATON_KAFKA_URL has it, too: ?group=…"""
+    """The group's id in Kafka. Default: namespace.name of the ConsumerGroup. Cannot be changed. If given, the pods'
+    BATON_KAFKA_URL needs it too: ?group=…"""
     start_from: StartFrom = StartFrom.EARLIEST
-    """Where a group begins that has committed nothing: with the oldest message there is, or with those that come. New partitions
-    are always read from their beginning."""
+    """Where a group without commits begins: at the oldest message or at the end. New partitions are read from their beginning."""
     dead_letter_topic: Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$")] | None = None
-    """The topic for dead letters. Absent: the topic's name and .dead-letters. Baton does not make it."""
+    """The topic for dead letters. Default: the topic's name and .dead-letters. Baton does not create it."""
     sasl: Sasl | None = None
     """The operator's user."""
     tls: Tls | None = None
-    """Speak TLS."""
+    """Use TLS."""

@@ -98,8 +98,8 @@ class RedisSource(SourceFields):
         ]
         | None
     ) = None
-    """Where the server is, for example redis://redis.shop:6379/0 (rediss:// for TLS), or who knows which one is the primary:
-    redis+sentinel://sentinel.shop:26379/name-of-the-primary/0, or a Redis Cluster: redis+cluster://redis.shop:6379, both with
-    several hosts between commas. Without a user or password: a URL with these belongs into a Secret, see urlSecretRef."""
+    """A server, redis://redis.shop:6379/0 (rediss:// for TLS); Sentinels, redis+sentinel://sentinel.shop:26379/primary-name/0; or
+    a Redis Cluster, redis+cluster://redis.shop:6379. The last two take several hosts between commas. Put a URL with a user or
+    password into a Secret, see urlSecretRef."""
     url_secret_ref: UrlKey | None = None
-    """A Secret that holds the URL. The operator reads it for every new connection, so you may change the password."""
+    """A Secret with the URL, read for every new connection, so the password may change."""
