@@ -59,7 +59,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Partitions by state",
-                "Unassigned ones have nobody.",
+                "Unassigned ones have no owner.",
                 ((f"sum by (state) (baton_partitions{_OF})", "{{state}}"),),
             ),
             Panel(

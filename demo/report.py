@@ -77,7 +77,7 @@ def table(verdict: Verdict, timings: Timings, totals: Totals) -> RenderableType:
     rows.add_row("", "redelivered, marked", f"{verdict.redelivered:,}")
     rows.add_row("", "late results ignored", f"{verdict.late:,}")
     rows.add_row("", "stale calls refused by the queue", f"{totals.stale_refused:,} ({totals.attempts} made on purpose)")
-    rows.add_row(_mark(totals.moves <= totals.lower_bound), "moves", f"{totals.moves} (least possible {totals.lower_bound})")
+    rows.add_row(_mark(totals.moves <= totals.lower_bound), "moves", f"{totals.moves} (minimum {totals.lower_bound})")
     by_stopped = f" (the stopped {totals.member}'s)" if 0 < totals.deadline_misses == totals.missed_by_stopped else ""
     rows.add_row("", "missed deadlines", f"{totals.deadline_misses}" + by_stopped)
     rows.add_row("", "pause of a partition that is handed off", _spread(timings.pauses))

@@ -226,4 +226,4 @@ def _left(picture: Picture) -> float:
 
 def _moved(before: Picture, after: Picture) -> str:
     moves, least = after.moves - before.moves, after.lower_bound - before.lower_bound
-    return f"{counted(moves, 'partition')} moved (least possible {least})"
+    return f"{counted(moves, 'partition')} moved (minimum {least})"

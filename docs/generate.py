@@ -16,15 +16,12 @@ _STATES = """# The state machine
 
 <!-- Generated from operator/baton/engine/state_machine.py by `make generate`. -->
 
-The words are Solace's. A partition is **Unassigned** while it is mapped to no member. It is **Unbound** while it is mapped to a
-member that is not bound to it, because the slot is vacant or the queue has not accepted the grant yet. It is **Ready** while
-its owner works on it, and **Paused** during a hand-off. A group is **Ready**, in **Holddown**, **Rebalancing** or **Paused**
-([what that means](rebalancing.md)).
+The words are Solace's. A partition is **Unassigned** while it is mapped to no member, **Unbound** while its member is not bound
+to it (a vacant slot, or a grant under way), **Ready** while its owner works on it, and **Paused** during a hand-off. Groups:
+[what the states mean](rebalancing.md#the-states-of-a-group).
 
-The operator writes everything in the last column to the ledger first and does it afterwards, so a reader of the ledger can go
-on. The engine makes no other transition, but one step may make several. [Two hundred and fifty random
-fleets](../development/simulation.md) show that, and more that each happens. Only the deletion of a PartitionedQueue
-removes its partitions at once, in any state, because no queue is left to act on.
+The operator writes the last column to the ledger first and does it afterwards. There are no other transitions, but one step may
+make several ([tested](../development/simulation.md)). The deletion of a PartitionedQueue removes its partitions in any state.
 
 """
 
@@ -32,12 +29,10 @@ _STEP = """# What a step does, in order
 
 <!-- Generated from operator/baton/engine/rules.py by `make generate`. -->
 
-The engine is one pure function. It gets the state of a group, an observation and the time, and returns the next state and its
-effects. A step applies the functions below from top to bottom, and no other code changes the state of a group. The second
-column names the [rules](rules.md) that a function keeps.
-
-The mode of a step says what it may decide. Normally it **decides**. **Plans wait** while the ledger has no room for another
-plan. The group may be **paused**, or its ledger **full**. The third column has the modes in which a function applies.
+The engine is one pure function of a group's state, an observation and the time. A step applies the functions below from top to
+bottom; no other code changes the state. The second column names the [rules](rules.md) that a function keeps, the third the modes
+in which it applies: normally a step **decides**; **plans wait** while the ledger has no room; the group may be **paused**, or its
+ledger **full**.
 
 | Function | Rules | Applied | What it does, and why here |
 |---|---|---|---|

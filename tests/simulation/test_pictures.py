@@ -103,7 +103,7 @@ def test_what_had_no_live_owner_is_in_the_drawing_the_story_and_the_verdict() ->
     assert "<title>without a live owner: b is gone, 12 to 20 s</title>" in drawn
     assert "16 s more with an owner that was gone, while no operator noticed." in drawn
     told = list(log_lines(run(parse_scenario(BASE | {"events": AWAY}))))
-    assert any(re.fullmatch(r" +12  b is gone: orders 1,3 have no live owner +nobody has noticed", line) for line in told)
+    assert any(re.fullmatch(r" +12  b is gone: orders 1,3 have no live owner +no operator has noticed", line) for line in told)
 
 
 def test_where_somebody_looks_nobody_is_gone_unnoticed() -> None:

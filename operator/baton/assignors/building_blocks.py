@@ -372,8 +372,8 @@ class Traits:
     """A member gives up its highest numbers first. So the engine numbers the partitions last that already change hands, and they
     go on. Source: Baton, for Solace names no order."""
     leaves_out: Callable[[Mapping[str, object], frozenset[str]], bool] | None = None
-    """Whether a partition with replicas in these zones goes to nobody, with these options. So the engine waits for no owner of
-    it. None: every partition goes to somebody. Source: RocketMQ's AllocateMessageQueueByMachineRoom."""
+    """Whether a partition with replicas in these zones gets no owner, with these options. So the engine waits for no owner of
+    it. None: every partition gets an owner. Source: RocketMQ's AllocateMessageQueueByMachineRoom."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _match_together(queues: Sequence["_Queue"]) -> None:
 
 
 class _Queue:
-    """One queue: the numbers that nobody has yet, and how many more each reader may have."""
+    """One queue: the numbers without an owner, and how many more each reader may have."""
 
     def __init__(
         self, request: Request, name: QueueName, readers: Sequence[MemberId], assignment: dict[MemberId, list[Partition]]

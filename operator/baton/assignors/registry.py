@@ -11,7 +11,7 @@ from baton.assignors.runnel import CONTIGUOUS
 from baton.assignors.solace import SOLACE
 
 INSTALLED_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[a-z0-9]([-._a-z0-9]*[a-z0-9])?"
-"""A regular expression for <domain>/<name>: nobody takes a slip in a built-in name for an installed assignor."""
+"""A regular expression for <domain>/<name>: a slip in a built-in name is never taken for an installed assignor."""
 
 Loader = Callable[[], Assignor]
 """Imports an installed assignor. May raise anything."""

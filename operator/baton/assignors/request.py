@@ -183,7 +183,7 @@ def _partition(name: str, request: Request, member: MemberId, one: object) -> Pa
 
 
 def _check_complete(name: str, request: Request, answer: Answer) -> None:
-    """Raises AssignorError unless every partition that somebody reads has one owner."""
+    """Raises AssignorError unless every partition with a reader has one owner."""
     owners: dict[Partition, MemberId] = {}
     for side in (answer.assignment, answer.withheld):
         for member, owned in side.items():
@@ -197,7 +197,7 @@ def _check_complete(name: str, request: Request, answer: Answer) -> None:
         missing = [number for number in range(request.queues[queue]) if (queue, number) not in owners]
         if missing:
             numbers = format_numbers(missing[:20]) + (f" and {len(missing) - 20} more" if len(missing) > 20 else "")
-            raise AssignorError(name, f"gave {queue} {numbers} to nobody, though there are members that read it")
+            raise AssignorError(name, f"gave {queue} {numbers} no owner, though there are members that read it")
 
 
 def _read_only(request: Request) -> Request:

@@ -79,7 +79,7 @@ PARTITION_KEY = "{queue}-{partition}"
 
 
 def consistent_hash(request: Request) -> Answer:
-    """Exactly RocketMQ's answer for the same keys. Options: virtualNodes (0: nobody gets anything), partitionKey. Raises
+    """Exactly RocketMQ's answer for the same keys. Options: virtualNodes (0: no member gets anything), partitionKey. Raises
     AssignorError where the rings would have more than MOST_POINTS."""
     return queue_by_queue(request, sorted(request.members), _around_the_ring(request))
 
@@ -162,8 +162,8 @@ CONSISTENT_HASH = Declaration(
 
 
 def machine_room(request: Request) -> Answer:
-    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them goes to nobody. Without the option
-    every partition goes to somebody."""
+    """Exactly RocketMQ's answer. Option rooms: a partition without a replica in one of them gets no owner. Without the option
+    every partition gets an owner."""
     return queue_by_queue(request, sorted(request.members), _of_rooms(request))
 
 
@@ -193,7 +193,7 @@ MACHINE_ROOM = Declaration(
     assign=machine_room,
     source="RocketMQ's AllocateMessageQueueByMachineRoom",
     good_at="Only partitions of certain rooms",
-    costs="What is elsewhere goes to nobody",
+    costs="Partitions elsewhere get no owner",
     traits=Traits(leaves_out=_leaves_out),
     deal=_of_rooms,
     options=lambda _: {"rooms": Option(_RoomNames, missing="machine-room gives out the partitions of these rooms only")},

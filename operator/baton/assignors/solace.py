@@ -35,7 +35,7 @@ class QueueReaderTable:
     """Queues and members are indexes here: queues in the order of their names, members in the order of `members`."""
 
     queues: Sequence[QueueName]
-    """The queues that somebody reads."""
+    """The queues with readers."""
     sizes: Sequence[int]
     members: Sequence[MemberId]
     """All members, readers or not."""
@@ -95,12 +95,12 @@ def cells_of(
 
 
 def first_answer(cells: QueueReaderTable) -> list[int]:
-    """By cell: how many its member has. Every partition of a queue that somebody reads has an owner."""
+    """By cell: how many its member has. Every partition of a queue with readers has an owner."""
     return _evenly(cells) if cells.uniform else _level(cells)
 
 
 def _evenly(cells: QueueReaderTable) -> list[int]:
-    """Where all read everything: each queue within one, totals nearly so, and exactly where nobody holds anything. For one queue
+    """Where all read everything: each queue within one, totals nearly so, and exactly where none holds anything. For one queue
     this has the fewest moves already: members keep what they have up to the floor, and one more goes first to those that have
     more."""
     counts: list[int] = []
@@ -273,7 +273,7 @@ class Shares:
     """A balance with the fewest moves."""
 
     counts: Mapping[QueueName, Mapping[MemberId, int]]
-    """By queue that somebody reads: how many partitions each member has. Members with none are missing."""
+    """By queue with readers: how many partitions each member has. Members with none are missing."""
     settled: Mapping[Partition, MemberId]
     """The contested partitions that stay with one of their holders. The counts include them."""
 
@@ -416,7 +416,7 @@ def kept(claims: Claims, shares: Shares) -> int:
 
 
 Columns = dict[QueueName, list[MemberId | None]]
-"""By queue that somebody reads, and number: the owner; None: nobody yet."""
+"""By queue with readers, and number: the owner, if any."""
 Room = dict[QueueName, dict[MemberId, int]]
 """By queue: how many more of it each member may have."""
 
@@ -445,7 +445,7 @@ def solace(request: Request) -> Answer:
 
 
 def place_new(request: Request) -> Answer:
-    """Gives what nobody holds to the members with fewest; members keep what they hold.
+    """Gives what has no holder to the members with fewest; members keep what they hold.
 
     Fewest in total decides, then fewest of that queue, then the order of joining, then the name. A change of the partition count
     does this at once, whatever the group's assignor (Solace's second step).

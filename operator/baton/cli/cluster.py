@@ -61,7 +61,7 @@ def context_of(kubeconfig: Path, name: str | None = None) -> Context:
     if not cluster.get("server"):
         raise KubeconfigError(f"{kubeconfig}: the context {name} names no cluster with a server: correct contexts and clusters")
     if str(context.get("user")) not in users:
-        raise KubeconfigError(f"{kubeconfig}: the context {name} names nobody of users: correct contexts and users")
+        raise KubeconfigError(f"{kubeconfig}: the context {name} names no user of users: correct contexts and users")
     return Context(name, str(cluster["server"]), str(context.get("namespace") or "default"))
 
 

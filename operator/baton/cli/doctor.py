@@ -51,7 +51,7 @@ class CheckResult:
 def unread(why: str, about: str, what: str) -> CheckResult:
     """The result of a check whose facts the caller may not read."""
     says = f"{what}{' of all namespaces ' if what else ''}may not be read: {why}"
-    return CheckResult(Verdict.UNKNOWN, about, says, "ask somebody who may, to run this command")
+    return CheckResult(Verdict.UNKNOWN, about, says, "run this command with an account that may")
 
 
 OLDEST_KUBERNETES = (1, 29)
@@ -144,7 +144,7 @@ def leaders(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(Verdict.UNKNOWN, about, "you may not read this Lease", f"ask for get on leases in {namespace}")
         elif leader.gone(facts.now):
             cure = f"kubectl get pods -n {namespace} -l {OPERATOR_SELECTOR}: does one run?"
-            yield CheckResult(Verdict.FAILED, about, "nobody holds it, or its holder does not renew it", cure)
+            yield CheckResult(Verdict.FAILED, about, "it has no holder, or its holder does not renew it", cure)
         else:
             yield CheckResult(Verdict.OK, about, f"is held by {leader.holder}")
 
@@ -203,7 +203,7 @@ def queues(facts: ClusterFacts) -> Iterator[CheckResult]:
         if status.dead_letters:
             there = counted(status.dead_letters, "dead letter waits", "dead letters wait")
             cure = f"look (baton dead-letters list {queue.name} -n {queue.namespace}), then redrive or drop them"
-            yield CheckResult(Verdict.WARNING, about, f"{there} for somebody", cure)
+            yield CheckResult(Verdict.WARNING, about, there, cure)
         if unused:
             yield CheckResult(
                 Verdict.WARNING, about, "no group names it", "name it in spec.queues of a ConsumerGroup, or delete it"
@@ -231,7 +231,7 @@ def groups(facts: ClusterFacts) -> Iterator[CheckResult]:
             yield CheckResult(verdict, about, f"{one.type} is {one.status}: {one.reason}", one.message)
         if look.group.spec is not None and look.group.spec.paused and (unowned := look.status.unowned):
             cure = f"baton resume {look.group.name} -n {look.group.namespace}"
-            says = f"is paused, and of its partitions {unowned:,} have no owner: nobody reads them until it goes on"
+            says = f"is paused, and of its partitions {unowned:,} have no owner and are not read until it goes on"
             yield CheckResult(Verdict.WARNING, about, says, cure)
         ready = look.condition("Ready")
         if not wrong and look.shown_state != UNKNOWN and ready is not None and ready.status is ConditionStatus.TRUE:
@@ -260,7 +260,7 @@ def pods(facts: ClusterFacts) -> Iterator[CheckResult]:
     for namespace, group in sorted({(pod.namespace, pod.group) for pod in facts.pods}):
         away = drained(pod for pod in facts.pods if (pod.namespace, pod.group) == (namespace, group))
         if away:
-            says = f"no partitions for {first_of(away, MOST_NAMED)}: somebody drains {'it' if len(away) == 1 else 'them'}"
+            says = f"no partitions for {first_of(away, MOST_NAMED)}: {'it is' if len(away) == 1 else 'they are'} drained"
             cure = f"baton drain {group} {away[0]} -n {namespace} --undo, unless that is meant"
             yield CheckResult(Verdict.WARNING, f"pods of {namespace}/{group}", says, cure)
 
@@ -357,4 +357,4 @@ def _tell(found: list[CheckResult], *, everything: bool) -> None:
     counts = {verdict: sum(one.verdict is verdict for one in found) for verdict in Verdict}
     good = counts[Verdict.OK]
     rest = f"{counts[Verdict.FAILED]} failed, {counted(counts[Verdict.WARNING], 'warning')}, {counts[Verdict.UNKNOWN]} unknown"
-    say(f"{counted(len(found), 'check')}: {good} as they should be, {rest}")
+    say(f"{counted(len(found), 'check')}: {good} passed, {rest}")

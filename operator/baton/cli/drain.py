@@ -18,7 +18,7 @@ from baton.model.names import DRAIN_ANNOTATION
 @click.argument("member", type=OBJECT)
 @cluster_options
 @click.option("--undo", is_flag=True, help="Let it own partitions again.")
-@click.option("--yes", "-y", is_flag=True, help="Drain it even if nobody is left to take its partitions.")
+@click.option("--yes", "-y", is_flag=True, help="Drain it even if no other member can take its partitions.")
 def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget) -> None:
     """Have a MEMBER of a ConsumerGroup (a pod) give its partitions to the others. The pod goes on, and gets none until --undo.
 

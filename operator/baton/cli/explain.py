@@ -52,7 +52,7 @@ class PartitionEvent:
 
     @property
     def why(self) -> str:
-        """What stands behind the first colon, without what is waited for; empty: nothing."""
+        """The reason after the first colon, up to a semicolon; empty without a colon."""
         return self.note.partition(": ")[2].rpartition("; ")[0] or (
             "" if "; " in self.note else self.note.partition(": ")[2].strip()
         )
@@ -153,7 +153,7 @@ class PartitionLook:
         """For people, without the title and the events."""
         yield self._owned()
         waits = list(self.waits())
-        yield from waits or ["Nothing is waited for."]
+        yield from waits or ["No hand-off pending."]
         yield self._planned()
         yield from map(str, problems_of(self.group))
         if self.lag is not None:
@@ -174,7 +174,8 @@ class PartitionLook:
         if self.handoff is not None:
             yield handoff(self.handoff, look.now)
         if move is not None and not move.quiet and move.giver is None:
-            yield f"It waits for {partition.queue} to take the grant to {move.receiver or 'nobody'} at epoch {move.epoch}."
+            what = f"the grant to {move.receiver}" if move.receiver else "the release"
+            yield f"It waits for {partition.queue} to accept {what} at epoch {move.epoch}."
         if move is not None and move.quiet:
             yield f"{partition.queue} is to record its owner again, at epoch {move.epoch}; the owner works on it meanwhile."
         if partition in state.waiting:
@@ -197,7 +198,7 @@ class PartitionLook:
     def _slot(self, state: GroupState) -> Iterator[str]:
         for slot in state.member_slots:
             if slot.vacated and self.partition in slot.vacated:
-                kept = "whoever takes it" if slot.expires is None else f"its return until {to_text(slot.expires)}"
+                kept = "another member" if slot.expires is None else f"its return until {to_text(slot.expires)}"
                 yield f"It is in the slot of {slot.member}, which waits for {kept}."
 
     def _owned(self) -> str:
@@ -205,7 +206,7 @@ class PartitionLook:
         if record.owner is None:
             last = record.last or history.before
             epoch = f", at epoch {record.granted_at}" if record.last and record.granted_at else ""
-            return "Nobody owns it." + (f" {last} had it last{epoch}." if last else " Nobody ever had it.")
+            return "It has no owner" + (f". {last} had it last{epoch}." if last else ", and never had one.")
         since = "since before its first event that is still kept"
         if history.since is not None:
             since = f"since {to_text(history.since)} ({ago(history.since, self.group.now)} ago)"
@@ -216,12 +217,12 @@ class PartitionLook:
     def _planned(self) -> str:
         owner = self.record.owner
         if self.next_problem is not None:
-            return f"What a plan would do with it is not known: {self.next_problem}"
+            return f"The next plan for it is unknown: {self.next_problem}"
         if self.next_owner is None:
-            return f"A plan made now would give it to nobody: no member reads {self.partition.queue}."
+            return f"A new plan would leave it without an owner: no member reads {self.partition.queue}."
         if self.next_owner == owner:
-            return f"A plan made now would leave it with {owner}."
-        return f"A plan made now would {'move it from ' + owner if owner else 'give it'} to {self.next_owner}."
+            return f"A new plan would keep it on {owner}."
+        return f"A new plan would {'move it from ' + owner if owner else 'give it'} to {self.next_owner}."
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""

@@ -136,7 +136,7 @@ def handoff(move: Handoff, now: float) -> str:
         waits.append(f"waits for {counted(move.unacknowledged, 'unacknowledged message')}")
     if (deadline := read_seconds(move.deadline, None)) is not None:
         waits.append(f"{deadline - now:.0f} s left" if deadline > now else "overdue")
-    way = f"from {move.giver or 'nobody'} to {move.receiver or 'nobody'}"
+    way = f"from {move.giver or 'no owner'} to {move.receiver or 'no owner'}"
     return f"partition {move.partition} of {move.queue} goes {way}{why}" + (f"; {', '.join(waits)}" if waits else "")
 
 

@@ -44,12 +44,12 @@ class _Name(click.ParamType):  # type: ignore[type-arg] # it takes an argument o
 
 _OBJECT = rf"{_PART}(\.{_PART})*"
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
-_SIGNS = "small letters, digits, - and ., such as orders"
+_SIGNS = "lowercase letters, digits, - and ., such as orders"
 
-NAMESPACE = _Name(_PART, 63, "no name of a namespace: give small letters, digits and -, such as shop")
-OBJECT = _Name(_OBJECT, 253, f"no name of an object: give {_SIGNS}")
-GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a group: give NAME or NAMESPACE/NAME, of {_SIGNS}")
-QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"no name of a queue: give NAME or NAMESPACE/NAME, of {_SIGNS}")
+NAMESPACE = _Name(_PART, 63, "invalid namespace: use lowercase letters, digits and -, such as shop")
+OBJECT = _Name(_OBJECT, 253, f"invalid name: use {_SIGNS}")
+GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
+QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
 CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
 HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
 ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")

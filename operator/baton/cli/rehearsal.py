@@ -140,7 +140,7 @@ class Comparison:
         return Counter(p.queue for p, name in self.after.items() if p in self.before and name not in self.before[p])
 
     @cached_property
-    def nobodys(self) -> tuple[Partition, ...]:
+    def unowned(self) -> tuple[Partition, ...]:
         """Partitions without an owner, of queues that have readers."""
         read = frozenset().union(*self.readers.values())
         return tuple(
@@ -251,10 +251,10 @@ def _moves(of: Comparison) -> str:
 
 def _balance(of: Comparison) -> Iterator[tuple[bool, str]]:
     if not of.readers:
-        yield False, "Nobody is there to own anything." if not of.request.members else "No member reads any of these queues."
+        yield False, "The group has no members." if not of.request.members else "No member reads any of these queues."
         return
-    if of.nobodys:
-        yield False, f"To nobody: {_cell(of.nobodys, WIDTH - 12)}."
+    if of.unowned:
+        yield False, f"Unowned: {_cell(of.unowned, WIDTH - 10)}."
     if of.weighed:
         loads = of.loads(of.after.items())
         yield True, f"Loads for what members can carry: {_span(loads)}, after {_span(of.loads(of.owners_now()))}."

@@ -103,7 +103,7 @@ def _head(look: GroupLook) -> Iterator[Text]:
         f"({status.standbys:,} standing by), {status.moving:,} moving; assignor {status.assignor or '-'}{approval}"
     )
     yield _line(
-        f"so far {counted(status.moves, 'move')} (the least possible: {status.lower_bound:,}), "
+        f"{counted(status.moves, 'move')} so far (minimum {status.lower_bound:,}), "
         f"{counted(status.deadline_misses, 'deadline')} missed"
     )
     spec, desired = look.group.spec, status.desired_replicas
@@ -142,7 +142,7 @@ def _members(members: Mapping[MemberId, MemberEntry | LedgerError], most: int | 
         for name, entry in sorted(shown, key=lambda one: one[0])
     ]
     if rows:
-        yield table(("MEMBER", "N", "OWNS", "LETS GO OF"), rows)
+        yield table(("MEMBER", "COUNT", "OWNS", "RELEASING"), rows)
     if rest:
         counts = [entry.count if isinstance(entry, MemberEntry) else 0 for _, entry in rest]
         yield _line(

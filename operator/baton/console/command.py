@@ -60,7 +60,7 @@ def console(
     """Show ConsumerGroups in a browser: who owns what, what changes hands and why, and what another number of pods would do.
 
     The console serves on this machine only, and acts with the rights of your kubeconfig. The URL has a token, without which
-    nobody gets an answer.
+    no request gets an answer.
     """
     if not viewer_tokens and (hosts or ca or address != LOOPBACK):
         raise click.UsageError(
@@ -114,7 +114,7 @@ async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewer
         place = f"/{namespace or ''}/{served.group}" if served.group else ""
         fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
         say(f"http://{served.host}:{runner.addresses[0][1]}/#{fragment}")
-        say("It serves until Ctrl-C." + ("" if served.may_approve else " It only shows: with --allow-approve it approves too."))
+        say("Serving until Ctrl-C." + ("" if served.may_approve else " Read-only. Pass --allow-approve to approve proposals."))
         await ended.wait()
         await runner.cleanup()
 

@@ -28,7 +28,7 @@ def short_numbers(partitions: Iterable[Partition], most: int) -> dict[QueueName,
     return {queue: short(ranges, most) for queue, ranges in write_numbers(partitions).items()}
 
 
-NOBODY = -1
+UNOWNED = -1
 """In the place of a member's number."""
 
 LETTERS = {
@@ -64,7 +64,7 @@ def columns(members: Sequence[MemberId], partitions: Sequence[PartitionRow], slo
             {
                 "queue": queue,
                 "numbers": None if numbers == list(range(len(of))) else numbers,
-                "owners": [NOBODY if (name := mapped(row)) is None else number[name] for row in of],
+                "owners": [UNOWNED if (name := mapped(row)) is None else number[name] for row in of],
                 "states": "".join(LETTERS[PartitionState(row.state)] for row in of),
                 "epochs": [row.epoch for row in of],
                 "to": {str(at): number[row.to] for at, row in enumerate(of) if row.to is not None and row.to != row.owner},
@@ -140,8 +140,8 @@ def _sentence(giver: MemberId | None, owner: MemberId | None, why: str, those: I
     what = " and ".join(f"{numbers} of {queue}" for queue, numbers in short_numbers(sorted(those), LONGEST_MOVED).items())
     because = f": {why}" if why else ""
     if owner is None:
-        return f"{what}: {giver or 'nobody'} → nobody{because}"
-    return f"{what}: {giver or 'nobody'} → {owner}{because}"
+        return f"{what}: {giver or 'unowned'} → unowned{because}"
+    return f"{what}: {giver or 'unowned'} → {owner}{because}"
 
 
 Json = dict[str, Any]

@@ -80,7 +80,7 @@ class DevEnded(urllib3.exceptions.HTTPError):
 
 
 class AnswerTooLong(ApiRefused):
-    """It is cut off: nobody's objects fill this process's memory."""
+    """It is cut off, so that no object fills this process's memory."""
 
 
 class ApiConnection:
@@ -220,7 +220,7 @@ class ListWatch:
                 raise ApiRefused(self._answer.status, f"an event of more than {_MOST} bytes")
 
     def end(self) -> None:
-        """From any thread: whoever waits for an event waits no longer."""
+        """From any thread: end every wait for an event."""
         with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
             self._answer.shutdown()
 

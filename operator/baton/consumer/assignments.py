@@ -17,7 +17,7 @@ from baton.queues.protocol import Heard, QueueUnreachable
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 0.05
-"""Seconds. The kubelet tells nobody that it has refreshed a mount; looking is one readlink."""
+"""Seconds. The kubelet does not announce that it has refreshed a mount; looking is one readlink."""
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 """What says that there is no entry. Any other failure (too many open files, no permission) says nothing of it."""
@@ -97,7 +97,7 @@ class AssignmentSource:
                 self._unreadable = True
 
     def _refresh(self) -> None:
-        """Raises OSError where nobody can tell what the entry is."""
+        """Raises OSError if the entry cannot be known."""
         version = self._look()
         if version == self._version:
             return
@@ -141,7 +141,7 @@ Records = Mapping[Partition, Heard]
 def unconfirmed(records: Records, told: MemberEntry | None, uid: Uid) -> Records:
     """Those of which the ledger does not know yet.
 
-    A partition that it does not name at all has not been told yet, or was taken away since: whoever asks the queue again will
+    A partition that it does not name at all has not been told yet, or was taken away since: the next question to the queue will
     see. Of one that it names the higher epoch counts; at the same one, a partition that is being called back stays called back.
     """
     owned, named = dict(flat(told.owned)) if told else {}, _named(told)
@@ -281,7 +281,7 @@ class AnnouncedAssignments:
                 failures += 1
                 if type(problem).__name__ != told:
                     unknown = not isinstance(problem, QueueUnreachable)
-                    log.warning("Hand-offs wait for the ledger, for nothing is heard of them: %s", problem, exc_info=unknown)
+                    log.warning("hand-off notices now come only through the mounted ledger: %s", problem, exc_info=unknown)
                 told = type(problem).__name__
                 self._closed.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)))
 

@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a callback runs: whoever waits there for the next entries waits for ever, for none come before it has returned."""
+    """Where a callback runs: waiting there for entries would never end, because none come before it has returned."""
 
     thread: int
     task: "asyncio.Task[object] | None"

@@ -174,7 +174,7 @@ class Dispatcher:
         self.calls: deque[Call] = deque()
         """Callbacks that are due;"""
         self.calling: Call | None = None
-        """and the one that somebody calls: another waits until it has returned."""
+        """and the one that is being called: another waits until it has returned."""
         self.wants: deque[Want] = deque()
         """In the order in which they came."""
         self.out: set[Delivery] = set()
@@ -234,7 +234,7 @@ class Dispatcher:
         self.calls.appendleft(call)
 
     def forget(self, want: Want) -> None:
-        """Nobody waits for it any more."""
+        """Its caller no longer waits for it."""
         if want in self.wants:
             self.wants.remove(want)
 
@@ -251,7 +251,7 @@ class Dispatcher:
             sequence.give_back(entries)
 
     def back(self, answer: Delivery | Call | None) -> None:
-        """Nobody waited for it any more."""
+        """Its caller no longer waited for it."""
         if isinstance(answer, Call):
             answer.begun(really=False)
             self.not_called(answer)

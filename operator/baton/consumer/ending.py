@@ -236,7 +236,7 @@ class GracePeriod:
 
     @property
     def over_at(self) -> float:
-        """When nobody waits any more for what is not done by then."""
+        """When waiting for unfinished work ends."""
         return inf if self._stop_at is None else self._stop_at + _LAST_ENTRIES + _LAST_ANSWERS
 
     @property

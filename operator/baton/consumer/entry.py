@@ -62,7 +62,7 @@ class Acknowledgement:
         self._end()
 
     def lost(self) -> None:
-        """Some of it was nobody's to acknowledge."""
+        """Some of it could not be acknowledged by this consumer."""
         self._lost = True
 
     def _end(self) -> None:
@@ -165,7 +165,7 @@ class HeldEntry(Entry):
     if not TYPE_CHECKING:  # which would take any name for an attribute
 
         def __getattr__(self, name: str) -> object:
-            """What nobody has looked at yet: most handlers look at keys and values only, and to copy the rest of each entry would
+            """What was not looked at yet: most handlers look at keys and values only, and to copy the rest of each entry would
             take longer than all else that a consumer does with it."""
             if name == "origin":
                 found = self.make(self.source)

@@ -36,7 +36,7 @@ def outside_of_event_loops(cure: str) -> None:
 
 
 def in_event_loop() -> bool:
-    """An event loop runs in this thread: whoever waits here keeps all its tasks waiting."""
+    """An event loop runs in this thread: waiting here would keep all its tasks waiting."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -55,7 +55,7 @@ class Deserializers:
                 log.warning("%s/%d entry %s cannot be read yet: %s; %s", *place, one_line(outcome.why, 500), then(outcome))
                 others.append(([entry], outcome))
                 held_up.add(entry.sequence)
-            except (Exception, CancelledError) as error:  # of an event loop of its own: nobody cancels a function
+            except (Exception, CancelledError) as error:  # of an event loop inside it: a function is not cancelled
                 others.append(([entry], DeadLetter(bounded(f"it cannot be read: {said(error)}"))))
         return readable, others
 

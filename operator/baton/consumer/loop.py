@@ -1,4 +1,4 @@
-"""The consumer's loop, as any thread may use it: whoever works on entries asks for some, and says what became of them."""
+"""The consumer's loop, as any thread may use it: workers ask for entries and report their outcomes."""
 
 import os
 import threading
@@ -93,7 +93,7 @@ class ConsumerLoop:
         self.calling: Place | None = None
         """Where a callback is being called."""
         self._refusal: BaseException | None = None
-        """Why nobody answers in this process, if it was forked from that of the loop."""
+        """The error for a process that was forked from that of the loop, where no answer would come."""
         self._thread = threading.Thread(target=self._turns.run, args=(self.interrupt,), name="baton-consumer", daemon=True)
 
     def start(self) -> None:
@@ -104,7 +104,7 @@ class ConsumerLoop:
         self._thread.start()
 
     def left_behind(self) -> None:
-        """In a process that was forked from the one in which it runs: nobody here would ever answer."""
+        """In a process that was forked from the one in which it runs: no answer would ever come."""
         self._ended, self._session, self._refusal = threading.Event(), None, refusal("consumer")
         self._ended.set()
 
@@ -114,7 +114,7 @@ class ConsumerLoop:
         RuntimeError the second time, unless both are `shared`."""
         again = self._shared is not None and self._thread.ident is not None and not self._ended.is_set()
         if again and not (self._shared and shared):
-            raise RuntimeError("one run, serve or batches per consumer, once: go on with that one, or make another consumer")
+            raise RuntimeError("run(), serve() or batches() may be called only once: use that one, or make another consumer")
         self._shared = shared
 
         def begin() -> None:
@@ -130,7 +130,7 @@ class ConsumerLoop:
         self.interrupt()
 
     def leave(self, *, idle: bool = False) -> None:
-        """Begin nothing more, let go of everything, and end. `idle`: nobody works on what was handed out any more."""
+        """Begin nothing more, let go of everything, and end. `idle`: no worker is at what was handed out."""
         self._grace.stop_now()
         if idle:
             self._words.put(self._turns.settlement.keep_all)
@@ -194,7 +194,7 @@ class ConsumerLoop:
         return any(delivery.recalled for delivery in list(self._turns.dispatcher.out))
 
     def want(self, want: Want) -> None:
-        """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where nobody would ever answer."""
+        """Ask for entries; `want.answer` is what comes of it. Raises RuntimeError where no answer would ever come."""
         if self._thread.ident is None:
             raise RuntimeError("the consumer does not run: use it in `with consumer:` or `async with consumer:`")
         if self.calling is not None:
@@ -234,7 +234,7 @@ class ConsumerLoop:
         return None
 
     def forget(self, want: Want) -> None:
-        """Nobody waits for it any more; what it has got goes back."""
+        """Its caller no longer waits; what it has got goes back."""
         if want.answer.cancel():
             self._words.put(lambda: self._turns.dispatcher.forget(want))
         else:
@@ -246,7 +246,7 @@ class ConsumerLoop:
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
         self._words.put(Told(outcomes, receipt))
-        if receipt is not None and self._ended.is_set():  # nobody may have heard it
+        if receipt is not None and self._ended.is_set():  # the answer may have reached no caller
             receipt.lost()
             receipt.expect(0)
 

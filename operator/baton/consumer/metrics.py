@@ -15,7 +15,7 @@ from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import QueueUnreachable
 
-# What a consumer does, measured where it meets its queues and its ledger: nothing else of it knows that somebody counts.
+# What a consumer does, measured where it meets its queues and its ledger: nothing else of it knows of the counting.
 
 
 class Measures(Protocol):
@@ -252,7 +252,7 @@ class ConsumerMetrics:
         yield GaugeMetricFamily("baton_consumer_at_limit", "1 at the queue's maxDeliveredUnacked, else 0.", labels=["queue"])
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """At each scrape, on the thread of whoever serves it. A queue that does not answer has no lag."""
+        """At each scrape, on the thread of the server. A queue that does not answer has no lag."""
         partitions, lag, oldest, at_limit = self.describe()
         entry = self._source.entry if self._source is not None else None
         for queue, numbers in _numbers(entry).items():

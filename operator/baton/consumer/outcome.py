@@ -19,7 +19,7 @@ class Nack:
     delay: float | None = None
     """Seconds until then; None: 0.1 to 5, longer from try to try."""
     alone: bool = False
-    """It was in a batch that failed, and is a batch of its own then: nobody knows which entry is to blame."""
+    """It was in a batch that failed, and is now a batch by itself: it is unknown which entry is to blame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The handler is done with it for now, and somebody acknowledges it later."""
+    """The handler is done with it for now, and the program acknowledges it later."""
 
 
 Outcome = Ack | Nack | DeadLetter | Kept
@@ -75,8 +75,8 @@ def outcome_of(error: Exception, hopeless: tuple[type[Exception], ...] = ()) -> 
 def then(outcome: Nack | DeadLetter) -> str:
     """What comes of it, for a log."""
     if isinstance(outcome, DeadLetter):
-        return "it goes to the dead letters"
-    return "it is tried again" + (f" in {outcome.delay:g} s" if outcome.delay else "")
+        return "moving it to the dead letters"
+    return "retrying" + (f" in {outcome.delay:.3g} s" if outcome.delay else "")
 
 
 def bounded(why: str) -> str:

@@ -63,7 +63,7 @@ class EntrySequence:
 
     @property
     def idle(self) -> bool:
-        """Nobody works on it, or is about to."""
+        """No worker is at it, or is about to be."""
         return not self.waiting and not self.busy
 
     @property
@@ -190,7 +190,7 @@ class EntrySequence:
         self.failed.clear()
 
     def keep_all(self) -> None:
-        """Nobody works on what is out any more; it may still be acknowledged."""
+        """No worker is at what is out; it may still be acknowledged."""
         self.kept.update(self.out)
         self.out.clear()
         self.at_work.clear()
@@ -246,7 +246,7 @@ def backoff(tries: int) -> float:
 
 
 _LOST_WITHIN = 3.0
-"""Seconds for the queue to hear what was acknowledged of a partition that somebody else has."""
+"""Seconds for the queue to hear what was acknowledged of a partition that another pod has."""
 
 
 class Phase(Enum):
@@ -340,7 +340,7 @@ class HeldPartition:
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is in hand, nothing is to be told, and nobody calls it back."""
+        """Nothing is in hand, nothing is to be told, and it is not called back."""
         return self.phase is Phase.SERVING and not (self.sequences or self.handled or self.aside)
 
     @property
@@ -349,11 +349,11 @@ class HeldPartition:
 
     @property
     def out(self) -> bool:
-        """Somebody works on some of it."""
+        """A worker is at some of it."""
         return any(sequence.busy for sequence in self.sequences.values())
 
     def watched(self, *, shared: bool) -> bool:
-        """The queue is asked once in a while whether it still is ours: somebody works on it, or is to hear that it goes."""
+        """The queue is asked once in a while whether it still is ours: a worker is at it, or is to hear that it goes."""
         saying_goodbye = self.notice in (Notice.REVOKING, Notice.IN_ON_REVOKED) and self.sure_at > 0
         return saying_goodbye or (self.out and not shared)
 
@@ -428,7 +428,7 @@ class HeldPartition:
         self.receipts.clear()
 
     def lose(self, reader: Reader) -> None:
-        """Somebody else has it. What was not acknowledged is his."""
+        """Another pod has it, with what was not acknowledged."""
         reader.let_go({self.partition.number: self.epoch}, _LOST_WITHIN, give_up=True)
         self.forget()
 

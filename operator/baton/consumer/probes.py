@@ -1,6 +1,6 @@
 """What the kubelet's probes ask of a consumer: whether it hangs, and whether the operator hears of it.
 
-The port is open to whoever reaches the pod, so requests cost no thread each, have an end, and the oldest goes where there are
+The port is open to all that reach the pod, so requests cost no thread each, have an end, and the oldest goes where there are
 too many: a kubelet asks at once and is answered.
 """
 
@@ -82,7 +82,7 @@ class ProbeServer:
                 writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or asks for too much
+            pass  # the client has gone, or asks for too much
         finally:
             self._open.pop(writer, None)
             writer.close()
@@ -98,7 +98,7 @@ class ProbeServer:
         return (HTTPStatus.SERVICE_UNAVAILABLE, wrong) if wrong else (HTTPStatus.OK, "ok")
 
     def _check(self, path: str) -> asyncio.Future[str]:
-        """One at a time: whoever asks meanwhile has the same answer."""
+        """One at a time: requests that come meanwhile get the same answer."""
         asked = self._asked.get(path)
         if asked is None or asked.done():
             asked = self._asked[path] = self._loop.create_future()

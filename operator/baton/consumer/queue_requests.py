@@ -87,7 +87,7 @@ class QueueRequests:
                 while holding.aside:
                     offset, why = holding.aside[0]
                     reader.set_aside(number, epoch, offset, why)
-                    log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, offset, why)
+                    log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, offset, why)
                     holding.aside.pop(0)
                 told = True
         if told:
@@ -146,7 +146,7 @@ class QueueRequests:
         return kept
 
     def stay_sure(self, holding: HeldPartition, reader: Reader) -> None:
-        """The same while somebody works on some of it for long. Is it called back, the queue has what was finished before now,
+        """The same while a worker is at some of it for long. Is it called back, the queue has what was finished before now,
         and not with the last of it: there may be no time for that."""
         if holding.letting_go:
             with self._asking(holding, reader):
@@ -232,7 +232,7 @@ class QueueRequests:
             sequence.waiting[0] = redelivered = copy(entry)
             redelivered.redelivered = True
         else:
-            log.error("%s/%d entry %s is set aside as a dead letter: %s", *holding.partition, entry.offset, why)
+            log.error("%s/%d entry %s moved to dead letters: %s", *holding.partition, entry.offset, why)
             sequence.waiting.popleft()
             sequence.tries.pop(entry.offset, None)
 

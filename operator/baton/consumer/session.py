@@ -65,7 +65,7 @@ _LAST_WORD = 3.0
 class Session:
     """Keeps one Lease, from a thread of its own: however long the work takes, the consumer does not look dead.
 
-    A pod's own Lease belongs to it by name, and is simply taken. An `exclusive` one is taken only when nobody lives who holds it
+    A pod's own Lease belongs to it by name, and is simply taken. An `exclusive` one is taken only when no live process holds it
     (a group has one driver): `acquire` waits. While the API server is away the session tries again and again; on queues that
     fence, the consumer goes on meanwhile.
     """
@@ -83,7 +83,7 @@ class Session:
         gone: Callable[[str], bool] | None = None,
     ) -> None:
         """`holder`: the pod's UID. `duration`, `every`: seconds. `owner`: name and uid of the pod whose Lease it is. `gone`: who
-        holds an exclusive Lease has ended, so that nobody has to wait for its term; may raise what the way to the API server
+        holds an exclusive Lease has ended, so that its term is not waited for; may raise what the way to the API server
         raises.
         """
         self._store = store
@@ -127,7 +127,7 @@ class Session:
                 told = True
                 log.warning("%s has the group %s; waiting until its Lease is free", holder_of(self._lease), self._group)
             if given_up() or (deadline is not None and time.monotonic() >= deadline):
-                return holder_of(self._lease) or "nobody (the API server does not answer)"
+                return holder_of(self._lease) or "an unknown holder (the API server does not answer)"
             time.sleep(_RETRY_EVERY)
 
     def start(self) -> None:
@@ -157,7 +157,7 @@ class Session:
                 self._condition.notify_all()
 
     def lost(self) -> str | None:
-        """Exclusive sessions: who has taken the Lease over; None: nobody."""
+        """Exclusive sessions: the holder that has taken the Lease over, if any."""
         return self._taken_by
 
     def lapsed(self) -> bool:
@@ -170,7 +170,7 @@ class Session:
         return self._problem
 
     def close(self, give_up: bool = False, within: float = _LAST_WORD) -> None:
-        """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to whoever comes next."""
+        """Say what has not been said yet, and stop renewing. `give_up`: leave the Lease to the next holder."""
         with self._condition:
             self._closing = True
             self._close_by = time.monotonic() + within
@@ -212,7 +212,7 @@ class Session:
             return True
 
     def _renew(self) -> bool:
-        """One request while nobody else writes the Lease; else what stands there is read first."""
+        """One request while no other process writes the Lease; else what stands there is read first."""
         for _ in range(2):
             if self._lease is None and not self._read():
                 return False

@@ -26,7 +26,7 @@ class _State(Enum):
 class Transaction:
     """In `with`. At the end of the block its entries are finished with: what was sent becomes visible to who reads committed
     messages when the group's offset has gone over them, at the same moment. If the block raises, nothing is sent, and its entries
-    are not finished. Whoever owns the partition by then sends it once; a consumer that is no owner any more sends nothing."""
+    are not finished. The owner of the partition by then sends it once; a consumer that is no owner any more sends nothing."""
 
     def __init__(self, entries: HeldEntry | Sequence[HeldEntry], finish: Finish) -> None:
         """Raises TypeError for what was not handed out by a consumer, and ValueError where it is of several partitions, or

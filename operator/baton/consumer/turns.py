@@ -1,6 +1,6 @@
 """The turns of a consumer's loop: it owns what the consumer holds, reads, acknowledges and lets go, on a thread of its own.
 
-Whoever works on entries asks it for some and tells it what became of them; these words come to it one by one, so nothing here is
+Workers ask it for entries and report their outcomes; these requests come to it one by one, so nothing here is
 locked.
 """
 
@@ -100,7 +100,7 @@ class Settlement:
             holding.together.append(FinishedTogether([entry.offset for entry in entries], outputs))
 
     def keep_all(self) -> None:
-        """Nobody works on what was handed out any more."""
+        """No worker is at what was handed out."""
         for holding in self._holdings:
             for sequence in holding.sequences.values():
                 sequence.keep_all()
@@ -157,10 +157,10 @@ class Settlement:
         if not self._requests.settle(holding, reader):
             return False
         if holding.letting_go and not (holding.read_before or holding.in_hand):
-            self._requests.read(holding, reader, self._requests.slice())  # else it would wait for somebody who has time for it
+            self._requests.read(holding, reader, self._requests.slice())  # else it would wait for an idle worker
         holding.tidy()
         if holding.watched(shared=self._dispatcher.shared) and now - holding.sure_at > SURE_FOR:
-            self._requests.stay_sure(holding, reader)  # a long handler should not work on what is somebody else's
+            self._requests.stay_sure(holding, reader)  # a long handler should not work on what another pod owns
         busy = holding.waiting or (holding.out and not self._dispatcher.shared)
         done = holding.letting_go and holding.read_before and not busy
         return done and self._notices.may_go(holding) and not holding.out and not holding.over
@@ -285,7 +285,7 @@ class WakeTimes:
         self._requests = requests
         self._watched_at = 0.0
         self._came_meanwhile = False
-        """There is something to read that was not there when its partition had its turn: nobody waits for that at its queue."""
+        """There is something to read that was not there when its partition had its turn: no wait at its queue covers that."""
 
     def next(self, begun: float) -> float:
         """When that is; what fell due since the present turn has `begun` may have been passed over.
@@ -330,7 +330,7 @@ class WakeTimes:
 Word = Want | Told | Returned | Callable[[], None]
 
 _SHORT_WORK = 0.001
-"""Seconds for which whoever has just got entries has the processor for himself: most handlers are done with them by then."""
+"""Seconds for which a worker that has just got entries has the processor to itself: most handlers are done with them by then."""
 
 
 class Turns:
@@ -431,7 +431,7 @@ class Turns:
                 word()
 
     def _rest(self, begun: float) -> None:
-        """Until somebody has a word for us, or something is to be done by the clock."""
+        """Until a request comes, or something is to be done by the clock."""
         until = min(self._wake_times.next(begun), self._grace.next)
         self._heard_within(max(0.0, until - time.monotonic()))
 

@@ -117,11 +117,11 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
     if isinstance(error, Reject):
         return  # it is said that the entry was set aside
     if isinstance(error, Retry):
-        log.warning("the handler asks for another try of %s: %s; %s", what, why, comes)
+        log.warning("handler requested a retry of %s: %s; %s", what, why, comes)
     elif first.failed_by.partition(":")[0] == type(error).__name__:
-        log.error("the handler failed on %s once more: %s; %s", what, why, comes)
+        log.error("handler failed again on %s: %s; %s", what, why, comes)
     else:
-        log.error("the handler failed on %s: %s; %s", what, why, comes, exc_info=error)
+        log.error("handler failed on %s: %s; %s", what, why, comes, exc_info=error)
 
 
 def _is_sure(holding: HeldPartition) -> bool:

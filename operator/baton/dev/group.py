@@ -247,4 +247,4 @@ def _owners(state: GroupState) -> str:
             owned.setdefault(record.owner, []).append(partition.number)
     free = [partition.number for partition, record in state.records.items() if record.owner is None]
     parts = [f"{member}: {format_numbers(numbers)}" for member, numbers in sorted(owned.items())]
-    return " | ".join([*parts, f"nobody: {format_numbers(free)}"] if free else parts)
+    return " | ".join([*parts, f"unowned: {format_numbers(free)}"] if free else parts)

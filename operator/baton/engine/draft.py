@@ -290,7 +290,7 @@ class Draft(WorkingState):
     def record_overtaken_grant(self, partition: Partition, owner: MemberId, epoch: Epoch) -> None:
         """The queue accepted an earlier grant of the running move, or of one that has ended without a receiver. A running move
         goes on from this owner, if it has a receiver. Where that is this owner, as it was redirected and back, it is over: a
-        grant at a higher epoch would shut out whoever reads at this one."""
+        grant at a higher epoch would shut out the reader at this one."""
         move, giver = self.moves.pop(partition, None), self.records[partition].owner
         highest = max(self.records[partition].epoch, move.epoch if move else 0, self.epoch_tombstones.get(partition, 0))
         why = "its queue had granted it before the hand-off was redirected"

@@ -113,7 +113,7 @@ class ObservedMember(GroupMember):
     ends: float | None = None
     """Terminating: the end of its grace period. None: not known."""
     draining: bool = False
-    """It is to give its partitions away, and goes on (rule 7). Somebody may take that back."""
+    """It is to give its partitions away, and goes on (rule 7). That may be undone."""
 
     @property
     def leaving(self) -> bool:
@@ -156,7 +156,7 @@ class Observation:
     request: str | None = None
     """The id of the last manual request to rebalance; a new id is a trigger."""
     approved: str | None = None
-    """The id of the proposal that somebody approved last."""
+    """The id of the proposal that was approved last."""
     part: int | None = None
     """How many hand-offs a step may begin, because the ledger has no room for more. None: all."""
     held_back: HeldBack = HeldBack.NOTHING

@@ -2,8 +2,8 @@
 
 Owners are recovered where the ledger was lost or overwritten, or a queue's server came back with older records (ledger 2).
 
-Owners may still work on partitions that are gone: their queue was deleted, or left the group, and no queue refuses them. Nobody
-waits for them while the partitions are gone, because nobody else gets them. A partition that comes back is theirs until they
+Owners may still work on partitions that are gone: their queue was deleted, or left the group, and no queue refuses them. Nothing
+waits for them while the partitions are gone, because no other pod gets them. A partition that comes back is theirs until they
 release it (rules 3 and 5).
 """
 
@@ -193,7 +193,7 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
 
 
 def grant_released_again(draft: Draft) -> None:
-    """Grant a partition again that its owner has let go of, though nobody calls it back: somebody overwrote the ledger, and what
+    """Grant a partition again that its owner has let go of, though it is not called back: the ledger was overwritten, and what
     is let go of at one epoch stays let go of."""
     releases = draft.observation.releases
     if not releases:
@@ -233,7 +233,7 @@ def call_back(draft: Draft, partition: Partition) -> None:
 
 def forget_released(draft: Draft) -> None:
     """Forget the owners that have released their partition, or cannot work any more: the session lapsed, or the pod ended. Of
-    more than MOST_WITHDRAWN partitions those of the queues with the most are forgotten, too: nobody waits for their owners."""
+    more than MOST_WITHDRAWN partitions those of the queues with the most are forgotten, too: nothing waits for their owners."""
     if not draft.unreleased:
         return
     draft.unreleased = {one: last for one, last in draft.unreleased.items() if _may_still_work(draft, one, last)}

@@ -32,7 +32,7 @@ class PartitionRecord(NamedTuple):
 
     @property
     def granted_at(self) -> Epoch:
-        """The epoch of the last grant that made somebody the owner here."""
+        """The epoch of the last grant that made a pod the owner here."""
         return self.ended if self.owner is None else self.epoch
 
 
@@ -99,7 +99,7 @@ class KnownQueue(NamedTuple):
     partitions: int
     exclusive: bool = False
     incarnation: str | None = None
-    """IN_DOUBT: nobody knows who has been told what."""
+    """IN_DOUBT: it is unknown what the pods were told."""
 
     @property
     def refuses(self) -> bool:

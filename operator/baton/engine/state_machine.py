@@ -139,8 +139,8 @@ PARTITION_TRANSITIONS = (
         _PAUSED, _UNBOUND, "its giver vanishes, or releases it and its slot is reserved", "grant to the receiver, if any"
     ),
     PartitionTransition(_PAUSED, _UNASSIGNED, "its giver releases it, and there is no member", "it waits for a plan"),
-    PartitionTransition(_UNASSIGNED, None, "it is deleted", "an epoch tombstone; a grant to nobody, if it was ever granted"),
-    PartitionTransition(_PAUSED, None, "it is deleted: the queue accepted the grant to nobody", "an epoch tombstone"),
+    PartitionTransition(_UNASSIGNED, None, "it is deleted", "an epoch tombstone; a grant to no pod, if it was ever granted"),
+    PartitionTransition(_PAUSED, None, "it is deleted: the queue accepted the grant to no pod", "an epoch tombstone"),
 )
 """Ready to Ready is no transition: an owner that only gets a new epoch works on. A PartitionedQueue that is deleted loses its
 partitions at once, in any state, because no queue is left to act on."""

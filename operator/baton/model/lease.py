@@ -56,7 +56,7 @@ Manifest = dict[str, Any]
 
 @dataclass(slots=True)
 class Vacancy:
-    """Whether a Lease has become free: nobody else holds it, or this process has seen no renewal for its whole duration."""
+    """Whether a Lease has become free: no other process holds it, or this process has seen no renewal for its whole duration."""
 
     _sighting: Sighting[tuple[str, str]] | None = None
     """Of its holder and its last renewal."""
@@ -71,7 +71,7 @@ class Vacancy:
 
 def held(before: Manifest | None, holder: str, duration: float, now: datetime) -> Manifest:
     """The spec as its holder writes it at `now`; `holder` empty: given up. It tells `duration` in whole seconds, rounded up:
-    nobody takes it for lapsed before its holder does. `leaseTransitions` counts how often it changed hands."""
+    no observer takes it for lapsed before its holder does. `leaseTransitions` counts how often it changed hands."""
     spec = spec_of(before)
     mine = spec.get("holderIdentity") == holder
     stamp = to_micro_text(now.timestamp())
@@ -86,7 +86,7 @@ def held(before: Manifest | None, holder: str, duration: float, now: datetime) -
 
 
 def holder_of(lease: Manifest | None) -> str:
-    """Empty: nobody's."""
+    """Empty: without a holder."""
     return spec_of(lease).get("holderIdentity") or ""
 
 

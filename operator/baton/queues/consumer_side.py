@@ -30,14 +30,14 @@ class Reader(Protocol):
         """One that has many at a time answers `baton.queues.entries.Entries` that makes each when it is looked at."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = ...) -> None:
-        """`soon`: nobody waits for the queue to have it; but it has it when the partition is let go of."""
+        """`soon`: no caller waits for the queue to have it; but it has it when the partition is let go of."""
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool: ...
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = ...) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read of these under these epochs. The queue has so many seconds to take what was
         acknowledged, and that this is all. The answer: of which it has not, and why; it is told once more when they are let go of
-        again. `give_up`: nobody does that, and whoever owns them next gets what it has not taken again."""
+        again. `give_up`: they are not told again, and the next owner gets what the queue has not taken."""
 
     def verify(self, partition: int, epoch: Epoch) -> None: ...
     def sure_at(self, partition: int) -> float:

@@ -1,4 +1,4 @@
-"""The dead letters of a queue, for whoever deals with them."""
+"""The dead letters of a queue."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ def _itself(entry: Entry) -> Entry:
 
 
 class Entries(Sequence[Entry]):
-    """Entries of one partition, in order. A reader of many makes each when somebody looks at it: its subclass says of all of them
+    """Entries of one partition, in order. A reader of many makes each when it is looked at: its subclass says of all of them
     what is asked of all of them, and makes none for that."""
 
     without_key: bytes | None = b""

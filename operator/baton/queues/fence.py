@@ -1,4 +1,4 @@
-"""The answers of a queue to somebody who may not have what he asks for."""
+"""The answers of a queue to a pod that may not have what it asks for."""
 
 from baton.queues.protocol import Owner
 
@@ -6,7 +6,7 @@ from baton.queues.protocol import Owner
 class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fence's own word
     """The caller does not own the partition at that epoch, or no longer. `record` is who does.
 
-    There is nothing to retry: whatever was read under that epoch belongs to somebody else now.
+    There is nothing to retry: whatever was read under that epoch belongs to another pod now.
     """
 
     def __init__(self, partition: int, uid: str, epoch: int, record: Owner, *, other_process: bool = False) -> None:
@@ -23,7 +23,7 @@ class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fen
                 f"partition {self.partition} is read by a newer process with the same POD_UID; {self._asked} is refused: run one "
                 "consumer in a pod, or give each the UID of its own pod"
             )
-        owner = f"{self.record.uid or 'nobody'} at epoch {self.record.epoch}"
+        owner = f"{self.record.uid or 'no pod'} at epoch {self.record.epoch}"
         return f"partition {self.partition} belongs to {owner}; {self._asked} is refused"
 
 

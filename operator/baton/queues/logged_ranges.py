@@ -82,7 +82,7 @@ class Gone(NamedTuple):
 
 
 class RangeToSetAside(NamedTuple):
-    """Nobody can work on it."""
+    """No pod can work on it."""
 
     partition: int
     start: int
@@ -101,7 +101,7 @@ class RangeToFinish(NamedTuple):
     partition: int
     end: int
     foreign: Sequence[str] = ()
-    """Ids of entries that nobody could make sense of: they go to the dead letters."""
+    """Ids of entries that no reader could make sense of: they go to the dead letters."""
 
 
 class Finished(NamedTuple):

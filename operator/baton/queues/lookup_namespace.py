@@ -3,4 +3,4 @@
 from contextvars import ContextVar
 
 NAMESPACE: ContextVar[str | None] = ContextVar("baton_lookup_namespace", default=None)
-"""None: for nobody, or for the process itself."""
+"""None: for no namespace, or for the process itself."""

@@ -19,7 +19,7 @@ class PartitionOffsets(NamedTuple):
     lag: int
     """Entries that are not finished with."""
     pending: int | None
-    """Of these, the entries that somebody was handed. None: the queue does not know."""
+    """Of these, the entries that a member was handed. None: the queue does not know."""
 
 
 class Reached(NamedTuple):
@@ -50,5 +50,5 @@ class SetsOffsets(TellsOffsets, Protocol):
         """Have the next owner begin with this entry. `epoch`: the highest that the ledger has for the partition, which has no
         owner; who had it last reads no more. Safe to repeat.
 
-        Raises QueueConflict where somebody was granted it since, or reads it by other means; where the queue is another group's;
+        Raises QueueConflict where a pod was granted it since, or reads it by other means; where the queue is another group's;
         and for an offset that is before `earliest` or behind `end`."""

@@ -30,13 +30,13 @@ class Claimant(NamedTuple):
     uid: str
     """Of the ConsumerGroup: no other has it, in this cluster or another, nor one that is made again under the name."""
     takes_over: frozenset[str] = frozenset()
-    """UIDs of groups from which it may take the queue, because somebody said so."""
+    """UIDs of groups from which it may take the queue, by annotation."""
     incarnation: str | None = None
     """Of the queue, as the group first knew it; None: it knows none yet."""
 
 
 class Owner(NamedTuple):
-    """The owner record at the queue. `uid` None: nobody. Epoch 0: never granted."""
+    """The owner record at the queue. `uid` None: no owner. Epoch 0: never granted."""
 
     uid: Uid | None
     epoch: Epoch
@@ -79,7 +79,7 @@ class QueueCheck(NamedTuple):
     finished: int | None = None
     """Entries acknowledged or committed since the queue was made, of all partitions. Only ever compared with another look's."""
     stale_refused: Mapping[int, int] | None = None
-    """How often each partition refused a stale owner since it was made. None: nobody counts that at the queue."""
+    """How often each partition refused a stale owner since it was made. None: the queue does not count that."""
     dead_letters: Mapping[int, int] | None = None
     """How many entries of each partition were set aside since it was made. None: likewise."""
     warnings: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class QueueCheck(NamedTuple):
     """Of partitions where that is known: the offset of the oldest entry that is not finished with, and how often it was handed
     out, where that is more than once."""
     letters: int | None = None
-    """How many dead letters there are now, which wait for somebody. None: the queue keeps none."""
+    """The number of dead letters now. None: the queue keeps none."""
     oldest: float | None = None
     """Seconds since the oldest entry of `lag` was sent. Left out while entries are finished with, as it costs another look."""
 

@@ -14,7 +14,7 @@ from baton.model.ranges import format_numbers
 from baton.simulation.history import ORDER, SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
 from baton.simulation.run import time_text
 
-# A scale for time that leaves out what nobody looks for: long times in which the group is at rest.
+# A scale for time that leaves out long times in which the group is at rest.
 
 
 _REST = 0.15

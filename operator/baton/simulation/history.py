@@ -75,7 +75,7 @@ class WorkPhase(Enum):
     PAUSED = "paused"
     """Its owner is to let go of it, and has not yet."""
     ORPHANED = "its owner is gone"
-    """And no operator has noticed: nobody works on it."""
+    """And no operator has noticed: it is not worked on."""
     UNOWNED = "without an owner"
 
 
@@ -247,7 +247,7 @@ def _cut(track: Iterable[Stretch], by: OrphanedPartition) -> Iterator[Stretch]:
 
 
 def _track(changes: list[tuple[float, WorkPhase, str | None]], lives: list[tuple[float, float]], until: float) -> list[Stretch]:
-    """While a partition exists it is somebody's or nobody's; after that it may still have to be let go of."""
+    """While a partition exists it is owned or unowned; after that it may still have to be let go of."""
     stretches: list[Stretch] = []
     changes = [(lives[0][0], WorkPhase.UNOWNED, None), *changes]
     ends = [change[0] for change in changes[1:]] + [until]

@@ -22,7 +22,7 @@ def log_lines(result: Result) -> Iterator[str]:
     """Lines of text: time, what happens, and why. What is alike in one instant stands together, where it happened first."""
     told: dict[tuple[Any, ...], list[Line]] = {}
     happened = zip(result.lines[:-1], result.reasons, strict=True)
-    unnoticed = ((_lost(one), "nobody has noticed") for one in orphaned_partitions(result))
+    unnoticed = ((_lost(one), "no operator has noticed") for one in orphaned_partitions(result))
     for place, (line, why) in enumerate(merge(happened, unnoticed, key=lambda one: one[0]["t"])):
         key = (line["t"], place if line["event"] == "state" else None, *_alike(line), why)
         told.setdefault(key, []).append(line)
@@ -87,7 +87,7 @@ def verdict(result: Result) -> Iterator[str]:
         yield f"{time_text(cost['pause_seconds'])} s paused, at most {counted(result.most_paused, 'partition')} at once; {late}."
     later = cost["unowned_seconds"] - result.unowned_at_first
     yield (
-        f"{time_text(later)} s without an owner while somebody was there to take over, and "
+        f"{time_text(later)} s without an owner while a member could take over, and "
         f"{time_text(result.unowned_at_first)} s before the first owners (seconds are summed over partitions)."
     )
     lost = sum(one.end - one.start for one in orphaned_partitions(result))

@@ -25,7 +25,7 @@ class TooMuchWork(ScenarioError):  # noqa: N818 -- what is wrong, for the user
 
 
 class FaultError(Exception):
-    """The field and the cure; whoever reads the file says which file."""
+    """The field and the cure; the reader of the file adds its name."""
 
 
 def choose(name: str, among: Collection[str]) -> str:
@@ -283,7 +283,7 @@ class EventPart(_Part):
     request: Name | None = None
     """A manual request to rebalance."""
     approve: Literal[True] | None = None
-    """Somebody approves what is proposed then, if anything is."""
+    """Approve what is proposed then, if anything is."""
 
     @field_validator("join", "leave", "terminate", "unready", "ready", mode="before")
     @classmethod

@@ -112,7 +112,7 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 Manifest = Mapping[str, object]
 
 AT_REST = 60.0
-"""Seconds between two changes of a fleet whose life nobody has written down; longer where its delays are longer."""
+"""Seconds between two changes of a fleet without a written life; longer where its delays are longer."""
 
 _VERSION = f"{API_GROUP}/{API_VERSION}"
 _KINDS = ("ConsumerGroup", "PartitionedQueue")

@@ -141,7 +141,7 @@ class SimulatedCluster:
         self._queues: dict[str, object] = {name: queue.as_written() for name, queue in scenario.queues.items()}
         self._request: str | None = None
         self.approved: str | None = None
-        """The proposal that somebody approved last."""
+        """The proposal that was approved last."""
         self.fleet: dict[MemberId, SimulatedConsumer] = {}
         self.lives: list[PodLife] = []
         """Of everybody who ever joined, in the order of joining."""

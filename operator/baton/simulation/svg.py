@@ -17,9 +17,9 @@ _LANE, _ROW, _BAR = 17, 24, 18
 
 _STYLE = """
 .page{fill:#ffffff;stroke:#d8dee4}.ink{fill:#1f2328}.faint{fill:#59636e}.line{stroke:#c3cbd3}
-.cut{stroke:#ffffff}.halo{paint-order:stroke;stroke:#ffffff;stroke-width:4px}.on{fill:#101010}.nobody{fill:#fdecec}
+.cut{stroke:#ffffff}.halo{paint-order:stroke;stroke:#ffffff;stroke-width:4px}.on{fill:#101010}.unowned{fill:#fdecec}
 @media (prefers-color-scheme:dark){.page{fill:#15191f;stroke:#343b44}.ink{fill:#e8ecf1}.faint{fill:#9aa5b1}.line{stroke:#434c56}
-.cut{stroke:#15191f}.halo{stroke:#15191f}.nobody{fill:#3b1d20}}
+.cut{stroke:#15191f}.halo{stroke:#15191f}.unowned{fill:#3b1d20}}
 text{font:12px system-ui,-apple-system,"Segoe UI","DejaVu Sans",sans-serif}
 .small{font-size:11px}.title{font-size:16px;font-weight:600}
 """.strip()
@@ -136,7 +136,7 @@ def _stretch(page: _Page, stretch: Stretch, y: float) -> Iterator[str]:
             yield _rect(x, y, width, _BAR, page.paint(stretch.owner), f"without a live owner: {stretch.owner} is gone, {span}")
             yield _rect(x, y, width, _BAR, "url(#gone)", "", ' pointer-events="none"')
         case WorkPhase.UNOWNED:
-            yield _rect(x, y, width, _BAR, None, f"without an owner, {span}", ' class="nobody"')
+            yield _rect(x, y, width, _BAR, None, f"without an owner, {span}", ' class="unowned"')
             yield _line(
                 x,
                 y + _BAR / 2,
@@ -190,7 +190,7 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
     items += [(SEVERAL, palette.SEVERAL, "")] if SEVERAL in shown else []
     items += [("paused", palette.SEVERAL, "url(#hatch)")] if WorkPhase.PAUSED in phases else []
     items += [("without a live owner, unnoticed", palette.SEVERAL, "url(#gone)")] if WorkPhase.ORPHANED in phases else []
-    items += [("without an owner", "", "nobody")] if WorkPhase.UNOWNED in phases else []
+    items += [("without an owner", "", "unowned")] if WorkPhase.UNOWNED in phases else []
     items += [(state, palette.STATES[state], "") for state in palette.STATES if state in {s.state for s in page.history.spells}]
     out: list[str] = []
     x = float(_EDGE)
@@ -198,8 +198,8 @@ def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], floa
         width = 22 + len(words) * _LETTER + 14
         if x + width > _WIDTH - _EDGE:
             x, y = float(_EDGE), y + 20
-        if over == "nobody":
-            out.append(_rect(x, y - 10, 14, 12, None, "", ' class="nobody"'))
+        if over == "unowned":
+            out.append(_rect(x, y - 10, 14, 12, None, "", ' class="unowned"'))
             out.append(_line(x, y - 4, x + 14, y - 4, "", f' stroke="{palette.UNOWNED}" stroke-dasharray="2 4" stroke-width="2"'))
         else:
             out.append(_rect(x, y - 10, 14, 12, fill, ""))

@@ -7,7 +7,7 @@ from pathlib import Path
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark.environment import Cluster, FleetEnvironment
-from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
+from baton.spark.leaving_pods import LeavingPods, NoLeavingPods
 from baton.spark.ledger_view import LedgerView, MountedLedger
 from baton.spark.local_settings import under_dev
 from baton.spark.session import DriverSession, FleetSession
@@ -29,7 +29,7 @@ class Development:
         return DriverSession(KubernetesLease(self._api, self.namespace, driver_lease_name(group)), group, self._holder)
 
     def leaving(self, group: str) -> LeavingPods:
-        return NobodyLeaves()
+        return NoLeavingPods()
 
     def rights(self, group: str) -> Rights:
         return AllRights()

@@ -12,7 +12,7 @@ from typing import Protocol
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
-from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods
+from baton.spark.leaving_pods import LeavingPods, NoLeavingPods, WatchedPods
 from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
 from baton.spark.rights import require
 from baton.spark.session import DriverSession, FleetSession, SilentSession
@@ -95,7 +95,7 @@ class Directory:
         return self._session
 
     def leaving(self, group: str) -> LeavingPods:
-        return NobodyLeaves()
+        return NoLeavingPods()
 
     def rights(self, group: str) -> Rights:
         return AllRights()

@@ -40,7 +40,7 @@ def _tell_skipped(first: Positions, bounds: Mapping[Partition, PartitionBounds])
         if skipped:
             many = counted(len(skipped), "partition")
             log.warning(
-                "startingOffsets begins behind entries of %s of queue %s that nobody has read: they are skipped", many, queue
+                "startingOffsets begins behind entries of %s of queue %s that were never read: they are skipped", many, queue
             )
 
 

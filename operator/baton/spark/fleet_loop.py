@@ -117,7 +117,7 @@ class FleetLoop:
             self._held = None
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
-        """Whether nobody is left who is to be ended as soon as it is idle."""
+        """Whether no executor is left to be ended as soon as it is idle."""
         ledger, left = self._ledger.read(), self._dismissals.left()
         wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
         none_is_leaving = self._dismissals.end(wanted.dismiss, fleet)

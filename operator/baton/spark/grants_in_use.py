@@ -61,7 +61,7 @@ class GrantsInUse:
         return frozenset(grant.member for grant in self.taken())
 
     def missed(self) -> frozenset[MemberId]:
-        """Members whose part of the running batch has been granted to somebody else: a deadline was missed."""
+        """Members whose part of the running batch has been granted to another: a deadline was missed."""
         owners = self._ledger.read().ownership.owners
         return frozenset(
             grant.member for grant in self.taken() if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid

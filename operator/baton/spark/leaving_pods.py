@@ -25,8 +25,8 @@ class LeavingPods(Protocol):
         """Look no more."""
 
 
-class NobodyLeaves:
-    """Without Kubernetes nobody is asked to stop."""
+class NoLeavingPods:
+    """Without Kubernetes no pod is asked to stop."""
 
     def until(self) -> Mapping[MemberId, float]:
         return {}

@@ -1,4 +1,4 @@
-"""A fleet's metrics, where they are asked for: nobody else needs prometheus-client."""
+"""A fleet's metrics, where they are asked for: nothing else needs prometheus-client."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -43,7 +43,7 @@ class QueryNumbers:
             raise QueueAwayError
 
     def settle(self, start: Positions) -> None:
-        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes nobody says it again, and
+        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes it is not said again, and
         if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
         does not answer is told the next time."""
         now = self._around.clock()

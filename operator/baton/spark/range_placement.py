@@ -34,7 +34,7 @@ def owners(
 
 
 def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor], seen: int) -> dict[str, Any]:
-    """What the JVM is told of a range. Without an owner it is borrowed by whoever gets the task. `seen`: entries up to this one
+    """What the JVM is told of a range. Without an owner it is borrowed. `seen`: entries up to this one
     may have been handed out before."""
     told: dict[str, Any] = {
         "queue": one.partition.queue,

@@ -1,4 +1,4 @@
-"""The ranges of a batch, recorded at their queues: from then on nobody else gets their entries, and none is deleted."""
+"""The ranges of a batch, recorded at their queues: from then on no other reader gets their entries, and none is deleted."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -186,7 +186,7 @@ class RunningFleet:
         return fleet_view(self._around, behind)
 
     def stop(self, grace: float) -> None:
-        """See `Fleet.stop`. Whoever stops it meanwhile waits for the first."""
+        """See `Fleet.stop`. Further calls wait for the first."""
         if self._stopping.is_set():
             self._ended.wait(grace)
             return

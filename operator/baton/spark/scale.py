@@ -24,14 +24,14 @@ class Order:
     """What to ask of Spark: a target for its allocator, and the executors to end."""
 
     target: int | None
-    """None: nobody asked for a size."""
+    """None: no size was asked for."""
     kill: tuple[str, ...] = ()
     dismiss: tuple[str, ...] = ()
     """To end as soon as they are idle: their pods are asked to stop, and have handed off everything."""
 
 
 def parse_scale(text: str | None) -> RequestedScale | None:
-    """From the text of the ledger's `group` key; None: nobody asked for a size. Raises LedgerError for what cannot be one."""
+    """From the text of the ledger's `group` key; None: no size was asked for. Raises LedgerError for what cannot be one."""
     if not text:
         return None
     try:

@@ -59,7 +59,7 @@ class FleetSession(Protocol):
         """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
 
     def lost(self) -> str | None:
-        """Who has taken the group over; None: nobody."""
+        """The driver that has taken the group over, if any."""
 
     def close(self) -> None:
         """Give the group up."""
@@ -110,7 +110,7 @@ class DriverSession:
 
 
 class SilentSession:
-    """A session that nobody listens to, for development without an API server; keeps the last word for whoever asks."""
+    """A session without listeners, for development without an API server; keeps its last report."""
 
     def __init__(self) -> None:
         self.word = Word()

@@ -1,4 +1,4 @@
-"""Whether Spark goes on. A JVM that is killed tells nobody: it is asked."""
+"""Whether Spark goes on. A killed JVM reports nothing: it is asked."""
 
 from collections.abc import Callable
 
@@ -32,6 +32,6 @@ class SparkLife:
 
 
 def stopped(spark: SparkSession) -> bool:
-    """By whoever has the session, or by Spark itself. Asks the JVM."""
+    """By the holder of the session, or by Spark itself. Asks the JVM."""
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())

@@ -1,4 +1,4 @@
-"""What the driver counts, for people and for whoever wants to know how well ownership is honoured."""
+"""What the driver counts: how well ownership is honoured."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ class Statistics:
     finishes_refused: int = 0
     """A later query has the partition, or a pod has read it singly."""
     reads_refused: int = 0
-    """Attempts that the queue refused, for somebody later reads the range. Spark tried again."""
+    """Attempts that the queue refused, because a later reader has the range. Spark tried again."""
     rows: int = 0
     """That tasks have read, those of a second attempt as well."""
     bytes: int = 0

@@ -74,7 +74,7 @@ class Stream:
         """The batch that waits for them no more."""
         self._told = 0.0
         self._nothing: tuple[str, float, float] | None = None
-        """Beside other sources: the offset behind which there was nothing, until when nobody looks, and how long that took."""
+        """Beside other sources: the offset behind which there was nothing, until when no look is due, and how long that took."""
 
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
@@ -85,7 +85,7 @@ class Stream:
 
     def latest_offset(self, text: str) -> Positions:
         """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
-        self._check()  # before a number is taken: it would end the query of whoever has the group now
+        self._check()  # before a number is taken: it would end the query of the group's present driver
         if self._nothing is not None and self._nothing[0] == text and self._around.clock() < self._nothing[1]:
             self._around.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
             return parse_offset(text)

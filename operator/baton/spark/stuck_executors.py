@@ -23,7 +23,7 @@ class StuckExecutors:
 def stuck_executors(
     before: StuckExecutors | None, executors: Iterable[Executor], missed: frozenset[str], now: float
 ) -> StuckExecutors | None:
-    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to somebody
+    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to another
     else.
 
     None while anybody else still has a task to do, or there is none (the user's function is busy in the driver). A task that

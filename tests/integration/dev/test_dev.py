@@ -160,7 +160,7 @@ def test_a_consumer_that_is_killed_loses_its_partitions(dev: Dev) -> None:
 
 def test_a_name_is_taken_over_from_a_process_that_was_killed_and_its_end_is_told_to_a_consumer(dev: Dev) -> None:
     process = dev.start("--delay", "0")
-    until(says(dev, "nobody: 0-5"), "it is there")
+    until(says(dev, "unowned: 0-5"), "it is there")
     killed = dev.consumer("a", "--name", "mine")
     until(says(dev, "mine: 0-5"), "it owns all")
     place = DevFolder(dev.folder / "dev").address()
@@ -239,7 +239,7 @@ def test_a_second_one_takes_nothing_away_from_the_first_at_the_same_redis(dev: D
         with server.client() as client:
             assert client.hget("pq:{dev/orders}:0:owner", "paused") != b"1"
         stopped(first)
-        until(says(other, "nobody: 0-5"), "it has what the first gave up")
+        until(says(other, "unowned: 0-5"), "it has what the first gave up")
 
 
 def test_its_redis_ends_with_it_even_if_it_is_killed(dev: Dev) -> None:
@@ -291,6 +291,6 @@ def test_a_redis_that_does_not_answer_is_said_and_waited_for(dev: Dev) -> None:
         process = dev.start("--redis-url", server.url, "--delay", "0")
         until(says(dev, "does not answer"), "it says so")
         server.start()
-        until(says(dev, "nobody: 0-5"), "it goes on")
+        until(says(dev, "unowned: 0-5"), "it goes on")
         assert process.poll() is None
     assert "Traceback" not in dev.said.read_text()

@@ -36,7 +36,7 @@ def test_two_consumers_share_a_topic_and_hand_over_in_order(dev: Dev, broker: Ka
             producer.produce("orders", value, key)
         assert producer.flush(PATIENCE) == 0
 
-    until(says(dev, "nobody: 0-3"), "it says who owns what")
+    until(says(dev, "unowned: 0-3"), "it says who owns what")
     assert f"with 4 partitions, topic orders and group dev.orders of Kafka at {broker.servers}" in dev.said.read_text()
     assert "producer.py" not in dev.said.read_text(), "the environment names no Redis to send to"
     share_and_hand_over(dev, send_many, stopped)
@@ -68,14 +68,14 @@ def test_a_second_one_says_whose_the_group_is_until_the_first_has_given_it_up(
         other.start(*arguments)
         until(says(other, "another `baton dev`'s", "--group dev.bills"), "the second says whose it is")
         stopped(first)
-        until(says(other, "nobody: 0-1"), "it has what the first gave up")
+        until(says(other, "unowned: 0-1"), "it has what the first gave up")
 
 
 def test_a_topic_that_is_not_there_is_said_and_waited_for(dev: Dev, broker: KafkaBroker) -> None:
     dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "later", "--queue", "later")
     until(says(dev, "later"), "it says so")
     broker.make_topic("later", 3)
-    until(says(dev, "nobody: 0-2"), "it goes on")
+    until(says(dev, "unowned: 0-2"), "it goes on")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_it_ends_while_partitions_change_hands(dev: Dev) -> None:
 def test_it_ends_while_its_redis_is_silent(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         process = dev.start("--redis-url", server.url, "--delay", "0")
-        until(says(dev, "nobody: 0-5"))
+        until(says(dev, "unowned: 0-5"))
         server.freeze()
         dev.consumer("a")
         until(says(dev, "does not answer"), "it says so")
@@ -96,7 +96,7 @@ def test_it_ends_while_its_redis_is_silent(dev: Dev) -> None:
 def test_it_ends_while_its_redis_is_away(dev: Dev) -> None:
     with RedisServer(append_only=False) as server:
         process = dev.start("--redis-url", server.url, "--delay", "0")
-        until(says(dev, "nobody: 0-5"))
+        until(says(dev, "unowned: 0-5"))
         server.kill()
         until(says(dev, "does not answer"), "it says so")
         ends(dev, process)

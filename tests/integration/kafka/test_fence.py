@@ -316,7 +316,7 @@ async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(
     await queue.operator._guard.leave()
     await asyncio.to_thread(queue.commit_plainly, 2)
     assert (await queue.operator.check()).owners == {}
-    with pytest.raises(StaleOwner, match="belongs to nobody"):
+    with pytest.raises(StaleOwner, match="belongs to no pod"):
         await asyncio.to_thread(reader.verify, 0, Epoch(1))
     again = await queue.granted("a", 2)
     assert [entry.value for entry in await asyncio.to_thread(read, again, 0, 2, 1)] == [b"3"]

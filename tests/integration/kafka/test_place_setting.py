@@ -22,7 +22,7 @@ from tests.integration.kafka.test_forged_records import forge
 from tests.kafka_broker.commands import reset
 from tests.waiting import PATIENCE, eventually
 
-NO_OWNER = "belongs to nobody"
+NO_OWNER = "belongs to no pod"
 
 
 @pytest.fixture

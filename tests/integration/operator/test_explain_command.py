@@ -33,7 +33,7 @@ async def test_who_had_it_and_why_it_moved_and_what_holds_it_up(shop: World, kub
     moving = (await explain(kubeconfig, f"{SHOP}/told", f"{queue}/{number}")).stdout
     assert moving.startswith(f"{SHOP}/told, partition {number} of told: Paused\ntold-a owns it at epoch {epoch}, since ")
     assert f"partition {number} of told goes from told-a to told-b: told-b joined; " in moving and " s left" in moving
-    assert "A plan made now would move it from told-a to told-b." in moving
+    assert "A new plan would move it from told-a to told-b." in moving
     await shop.session("told-a", first, "told", [Release(first, queue, number, epoch)])
     await shop.spread("told", 1, 1)
 
@@ -66,7 +66,7 @@ async def test_what_is_not_there_is_said(shop: World, kubeconfig: Path) -> None:
         done = await explain(kubeconfig, f"{SHOP}/few", what)
         assert (done.returncode, said in done.stderr) == (code, True), done
     nobodys = (await explain(kubeconfig, f"{SHOP}/few", "few/1")).stdout
-    assert "Nobody owns it. Nobody ever had it." in nobodys and "NoMembers" in nobodys
+    assert "It has no owner, and never had one." in nobodys and "NoMembers" in nobodys
 
 
 async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(

@@ -90,7 +90,7 @@ async def test_one_that_fails_moves_nothing_and_holds_up_nobody(empty: World, st
         await empty.group(name, assignors=[assignor])
         await empty.pod(f"{name}-a", name)
         await empty.spread(name, 4)
-    for word, said in (("raise", "failed at moody.py:11 with RuntimeError: not today"), ("forget", "gave moody 0-3 to nobody")):
+    for word, said in (("raise", "failed at moody.py:11 with RuntimeError: not today"), ("forget", "gave moody 0-3 no owner")):
         mood(word)
         await empty.pod(f"moody-{word}", "moody")
         wanted = f"the assignor example.com/moody {said}"

@@ -39,7 +39,7 @@ async def test_dead_letters_are_seen_until_somebody_has_dealt_with_them(
     await eventually(seen, "the operator has counted it", shown=status)
     found = json.loads(await baton(kubeconfig, "doctor", "-o", "json"))
     (warning,) = [one for one in found if one["about"] == f"queue {SHOP}/poisoned" and "dead letter" in one["says"]]
-    assert (warning["verdict"], warning["says"]) == ("Warning", "1 dead letter waits for somebody")
+    assert (warning["verdict"], warning["says"]) == ("Warning", "1 dead letter waits")
     assert "1 dead letter deleted" in await baton(kubeconfig, "dead-letters", "drop", "poisoned", "--all", "--yes")
 
     async def gone() -> bool:
@@ -59,7 +59,7 @@ async def test_a_drained_pod_is_seen_until_that_is_taken_back(shop: World, kubec
     assert f"Drained: weary-a, until `baton drain weary weary-a -n {SHOP} --undo`" in await baton(kubeconfig, "status", "weary")
     found = json.loads(await baton(kubeconfig, "doctor", "-o", "json"))
     assert [one["says"] for one in found if one["about"] == f"pods of {SHOP}/weary"] == [
-        "no partitions for weary-a: somebody drains it"
+        "no partitions for weary-a: it is drained"
     ]
     await baton(kubeconfig, "drain", "weary", "weary-a", "--undo")
     assert "Drained" not in await baton(kubeconfig, "status", "weary")

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark import Fleet
-from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
+from baton.spark.leaving_pods import LeavingPods, NoLeavingPods
 from baton.spark.ledger_view import LedgerView, MountedLedger
 from baton.spark.session import DriverSession, FleetSession
 from baton.spark.watched_rights import AllRights, Rights
@@ -55,7 +55,7 @@ class Surrounding:
         return DriverSession(lease, group, self._place.name, TERM, TERM / 8)
 
     def leaving(self, group: str) -> LeavingPods:
-        return NobodyLeaves()
+        return NoLeavingPods()
 
     def rights(self, group: str) -> Rights:
         return AllRights()

@@ -77,7 +77,7 @@ class Served:
         """As Kubernetes does. Answers the exit code."""
         self.process.terminate()
         code = self.process.wait(LONGEST)
-        until(lambda: "nobody: 0-3" in self._dev.last(), "the partitions are given back")
+        until(lambda: "unowned: 0-3" in self._dev.last(), "the partitions are given back")
         return code
 
     def here(self, text: str) -> str:

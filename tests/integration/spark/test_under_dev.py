@@ -65,7 +65,7 @@ def test_executors_of_this_machine_own_the_partitions_and_read_all_rows(dev: Dev
         until(lambda: len(values(output)) >= ROWS, "all rows are there", 300)
         assert values(output) == sorted(range(ROWS))
         stopped(driver)
-        until(lambda: "nobody: 0-3" in dev.last(), "the driver has given its partitions back")
+        until(lambda: "unowned: 0-3" in dev.last(), "the driver has given its partitions back")
     finally:
         ended(driver)
         log.close()

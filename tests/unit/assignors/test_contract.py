@@ -36,7 +36,7 @@ def test_what_keeps_the_contract_passes_sorted_and_with_every_member() -> None:
         ({"a": [O0, O1, O2, R0], "b": [O1]}, {}, "gave partition 1 of orders to a and to b"),
         ({"a": [O0, O1, O2, R0]}, {"b": [O1]}, "gave partition 1 of orders to a and to b"),
         ({"a": [O0, O1, O2, R0, R0]}, {}, "gave partition 0 of returns to a twice"),
-        ({"a": [O0, R0]}, {}, "gave orders 1-2 to nobody, though there are members that read it"),
+        ({"a": [O0, R0]}, {}, "gave orders 1-2 no owner, though there are members that read it"),
         ({"a": [O0, O1, O2, R0, ("unread", 0)]}, {}, "gave a partition 0 of unread, which that member does not read"),
         ({"a": [0]}, {}, "gave a 0, which is not a Partition(queue, number)"),
         ({"a": [("orders", True)]}, {}, "gave a ('orders', True), which is not a Partition"),
@@ -52,7 +52,7 @@ def test_what_breaks_it_is_told_in_one_line_that_names_the_assignor(assignment: 
 
 
 def test_many_missing_partitions_are_counted() -> None:
-    with pytest.raises(AssignorError, match="gave orders 0-19 and 80 more to nobody"):
+    with pytest.raises(AssignorError, match="gave orders 0-19 and 80 more no owner"):
         answering({}, request=a_request({"orders": 100}, {"a": Member(BOTH)}))
 
 

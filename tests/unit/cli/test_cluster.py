@@ -55,7 +55,7 @@ def test_of_several_files_the_first_that_says_something_holds(tmp_path: Path) ->
         ({**CLUSTERS, **USERS, **contexts("home"), "current-context": "hoem"}, "there is no context 'hoem': choose one of home"),
         ({**CLUSTERS, "contexts": 5}, "contexts is not a list of entries with names"),
         ({**USERS, **contexts("home"), "current-context": "home"}, "names no cluster with a server"),
-        ({**CLUSTERS, **contexts("home"), "current-context": "home"}, "names nobody of users"),
+        ({**CLUSTERS, **contexts("home"), "current-context": "home"}, "names no user of users"),
     ],
 )
 @pytest.mark.parametrize("command", ["status", "operator"])

@@ -101,11 +101,11 @@ def test_the_doctor_warns_of_both() -> None:
     assert drained == CheckResult(
         Verdict.WARNING,
         "pods of shop/orders",
-        "no partitions for a, c: somebody drains them",
+        "no partitions for a, c: they are drained",
         "baton drain orders a -n shop --undo, unless that is meant",
     )
     (dead,) = queues(facts)
-    assert (dead.verdict, dead.says) == (Verdict.WARNING, "1 dead letter waits for somebody")
+    assert (dead.verdict, dead.says) == (Verdict.WARNING, "1 dead letter waits")
     assert dead.cure.startswith("look (baton dead-letters list orders -n shop)")
 
 

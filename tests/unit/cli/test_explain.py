@@ -90,11 +90,11 @@ def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
     ("record", "before", "said"),
     [
         # a move has begun, with an epoch of its own
-        (PartitionRecord(Epoch(7), None, A, Epoch(4)), "exec-a", "Nobody owns it. exec-a had it last, at epoch 4."),
-        (PartitionRecord(Epoch(4), None, A, Epoch(4)), None, "Nobody owns it. exec-a had it last, at epoch 4."),
-        (PartitionRecord(Epoch(7), None, A), None, "Nobody owns it. exec-a had it last."),
-        (PartitionRecord(Epoch(7), None, None), "exec-b", "Nobody owns it. exec-b had it last."),
-        (PartitionRecord(Epoch(1), None, None), None, "Nobody owns it. Nobody ever had it."),
+        (PartitionRecord(Epoch(7), None, A, Epoch(4)), "exec-a", "It has no owner. exec-a had it last, at epoch 4."),
+        (PartitionRecord(Epoch(4), None, A, Epoch(4)), None, "It has no owner. exec-a had it last, at epoch 4."),
+        (PartitionRecord(Epoch(7), None, A), None, "It has no owner. exec-a had it last."),
+        (PartitionRecord(Epoch(7), None, None), "exec-b", "It has no owner. exec-b had it last."),
+        (PartitionRecord(Epoch(1), None, None), None, "It has no owner, and never had one."),
     ],
 )
 def test_who_had_it_last_is_told_with_the_epoch_of_that(record: PartitionRecord, before: str | None, said: str) -> None:

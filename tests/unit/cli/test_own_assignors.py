@@ -101,7 +101,7 @@ def test_two_packages_with_one_name_are_both_named(tmp_path: Path) -> None:
         ("assigned = 3", "does not load (AttributeError: "),
         ("raise SystemExit(3)", "does not load (SystemExit: 3)"),
         ("def assign(request): raise ValueError('too\\nbad')", "failed at bad.py:1 with ValueError: too bad"),
-        ("from baton.assignors import Answer\ndef assign(request): return Answer({})", "gave orders 0-3 to nobody"),
+        ("from baton.assignors import Answer\ndef assign(request): return Answer({})", "gave orders 0-3 no owner"),
         (
             "from baton.assignors import Answer\ndef assign(request):\n"
             "    return Answer({next(iter(request.members)): [('orders', n) for n in range(4)]})",

@@ -187,7 +187,7 @@ def test_from_nothing_nothing_moves() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (request("solace", {"orders": 4}, {}), "Nobody is there to own anything."),
+        (request("solace", {"orders": 4}, {}), "The group has no members."),
         (
             {"assignor": "solace", "queues": {"orders": 4}, "members": {"a": {"subscribed": ["gone"]}}},
             "No member reads any of these queues.",
@@ -210,7 +210,7 @@ def test_from_nothing_nothing_moves() -> None:
         ),
         (
             request("machine-room", {"orders": 3}, {"a": ""}, zones={"orders": [["e"], ["w"], ["w"]]}, options={"rooms": ["e"]}),
-            "To nobody: orders 1-2.",
+            "Unowned: orders 1-2.",
         ),
         (
             request("minimal", {"orders": 4}, {"a": "", "b": ""}, weights={"orders": [3, 1, 1, 1]}),

@@ -170,11 +170,11 @@ def test_a_traceback_is_logged_once_for_each_kind_of_exception_and_none_for_what
         consumer.run(handle)
     records = [record for record in caplog.records if "orders/0 entry" in record.message]
     assert [(record.message, record.exc_info is not None) for record in records] == [
-        ("the handler failed on orders/0 entry 0: ValueError: a b; it is tried again", True),
-        ("the handler failed on orders/0 entry 0 once more: ValueError: c; it is tried again", False),
-        ("the handler failed on orders/0 entry 0: KeyError: 'd'; it is tried again", True),
-        ("the handler asks for another try of orders/0 entry 0: it rains; it is tried again in 0.01 s", False),
-        ("orders/0 entry 0 is set aside as a dead letter: it is late", False),
+        ("handler failed on orders/0 entry 0: ValueError: a b; retrying", True),
+        ("handler failed again on orders/0 entry 0: ValueError: c; retrying", False),
+        ("handler failed on orders/0 entry 0: KeyError: 'd'; retrying", True),
+        ("handler requested a retry of orders/0 entry 0: it rains; retrying in 0.01 s", False),
+        ("orders/0 entry 0 moved to dead letters: it is late", False),
     ]
 
 
@@ -197,8 +197,8 @@ def test_a_batch_that_fails_is_logged_with_its_traceback_and_the_entry_to_blame_
         consumer.run(handle, max_entries=2, max_wait=60)
     records = [record for record in caplog.records if "the handler" in record.message]
     assert [(record.message, record.exc_info is not None) for record in records] == [
-        ("the handler failed on orders/0 entry 0 and 1 more: ValueError: no; it is tried again, entry by entry", True),
-        ("the handler failed on orders/0 entry 0 once more: ValueError: no; it is tried again", False),
+        ("handler failed on orders/0 entry 0 and 1 more: ValueError: no; retrying, entry by entry", True),
+        ("handler failed again on orders/0 entry 0: ValueError: no; retrying", False),
     ]
 
 

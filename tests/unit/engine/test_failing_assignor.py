@@ -60,7 +60,7 @@ def test_an_answer_that_gives_a_partition_to_nobody_is_not_used(mine: Moody) -> 
     group.join("c").step(10)
     group.settle(15)
     problem = summary(group.state).problem
-    assert problem is not None and (problem.reason, "gave orders 0-3 to nobody" in problem.message) == (
+    assert problem is not None and (problem.reason, "gave orders 0-3 no owner" in problem.message) == (
         "InvalidAssignment",
         True,
     )

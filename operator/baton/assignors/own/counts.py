@@ -228,7 +228,7 @@ class CountTable:
 
 
 def _homes(kind: PartitionKind, home: Mapping[QueueName, Sequence[Place | None]]) -> list[Place | None]:
-    """The holder of each partition of the kind. Empty: nobody holds any."""
+    """The holder of each partition of the kind. Empty: none has a holder."""
     if not any(queue in home for queue in set(kind.partitions.queues)):
         return []
     homes: list[Place | None] = []
@@ -251,7 +251,7 @@ _UNSEEN = -1
 
 
 def level(table: CountTable) -> None:
-    """Gives out what nobody holds, then moves units along paths until no path makes the table more even."""
+    """Gives out what has no holder, then moves units along paths until no path makes the table more even."""
     _deal(table)
     while _Search(table).improve():
         pass

@@ -38,7 +38,7 @@ export class Grid {
 
   layout() {
     const width = this.canvas.parentElement.clientWidth;
-    const lost = this.columns.some((one) => this.row(one) < 0) ? 1 : 0; // a row for what is nobody's
+    const lost = this.columns.some((one) => this.row(one) < 0) ? 1 : 0; // a row for partitions without an owner
     const rows = this.members.length + lost;
     const high = Math.max(MOST_HEIGHT / Math.max(rows, 1), 0.25);
     const tall = Math.min(20, high);
@@ -72,7 +72,7 @@ export class Grid {
       const x = on.left + n * on.cell + one.of * 4;
       const y = (this.row(one) + on.lost) * on.tall + (on.tall > 5 ? 1 : 0);
       pen.fillStyle = pen.strokeStyle = colours[one.state];
-      if (one.state === "U" && wide > 4 && high > 4) pen.strokeRect(x + 1, y + 1, wide - 2, high - 2); // hollow: nobody works on it
+      if (one.state === "U" && wide > 4 && high > 4) pen.strokeRect(x + 1, y + 1, wide - 2, high - 2); // hollow: no owner works on it
       else pen.fillRect(x, y, wide, high);
       if (on.tall >= 11 && pen.measureText(one.number).width + 4 <= wide) {
         pen.fillStyle = colour(one.state === "U" ? "text" : "paper");
@@ -91,7 +91,7 @@ export class Grid {
       pen.fillStyle = colour(row % 2 ? "stripe" : "paper");
       pen.fillRect(on.left, row * on.tall, on.width - on.left, on.tall);
       if (!on.left) continue;
-      const name = row < on.lost ? "nobody" : this.members[row - on.lost];
+      const name = row < on.lost ? "unowned" : this.members[row - on.lost];
       pen.fillStyle = colour("text");
       pen.fillText(ending(pen, name, on.left - 8), 0, (row + 0.5) * on.tall);
     }
@@ -147,7 +147,7 @@ export class Grid {
   }
 
   words(one) {
-    const name = (row) => this.members[row] ?? "nobody";
+    const name = (row) => this.members[row] ?? "unowned";
     const who = { R: `by ${name(one.owner)}`, P: `from ${name(one.owner)}`, U: `for ${name(this.row(one))}`, N: "" }[one.state];
     const next = one.to >= 0 && one.state !== "U" ? `, goes to ${name(one.to)}` : "";
     return `${one.queue} ${one.number}: ${WORDS[one.state]} ${who}${next}, epoch ${one.epoch}`.replace(/ ,/g, ",");

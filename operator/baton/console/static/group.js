@@ -56,7 +56,7 @@ function summary(page) {
     ["State", [state(page.state), page.holdUntil ? [" ", clock(page.holdUntil, "over")] : null, page.why ? ` ${page.why}` : null]],
     ["Partitions", `${page.partitions ?? "?"}, ${page.unowned ?? "?"} without an owner, ${page.moving ?? 0} moving`],
     ["Members", `${page.memberCount ?? 0} (${page.standbys ?? 0} standing by)`],
-    ["Moves so far", `${page.moves ?? 0} (the least possible: ${page.lowerBound ?? 0}), ${page.deadlineMisses ?? 0} deadlines missed`],
+    ["Moves so far", `${page.moves ?? 0} (minimum ${page.lowerBound ?? 0}), ${page.deadlineMisses ?? 0} deadlines missed`],
     ["Lag", lag],
     ["Assignor", `${page.assignor ?? "–"}${page.approval === "Manual" ? ", approval Manual" : ""}`],
   ];
@@ -80,7 +80,7 @@ function handoffList([handoffs, slots]) {
   const hidden = handoffs.count - handoffs.shown.length;
   return [
     el("h3", {}, "Hand-offs"),
-    el("ul", {}, handoffs.shown.map((one) => el("li", {}, el("b", {}, `${one.queue} ${one.partition}`), ` ${one.from ?? "nobody"} → ${one.to ?? "nobody"} `,
+    el("ul", {}, handoffs.shown.map((one) => el("li", {}, el("b", {}, `${one.queue} ${one.partition}`), ` ${one.from ?? "unowned"} → ${one.to ?? "unowned"} `,
       one.deadline ? clock(one.deadline) : "waits for its grant", one.unacknowledged ? `, ${counted(one.unacknowledged, "unacknowledged message")}` : null, one.why ? `: ${one.why}` : null)),
     slots.map((one) => el("li", {}, `The slot of ${one.member} is kept `, one.until ? clock(one.until, "until the plan") : null, `: ${ranges(one.partitions)}`))),
     hidden > 0 ? el("p", {}, `and ${counted(hidden, "more hand-off")}: see the grid`) : null,
@@ -90,7 +90,7 @@ function handoffList([handoffs, slots]) {
 function memberTable([members, all]) {
   const rows = members.slice(0, MOST_MEMBERS).map((one) => [one.name, one.role === "member" ? one.count : one.role, one.problem ?? (ranges(one.owned) || "–"), ranges(one.revoking) || "–"]);
   return [
-    table("Members and their partitions", ["Member", "Partitions", "Owns", "Lets go of"], rows, { class: "stacked" }),
+    table("Members and their partitions", ["Member", "Partitions", "Owns", "Releasing"], rows, { class: "stacked" }),
     el("p", { class: "quiet" }, `${Math.min(rows.length, all)} of ${counted(all, "member")}`),
   ];
 }

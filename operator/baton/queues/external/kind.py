@@ -7,6 +7,6 @@ KIND = QueueKind(
     about="For type External; may be left out.",
     resource="baton.queues.external.resource:ExternalSource",
     fenced=False,
-    session_required=False,  # nobody knows what reads it
+    session_required=False,  # what reads it is unknown
     operator="baton.queues.external.operator_side:open_queue",
 )

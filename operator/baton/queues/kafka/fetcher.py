@@ -32,7 +32,7 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
     if error.code() in _GONE:
         return (
             f"{address.place}: the place of the group in {place} is not in its log: retention has deleted what was not done, the "
-            "log was cut off before it, or the topic was made again. The queue's condition Durable says which: set the place "
+            "log was cut off before it, or the topic was made again. The queue's condition Durable says which: set the offset "
             "again by `baton offsets reset`, as the guide to Kafka says"
         )
     if error.code() in _NO_TOPIC:
@@ -42,7 +42,7 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
     if error.code() == CORRUPT:
         return (
             f"{address.place}: {place} has messages that are corrupt ({error.str()}): see to the disk of the broker that leads "
-            "it, and have a replica lead that is whole; where none is, set the place behind them by `baton offsets "
+            "it, and have a replica lead that is whole; where none is, set the offset behind them by `baton offsets "
             "reset`, as the guide to Kafka says"
         )
     return f"{address.place}: {place} cannot be read: {error.str()}"

@@ -303,7 +303,7 @@ class KafkaReader:
         while position.hopeless:
             offset = position.hopeless[0]
             self.set_aside(partition, position.epoch, offset, _ENDED)
-            log.error("%s/%d entry %s is set aside as a dead letter: %s", self._queue, partition, offset, _ENDED)
+            log.error("%s/%d entry %s moved to dead letters: %s", self._queue, partition, offset, _ENDED)
             position.hopeless.pop(0)
 
     def _take(self, partition: int, position: ReadPosition, count: int, most_bytes: int) -> list[Message]:

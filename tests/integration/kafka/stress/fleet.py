@@ -29,7 +29,7 @@ _TAIL = 4096
 """Bytes at the end of the file in which each partition has a line, where all are worked on."""
 _LEDGER_COMES_WITHIN, _DEADLINE = 1.0, 2.0
 """Seconds from a pause on: the first is long enough for an owner that has heard of it to hand its partition over before."""
-_NOBODYS = "belongs to nobody"
+_NOBODYS = "belongs to no pod"
 """In what an owner says."""
 
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Makes the reader of a task's ranges, in the task.
  *
- * @param receipts null: nobody is told
+ * @param receipts null: nothing is reported
  */
 record RangeReaderFactory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
   @Override
