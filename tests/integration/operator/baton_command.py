@@ -19,7 +19,7 @@ async def baton(*arguments: str | Path, answer: str = "") -> "subprocess.Complet
 
     def run() -> "subprocess.CompletedProcess[str]":
         with _ONE:
-            done = CliRunner().invoke(main, words, input=answer, catch_exceptions=False)
+            done = CliRunner().invoke(main, words, input=answer, catch_exceptions=False, prog_name="baton")
         return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
     return await asyncio.to_thread(run)
