@@ -99,7 +99,7 @@ def refused(
             why = (
                 f"{what} was answered by {said(code)}: the broker that keeps the place of the group {group} is away, or fewer "
                 "replicas of __consumer_offsets or __transaction_state are in sync than min.insync.replicas: see whether all "
-                "brokers run"
+                "brokers run; where they do, it could not read that place, as its log says: start it again"
             )
         case Code.COORDINATOR_LOAD_IN_PROGRESS:
             why = f"the broker that keeps the place of the group {group} still reads it: wait, and see whether it has enough disk"

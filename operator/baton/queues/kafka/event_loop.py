@@ -138,7 +138,7 @@ class LoopUser:
 
 
 def _tell(ended: "Future[object]") -> None:
-    """What nobody waits for has failed."""
+    """A task that is not waited for may have failed."""
     if not ended.cancelled() and (problem := ended.exception()) is not None:
         log.error("a task of Kafka's event loop failed", exc_info=problem)
 

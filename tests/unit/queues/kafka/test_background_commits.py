@@ -293,7 +293,7 @@ def test_what_fails_in_a_turn_ends_nothing(
 
     def is_about_to_go(partition: int) -> bool:
         if fails and fails.pop():
-            raise ValueError("nobody expects it")
+            raise ValueError("it is unexpected")
         return False
 
     broker.commits._is_about_to_go = is_about_to_go
