@@ -12,14 +12,19 @@ from typing import Any
 
 from baton.model.ids import QueueName
 from baton.model.wording import one_line, quoted
-from baton.spark.batch_read import batch_read
-from baton.spark.errors import AskAgain, SourceError
-from baton.spark.offsets import OffsetError, offset_text, parse_offset
-from baton.spark.range_placement import Range
-from baton.spark.running_query import RunningQuery, running_query
-from baton.spark.source_metrics import source_metrics
-from baton.spark.source_options import OptionError, batch_options, stream_options
-from baton.spark.stream import Stream
+from baton.spark.offsets import (
+    AskAgain,
+    OffsetError,
+    OptionError,
+    SourceError,
+    batch_options,
+    offset_text,
+    parse_offset,
+    stream_options,
+)
+from baton.spark.queues import Range
+from baton.spark.ranges import batch_read
+from baton.spark.stream import RunningQuery, Stream, running_query, source_metrics
 from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")

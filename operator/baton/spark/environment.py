@@ -11,13 +11,12 @@ from typing import Protocol
 
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
+from baton.spark.dismissals import LeavingPods, NobodyLeaves, WatchedPods
 from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
-from baton.spark.leaving_pods import LeavingPods, NobodyLeaves, WatchedPods
-from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
-from baton.spark.rights import require
+from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
+from baton.spark.rights import AllRights, Rights, WatchedRights, require
 from baton.spark.session import DriverSession, FleetSession, SilentSession
-from baton.spark.settings import refuse_allocator
-from baton.spark.watched_rights import AllRights, Rights, WatchedRights
+from baton.spark.settings import refuse_allocator, under_dev
 
 
 class FleetEnvironment(Protocol):
@@ -99,3 +98,30 @@ class Directory:
 
     def rights(self, group: str) -> Rights:
         return AllRights()
+
+
+class Development:
+    """The `baton dev` by whose `baton dev run` the driver was started. Its executors are members by the word of its Lease."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._api = ApiConnection.from_environment(environment)
+        self._holder, self._ledger = environment["POD_UID"], Path(environment["BATON_LEDGER"])
+        self.namespace = environment["POD_NAMESPACE"]
+
+    def ledger(self, group: str) -> LedgerView:
+        return MountedLedger(self._ledger)
+
+    def session(self, group: str) -> FleetSession:
+        return DriverSession(KubernetesLease(self._api, self.namespace, driver_lease_name(group)), group, self._holder)
+
+    def leaving(self, group: str) -> LeavingPods:
+        return NobodyLeaves()
+
+    def rights(self, group: str) -> Rights:
+        return AllRights()
+
+
+def here(configuration: Mapping[str, str]) -> FleetEnvironment:
+    """Where this program runs: under `baton dev run`, or at a cluster. `configuration`: Spark's settings. Raises ValueError."""
+    environment = os.environ
+    return Development(environment) if under_dev(environment) else Cluster(configuration=configuration, environment=environment)

@@ -15,15 +15,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.model.ids import QueueName
 from baton.model.options import function, number, text, whole
 from baton.queues.kinds import with_dead_letters
-from baton.spark import spark_version
-from baton.spark.development import here
-from baton.spark.environment import FleetEnvironment
+from baton.spark.environment import FleetEnvironment, here
 from baton.spark.executors import Executors, SparkExecutors
-from baton.spark.optional_metrics import OptionalMetrics
-from baton.spark.query_failures import QueryFailures, last_line, of_rows
+from baton.spark.queries import QueryFailures, last_line, of_rows
 from baton.spark.running_fleet import RunningFleet, source_classes
-from baton.spark.source_metrics import FleetView
-from baton.spark.statistics import Counts, Statistics
+from baton.spark.settings import check_spark
+from baton.spark.statistics import Counts, FleetView, OptionalMetrics, Statistics
 
 log = logging.getLogger("baton.spark")
 
@@ -79,7 +76,7 @@ class Fleet:
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
-        spark_version.check()
+        check_spark()
         _of_the_driver(spark)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}

@@ -4,9 +4,7 @@ import socket
 from collections.abc import Iterator
 
 from baton.model.extras import extra
-from baton.spark.optional_metrics import Measured
-from baton.spark.source_metrics import FleetView
-from baton.spark.statistics import Statistics
+from baton.spark.statistics import FleetView, Measured, Statistics
 
 with extra("metrics"):
     from prometheus_client import CollectorRegistry, start_http_server

@@ -1,13 +1,15 @@
 """The fleet's queues, as its driver asks them: many partitions at a time, and a queue that is away is noted and asked again."""
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from baton.consumer.queue_requests import TOLD_AFTER
+from baton.consumer.queue_requests import TOLD_AFTER, alike
 from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import (
     AheadAnswer,
@@ -22,15 +24,144 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
-from baton.spark.batch_end import Question
-from baton.spark.late_answers import PATIENCE, AskedAtOnce, UnderWay, left
-from baton.spark.queue_outages import QueueAwayError, QueueOutages
-from baton.spark.range_placement import Range
+from baton.spark.ledger import PartitionGrant
+
+log = logging.getLogger("baton.spark")
+
+
+class Range(NamedTuple):
+    """One partition's part of a batch: the entries behind `start`, up to `end`."""
+
+    partition: Partition
+    start: int
+    end: int
+
+
+class Question(NamedTuple):
+    """What a queue is asked: how far one may read behind `start`, with so many entries and bytes at most."""
+
+    grant: PartitionGrant
+    start: int
+    most_entries: int
+    most_bytes: int
+
+
+# -- queues that are out of reach
+
+AGAIN = 0.5
+"""Seconds until a queue that is out of reach is asked again."""
+
+
+class QueueAwayError(Exception):
+    """A queue is out of reach for now. It is noted already."""
+
+
+class QueueOutages:
+    """Thread-safe."""
+
+    def __init__(self) -> None:
+        self._away: dict[QueueName, tuple[float, str]] = {}
+        """Since when (monotonic), and why."""
+
+    def queues(self) -> frozenset[QueueName]:
+        """Those that are away."""
+        return frozenset(self._away.copy())
+
+    def longer_than(self, since: float) -> Iterable[str]:
+        """Why the queues are away that were so by then (monotonic)."""
+        return [why for _, (begun, why) in sorted(self._away.copy().items()) if begun <= since]
+
+    @contextmanager
+    def noted(self, queue: QueueName) -> Iterator[None]:
+        """The queue is asked. Raises QueueAwayError where it is out of reach."""
+        try:
+            yield
+        except QueueUnreachable as error:
+            self.begin(queue, error)
+            raise QueueAwayError(str(error)) from None
+        if self._away.pop(queue, None):
+            log.info("queue %s answers again", queue)
+
+    def begin(self, queue: QueueName, error: QueueUnreachable) -> None:
+        """It is out of reach."""
+        since, why = self._away.get(queue, (time.monotonic(), ""))
+        if not why:
+            log.warning("queue %s is out of reach: %s", queue, error)
+        self._away[queue] = since, why if alike(why, str(error)) else str(error)
+
+
+# -- queues that answer late
+
+PATIENCE = 0.5
+"""Seconds for a queue to answer where others have; one that has needed more for such a question has twice that."""
+
+T = TypeVar("T")
+UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
+"""By queue, since when (monotonic)."""
+
+
+class AskedAtOnce:
+    """For one thread; any may look at `late`."""
+
+    def __init__(self, queues: int, patience: float = PATIENCE) -> None:
+        """`queues`: how many there are. `patience`: see `PATIENCE`."""
+        self._alone = queues <= 1
+        self._threads = ThreadPoolExecutor(max_workers=max(1, queues), thread_name_prefix="baton-ask")
+        self._behind: UnderWay = {}
+        self._least = patience
+        self._patience: dict[tuple[str, QueueName], float] = {}
+        """By the kind of question: one that takes long is no reason to wait long for the answer to another."""
+
+    def ask(self, kind: str, asked: Mapping[QueueName, Callable[[], T]]) -> dict[QueueName, T]:
+        """The answers of those that answer: not of who is away, or takes longer than it did for the last question of this kind.
+        Such a one is not asked again before it has answered or failed; what it answers then is nobody's."""
+        found: dict[QueueName, T] = {}
+        if self._alone:
+            for name, what in asked.items():
+                with suppress(QueueAwayError):
+                    found[name] = what()
+            return found
+        behind = left(self._behind)
+        now = time.monotonic()
+        answers = {
+            name: self._threads.submit(self._timed, kind, name, what) for name, what in asked.items() if name not in behind
+        }
+        _, late = wait(answers.values(), timeout=self.patience(kind, answers))
+        self._behind = {**behind, **{name: (now, answer) for name, answer in answers.items() if answer in late}}
+        for name, answer in answers.items():
+            if answer not in late:
+                with suppress(QueueAwayError):
+                    found[name] = answer.result()
+        return found
+
+    def late(self) -> UnderWay:
+        """Those that have been left behind, and have not answered yet."""
+        return left(self._behind)
+
+    def patience(self, kind: str, queues: Iterable[QueueName]) -> float:
+        """Seconds for all of these to answer a question of this kind."""
+        return max((self._patience.get((kind, name), self._least) for name in queues), default=self._least)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._threads.shutdown(wait=False)
+
+    def _timed(self, kind: str, name: QueueName, what: Callable[[], T]) -> T:
+        began = time.monotonic()
+        answer = what()
+        self._patience[kind, name] = max(self._least, 2 * (time.monotonic() - began))
+        return answer
+
+
+def left(those: UnderWay) -> UnderWay:
+    """Those that have not ended."""
+    return {name: (since, one) for name, (since, one) in those.items() if not one.done()}
+
+
+# -- all of them
 
 _MOMENT = 0.001
 """Seconds: as short as a server can be asked to wait."""
-
-T = TypeVar("T")
 
 
 class FleetQueues:

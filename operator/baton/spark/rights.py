@@ -1,13 +1,11 @@
-"""What the driver's account has to be allowed, asked of the API server before the fleet starts.
-
-Without these Spark or the driver would wait for ever, each with a warning of its own.
-"""
+"""What the driver's account has to be allowed, asked of the API server before the fleet starts, and while it runs."""
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from baton.consumer.api_server import ApiConnection
 from baton.model.names import driver_lease_name, ledger_name
@@ -97,3 +95,60 @@ def account(api: ApiConnection) -> str:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "of the driver")
+
+
+# -- while it runs: a Role may be changed
+
+_EVERY = 30.0
+"""Seconds."""
+
+
+class Rights(Protocol):
+    """Where the driver learns what its account lacks."""
+
+    def missing(self) -> str:
+        """A sentence for people; empty: nothing, as far as is known."""
+
+    def close(self) -> None:
+        """Look no more."""
+
+
+class AllRights:
+    """Without Kubernetes nothing is refused."""
+
+    def missing(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass
+
+
+class WatchedRights:
+    """At the API server."""
+
+    def __init__(self, api: ApiConnection, namespace: str, group: str, every: float = _EVERY) -> None:
+        """`every`: seconds between two looks."""
+        self._api, self._namespace, self._group, self._every = api, namespace, group, every
+        self._missing = ""
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="baton-rights", daemon=True).start()
+
+    def missing(self) -> str:
+        return self._missing
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every):
+            try:
+                self._look()
+            except Exception as error:  # an API server that does not answer is no refusal
+                log.debug("the rights of the driver's account were not looked at: %s", error)
+
+    def _look(self) -> None:
+        lacking = missing(self._api, self._namespace, needed(self._group))
+        found = sentence(account(self._api), self._namespace, lacking) if lacking else ""
+        if found and found != self._missing:
+            log.error("%s", found)
+        self._missing = found

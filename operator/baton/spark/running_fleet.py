@@ -1,10 +1,12 @@
 """A fleet from its start to its end: all that runs in the driver beside Spark's own threads."""
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyspark.core.rdd import RDD
@@ -14,27 +16,136 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
-from baton.spark.active_queries import running_in
+from baton.model.wording import first_of
+from baton.queues.kinds import with_spark
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
-from baton.spark.executors import Executors
+from baton.spark.executors import Executor, Executors, by_pod, location
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.group_queries import GroupQueries
-from baton.spark.locality import Executor, by_pod, location
+from baton.spark.ledger import GrantsInUse, Ownership
+from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport, parse_reports
-from baton.spark.source_metrics import FleetView, fleet_view
-from baton.spark.spark_life import SparkLife, stopped
-from baton.spark.start_times import StartTimes
-from baton.spark.statistics import Counts
-from baton.spark.surroundings import Surroundings
-from baton.spark.unread_queues import unread_queues
+from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
+from baton.spark.surroundings import Surroundings, fleet_view
 
 log = logging.getLogger("baton.spark")
+
+# -- where the seconds of a driver's start go, as one line of its log
+
+STEPS = ("Spark", "Lease", "executors", "partitions", "first batch")
+"""In their order: its context is there; the Lease is held; one executor is warm; one partition has an owner; a batch is done."""
+
+LATE = 30.0
+"""Seconds at one step after which people are told what is waited for."""
+
+_WAITING = {
+    "executors": "no executor has finished its first, empty task yet: see whether the executors' pods are there and run "
+    "(kubectl get pods -l spark-role=executor), and what the driver's log says of them; where it says that heartbeats timed out, "
+    "the machine is too busy: give baton.spark.conf a longer executor_timeout",
+    "partitions": "no executor owns a partition yet: kubectl describe consumergroup {group} says what the group waits for, and "
+    "baton doctor what its pods lack",
+}
+
+
+class StartTimes:
+    """From the start of the process to the first batch. Thread-safe; a step counts once."""
+
+    def __init__(self, group: str, begun: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`begun`: when the process was started, on that clock."""
+        self._group = group
+        self._clock = clock
+        self._told = ""
+        self._last = self._begun = clock() - _age() if begun is None else begun
+        self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def done(self, step: str) -> None:
+        """A step has ended. The last one tells them all."""
+        with self._lock:
+            if step in self._seconds or STEPS[-1] in self._seconds:
+                return
+            now = self._clock()
+            self._seconds[step] = now - self._last
+            self._last = now
+        if step == STEPS[-1]:
+            each = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self._seconds.items())
+            log.info("the first batch is done %.1f s after the start of the driver (seconds: %s)", now - self._begun, each)
+
+    def look(self) -> None:
+        """Say once of a step what is waited for, where it takes long."""
+        with self._lock:
+            step = next((step for step in STEPS if step not in self._seconds), "")
+            late = self._clock() - self._last > LATE and step != self._told
+        if late and step in _WAITING:
+            self._told = step
+            log.warning("for %.0f s group %s waits: %s", LATE, self._group, _WAITING[step].format(group=self._group))
+
+    def over(self) -> bool:
+        """The last step has ended."""
+        return STEPS[-1] in self._seconds
+
+
+def _age() -> float:
+    """Seconds since this process was started."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
+# -- whether Spark goes on: a JVM that is killed tells nobody, so it is asked
+
+_UNANSWERED = 3
+"""Questions in a row that are not answered: then the JVM has gone."""
+
+
+class SparkLife:
+    """One thread asks; any may read."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        """`stopped`: asks the JVM whether its Spark was stopped. Raises whatever py4j does where there is no JVM."""
+        self._stopped = stopped
+        self._unanswered = 0
+        self.goes_on = True
+        self.gone = ""
+        """Why the JVM is taken for gone; empty: it is not."""
+
+    def look(self) -> None:
+        """Ask."""
+        try:
+            self.goes_on = not self._stopped()
+        except Exception as error:  # a hiccup of py4j, or there is no JVM any more
+            self._unanswered += 1
+            if self._unanswered >= _UNANSWERED:
+                self.goes_on, self.gone = False, f"Spark's JVM has gone ({error})"
+        else:
+            self._unanswered = 0
+
+
+def stopped(spark: SparkSession) -> bool:
+    """By whoever has the session, or by Spark itself. Asks the JVM."""
+    context = spark.sparkContext._jsc
+    return context is None or bool(context.sc().isStopped())
+
+
+# -- queues that the fleet was not told of
+
+
+def unread_queues(ownership: Ownership, named: Set[QueueName]) -> str:
+    """What is wrong and the cure, for people; empty: every queue of which the fleet owns something is `named`."""
+    unread = sorted({partition.queue for partition in ownership.partitions} - named)
+    if not unread:
+        return ""
+    which = "queue" if len(unread) == 1 else "queues"
+    return (
+        f"The fleet owns partitions of {which} {first_of(unread, 5)} and does not read them: name each with its URL in the "
+        f"queues of baton.spark.Fleet, or take it out of the ConsumerGroup's spec.queues. (Spark reads queues of {with_spark()}.)"
+    )
+
+
+# -- the fleet
 
 _WARMING = 30.0
 """Seconds that a new executor may take until it reads."""

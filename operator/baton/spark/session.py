@@ -1,6 +1,11 @@
 """The driver's Lease: there is one live driver per group, and it speaks for its executors."""
 
+import errno
+import hashlib
+import logging
+import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,7 +22,54 @@ from baton.model.names import (
     TROUBLE_ANNOTATION,
 )
 from baton.model.session import Release, format_releases
-from baton.spark.sole_driver import SoleDriver
+
+log = logging.getLogger("baton.spark")
+
+# -- of the programs in one pod, the one that drives a group
+
+_LOOK = 0.2
+"""Seconds."""
+
+
+class SoleDriver:
+    """A name that one program of a pod has at a time; with its end, whatever ends it, the name is free.
+
+    It is that of an abstract socket (unix(7)): all containers of a pod share these, and no file is left behind.
+    """
+
+    def __init__(self, group: str, holder: str) -> None:
+        """`holder`: of the Lease that the program takes. Pods that use the node's network are told apart by it."""
+        self._group = group
+        self._name = "\0baton-driver-" + hashlib.sha256(f"{group} {holder}".encode()).hexdigest()
+        self._held: socket.socket | None = None
+
+    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Wait until no other program of the pod has it, or the wait is `given_up`."""
+        told = False
+        while self._held is None and not given_up():
+            held = socket.socket(socket.AF_UNIX)
+            try:
+                held.bind(self._name)
+            except OSError as error:
+                held.close()
+                if error.errno != errno.EADDRINUSE:
+                    log.debug("whether another program of this pod drives %s is not known: %s", self._group, error)
+                    return
+                if not told:
+                    log.warning("another program of this pod drives group %s; waiting until it has ended", self._group)
+                told = True
+                time.sleep(_LOOK)
+            else:
+                self._held = held
+
+    def release(self) -> None:
+        """It is another's."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
+# -- the Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,11 @@ from baton.model.ledger import MemberEntry
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import partition_keys
 from baton.spark.decisions import Decisions
+from baton.spark.executors import Executor, by_pod
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerSnapshot
-from baton.spark.locality import Executor, by_pod
+from baton.spark.ledger import GrantsInUse, LedgerSnapshot
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport, parse_reports
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, RangeReport, parse_reports
 from baton.spark.surroundings import Surroundings
 from tests.bench.spark.streams import GROUP, Streams, keys_of
 

@@ -13,10 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark import Fleet
-from baton.spark.leaving_pods import LeavingPods, NobodyLeaves
-from baton.spark.ledger_view import LedgerView, MountedLedger
+from baton.spark.dismissals import LeavingPods, NobodyLeaves
+from baton.spark.ledger import LedgerView, MountedLedger
+from baton.spark.rights import AllRights, Rights
 from baton.spark.session import DriverSession, FleetSession
-from baton.spark.watched_rights import AllRights, Rights
 from tests.local_spark import local_spark
 
 TERM = 4.0

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
-from baton.spark.leaving_pods import LeavingPods
+from baton.spark.dismissals import LeavingPods
 from baton.spark.session import SilentSession
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.redis_server import RedisServer

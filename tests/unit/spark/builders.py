@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.spark.locality import Executor
-from baton.spark.ownership import PartitionGrant
+from baton.spark.executors import Executor
+from baton.spark.ledger import PartitionGrant
 from tests.ids import by_queue, epochs
 
 Numbers = Mapping[int, int]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from baton.spark.active_queries import stop_queries
+from baton.spark.queries import stop_queries
 
 
 class Query:

@@ -1,7 +1,8 @@
 from collections.abc import Mapping, Sequence
 
 from baton.queues.logged_ranges import Ahead, AheadAnswer, Paused
-from baton.spark.batch_end import Candidate, Question, choose_end, in_turn
+from baton.spark.batch_search import Candidate, choose_end, in_turn
+from baton.spark.queues import Question
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 

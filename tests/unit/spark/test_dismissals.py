@@ -6,7 +6,7 @@ import pytest
 
 from baton.model.ids import MemberId
 from baton.spark.dismissals import LAST, Dismissals
-from baton.spark.locality import Executor
+from baton.spark.executors import Executor
 from tests.unit.spark.builders import executor
 
 FLEET = (executor(1), executor(2))

@@ -1,6 +1,5 @@
 from baton.queues.logged_ranges import Ahead, Paused
-from baton.spark.batch_end import Candidate
-from baton.spark.due import Due
+from baton.spark.batch_search import Candidate, Due
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 

@@ -8,10 +8,9 @@ import pytest
 from baton.model import MemberId
 from baton.spark.dismissals import LAST, Dismissals
 from baton.spark.executor_warm_up import ExecutorWarmUp
+from baton.spark.executors import Executor
 from baton.spark.fleet_loop import EVERY, SOON, FleetLoop
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.locality import Executor
-from baton.spark.scale import RequestedScale
+from baton.spark.ledger import GrantsInUse, RequestedScale
 from baton.spark.session import SilentSession
 from baton.spark.statistics import Counts
 from tests.unit.spark.builders import entry, executor

@@ -1,8 +1,7 @@
 import pytest
 
 from baton.model.session import Release
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ownership import Ownership, PartitionGrant
+from baton.spark.ledger import GrantsInUse, Ownership, PartitionGrant
 from tests.unit.spark.builders import entry, grant
 from tests.unit.spark.written_ledger import WrittenLedger
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from baton.spark.leaving_pods import ends, graces
+from baton.spark.dismissals import ends, graces
 from tests.ids import by_member
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from baton.model import MemberId
 from baton.model.ledger import MemberEntry
-from baton.spark.ledger_view import MountedLedger, parse
-from baton.spark.scale import RequestedScale
+from baton.spark.ledger import MountedLedger, RequestedScale, parse
 from tests.unit.spark.builders import entry
 
 

@@ -1,4 +1,4 @@
-from baton.spark.ownership import ownership
+from baton.spark.ledger import ownership
 from tests.ids import a_partition
 from tests.unit.spark.builders import entry, grant
 

@@ -1,8 +1,8 @@
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.spark.query_failures import QueryFailures, last_line, of_rows
-from baton.spark.range_placement import Range
+from baton.spark.queries import QueryFailures, last_line, of_rows
+from baton.spark.queues import Range
 
 
 def up_to(end: int) -> frozenset[Range]:

@@ -1,5 +1,6 @@
-from baton.spark.locality import by_pod
-from baton.spark.range_placement import Range, owners, placed, ranges
+from baton.spark.executors import by_pod
+from baton.spark.queues import Range
+from baton.spark.ranges import owners, placed, ranges
 from tests.ids import a_partition
 from tests.unit.spark.builders import executor, grant
 

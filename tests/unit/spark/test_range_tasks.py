@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from baton.spark.range_tasks import ROWS, range_tasks
+from baton.spark.ranges import ROWS, range_tasks
 
 
 def loads(ranges: list[tuple[str, int]], slots: int = 1) -> list[int]:

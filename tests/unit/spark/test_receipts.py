@@ -1,5 +1,4 @@
-from baton.spark.receipts import How, RangeReport, foreign_entries, outcomes, parse_reports
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, How, RangeReport, foreign_entries, outcomes, parse_reports
 from tests.ids import a_partition
 
 P0, P1 = (a_partition("orders", number) for number in range(2))

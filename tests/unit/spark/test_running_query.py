@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from baton.spark.errors import SourceError
-from baton.spark.running_query import running_query
+from baton.spark.offsets import SourceError
+from baton.spark.stream import running_query
 
 
 def told(**facts: object) -> str:

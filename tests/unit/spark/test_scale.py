@@ -4,7 +4,8 @@ import pytest
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.spark.scale import Order, RequestedScale, order, parse_scale
+from baton.spark.fleet_loop import Order, order
+from baton.spark.ledger import RequestedScale, parse_scale
 from tests.unit.spark.builders import entry, executor
 
 NOBODY: frozenset[MemberId] = frozenset()

@@ -10,15 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from baton.model.lease import Manifest
-from baton.spark.session import DriverSession
-from baton.spark.sole_driver import SoleDriver
+from baton.spark.session import DriverSession, SoleDriver
 from tests.in_memory_lease import InMemoryLease
 from tests.processes import ChildProcess
 from tests.waiting import HOUR, PATIENCE, until
 
 _PROGRAM = """
 import sys
-from baton.spark.sole_driver import SoleDriver
+from baton.spark.session import SoleDriver
 driver = SoleDriver("orders", sys.argv[1])
 driver.acquire()
 print("acquired", flush=True)

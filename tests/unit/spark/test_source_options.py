@@ -1,7 +1,7 @@
 import pytest
 
 from baton.model.ids import QueueName
-from baton.spark.source_options import BatchOptions, OffsetPlace, OptionError, StreamOptions, batch_options, stream_options
+from baton.spark.offsets import BatchOptions, OffsetPlace, OptionError, StreamOptions, batch_options, stream_options
 from tests.ids import a_partition
 
 QUEUES = {QueueName("orders")}

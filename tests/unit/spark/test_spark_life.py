@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from baton.spark.spark_life import SparkLife
+from baton.spark.running_fleet import SparkLife
 
 
 def life(answers: Iterator[bool | None]) -> SparkLife:

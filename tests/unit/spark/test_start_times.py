@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from baton.spark.start_times import LATE, STEPS, StartTimes
+from baton.spark.running_fleet import LATE, STEPS, StartTimes
 
 
 def test_the_seconds_of_each_step_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,7 +1,6 @@
 import json
 
-from baton.spark.receipts import How, RangeReport
-from baton.spark.statistics import Counts, Statistics
+from baton.spark.statistics import Counts, How, RangeReport, Statistics
 from tests.ids import a_partition
 
 P0, P1, P2 = (a_partition("orders", number) for number in range(3))

@@ -9,15 +9,12 @@ from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges
-from baton.spark.errors import AskAgain, SourceError
+from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.first_positions import first_positions
-from baton.spark.last_entries import LastEntries
-from baton.spark.offsets import OffsetError
-from baton.spark.queues import FleetQueues
-from baton.spark.range_placement import Range
-from baton.spark.receipts import How, RangeReport
-from baton.spark.source_options import OffsetPlace
+from baton.spark.offsets import AskAgain, OffsetError, OffsetPlace, SourceError
+from baton.spark.queues import FleetQueues, Range
+from baton.spark.ranges import first_positions
+from baton.spark.statistics import How, RangeReport
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text

@@ -1,4 +1,4 @@
-from baton.spark.stuck_executors import stuck_executors, to_kill
+from baton.spark.fleet_loop import stuck_executors, to_kill
 from tests.unit.spark.builders import executor
 
 PATIENCE = 5.0

@@ -1,6 +1,6 @@
 from baton.model.ids import QueueName
-from baton.spark.ownership import Ownership
-from baton.spark.unread_queues import unread_queues
+from baton.spark.ledger import Ownership
+from baton.spark.running_fleet import unread_queues
 from tests.unit.spark.builders import grant
 
 ORDERS = frozenset({QueueName("orders")})

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from baton.model.ledger import MemberEntry
-from baton.spark.ledger_view import LedgerSnapshot
-from baton.spark.scale import RequestedScale
+from baton.spark.ledger import LedgerSnapshot, RequestedScale
 
 
 class WrittenLedger:

@@ -10,10 +10,9 @@ from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.decisions import Decisions
+from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerSnapshot
-from baton.spark.locality import Executor
+from baton.spark.ledger import GrantsInUse, LedgerSnapshot
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
