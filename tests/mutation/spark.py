@@ -3,58 +3,56 @@
 
 from tests.mutation.mutation import Mutation
 
-_END = "unit/spark/test_batch_end.py"
-_DUE = "unit/spark/test_due.py"
+_SEARCH = "unit/spark/test_batch_search.py"
 _STREAM = "unit/spark/test_stream.py"
 _FINISHING = "unit/spark/test_finishing.py"
 _ANSWERS = "unit/spark/test_finishing_answers.py"
-_USE = "unit/spark/test_grants_in_use.py"
+_LEDGER = "unit/spark/test_ledger.py"
 _DISMISSALS = "unit/spark/test_dismissals.py"
-_PLACES = "unit/spark/test_range_placement.py"
-_REPORTS = "unit/spark/test_receipts.py"
+_RANGES = "unit/spark/test_ranges.py"
+_STATISTICS = "unit/spark/test_statistics.py"
 _QUEUES = "unit/spark/test_queues.py"
-_TASKS = "unit/spark/test_range_tasks.py"
-_FAILURES = "unit/spark/test_query_failures.py"
-_STUCK = "unit/spark/test_stuck_executors.py"
+_QUERIES = "unit/spark/test_queries.py"
+_LOOP = "unit/spark/test_fleet_loop.py"
 
 SPARK = (
     # A batch's end
-    Mutation("batch end", "serve partitions in the same order each time", "spark/batch_search.py", _END, "key=lambda one: (served.get(one.partition, -1), one.partition)", "key=lambda one: one.partition"),
-    Mutation("batch end", "serve last who was never served", "spark/batch_search.py", _END, "served.get(one.partition, -1)", "served.get(one.partition, 10**9)"),
-    Mutation("batch end", "leave what one does not need to the next batch", "spark/batch_search.py", _END, "_ROUNDS = 4", "_ROUNDS = 1"),
-    Mutation("batch end", "give each round all the rows", "spark/batch_search.py", _END, "            rows -= end - question.start\n", ""),
-    Mutation("batch end", "give each round all the bytes", "spark/batch_search.py", _END, "            size -= answer.size\n", ""),
-    Mutation("batch end", "give the first all the rows", "spark/batch_search.py", _END, "    share, over = divmod(rows, asked)", "    share, over = rows, 0"),
-    Mutation("batch end", "give the first all the bytes", "spark/batch_search.py", _END, "max(1, size // asked)", "max(1, size)"),
-    Mutation("batch end", "leave rows over that do not divide", "spark/batch_search.py", _END, "entries = share + (index < over)", "entries = share"),
-    Mutation("batch end", "ask more partitions than there are rows", "spark/batch_search.py", _END, "    asked = min(len(candidates), rows)", "    asked = len(candidates)"),
-    Mutation("batch end", "read behind the end of a query that ends", "spark/batch_search.py", _END, "            most = answer.last if candidate.most is None else min(answer.last, candidate.most)", "            most = answer.last"),
-    Mutation("batch end", "ask for more than a query that ends is to read", "spark/batch_search.py", _END, "            entries = min(entries, most - start)", "            pass"),
-    Mutation("batch end", "end a range below the first entry that is there", "spark/batch_search.py", _END, "if end <= question.start or end < answer.first:", "if end <= question.start:"),
-    Mutation("batch end", "give an empty range to who has nothing", "spark/batch_search.py", _END, "if end <= question.start or end < answer.first:", "if end < answer.first - 1:"),
-    Mutation("batch end", "ask again who has nothing more", "spark/batch_search.py", _END, "            if end < most:\n", "            if True:\n"),
-    Mutation("batch end", "forget in the second round where the first ended", "spark/batch_search.py", _END, "start = ends.get(partition, position)", "start = position"),
-    Mutation("batch end", "forget who was not asked", "spark/batch_search.py", _END, "left = more + left[len(questions) :]", "left = more"),
+    Mutation("batch end", "serve partitions in the same order each time", "spark/batch_search.py", _SEARCH, "key=lambda one: (served.get(one.partition, -1), one.partition)", "key=lambda one: one.partition"),
+    Mutation("batch end", "serve last who was never served", "spark/batch_search.py", _SEARCH, "served.get(one.partition, -1)", "served.get(one.partition, 10**9)"),
+    Mutation("batch end", "leave what one does not need to the next batch", "spark/batch_search.py", _SEARCH, "_ROUNDS = 4", "_ROUNDS = 1"),
+    Mutation("batch end", "give each round all the rows", "spark/batch_search.py", _SEARCH, "            rows -= end - question.start\n", ""),
+    Mutation("batch end", "give each round all the bytes", "spark/batch_search.py", _SEARCH, "            size -= answer.size\n", ""),
+    Mutation("batch end", "give the first all the rows", "spark/batch_search.py", _SEARCH, "    share, over = divmod(rows, asked)", "    share, over = rows, 0"),
+    Mutation("batch end", "give the first all the bytes", "spark/batch_search.py", _SEARCH, "max(1, size // asked)", "max(1, size)"),
+    Mutation("batch end", "leave rows over that do not divide", "spark/batch_search.py", _SEARCH, "entries = share + (index < over)", "entries = share"),
+    Mutation("batch end", "ask more partitions than there are rows", "spark/batch_search.py", _SEARCH, "    asked = min(len(candidates), rows)", "    asked = len(candidates)"),
+    Mutation("batch end", "read behind the end of a query that ends", "spark/batch_search.py", _SEARCH, "            most = answer.last if candidate.most is None else min(answer.last, candidate.most)", "            most = answer.last"),
+    Mutation("batch end", "ask for more than a query that ends is to read", "spark/batch_search.py", _SEARCH, "            entries = min(entries, most - start)", "            pass"),
+    Mutation("batch end", "end a range below the first entry that is there", "spark/batch_search.py", _SEARCH, "if end <= question.start or end < answer.first:", "if end <= question.start:"),
+    Mutation("batch end", "give an empty range to who has nothing", "spark/batch_search.py", _SEARCH, "if end <= question.start or end < answer.first:", "if end < answer.first - 1:"),
+    Mutation("batch end", "ask again who has nothing more", "spark/batch_search.py", _SEARCH, "            if end < most:\n", "            if True:\n"),
+    Mutation("batch end", "forget in the second round where the first ended", "spark/batch_search.py", _SEARCH, "start = ends.get(partition, position)", "start = position"),
+    Mutation("batch end", "forget who was not asked", "spark/batch_search.py", _SEARCH, "left = more + left[len(questions) :]", "left = more"),
 
     # Which partitions are asked
-    Mutation("due", "ask all the time who has nothing", "spark/batch_search.py", _DUE, "                and not known.more\n", "                and False\n"),
-    Mutation("due", "wait for who has changed hands", "spark/batch_search.py", _DUE, "                and known.epoch == candidate.grant.epoch\n", ""),
-    Mutation("due", "wait at a position of which nothing is known", "spark/batch_search.py", _DUE, "                and known.position == candidate.position\n", ""),
-    Mutation("due", "wait for a paused partition until it is woken", "spark/batch_search.py", _DUE, "            asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)", "            pass"),
-    Mutation("due", "ask a queue that is away all the time", "spark/batch_search.py", _DUE, "now < known.again", "False"),
-    Mutation("due", "wait where there is more", "spark/batch_search.py", _DUE, "candidate.position < end or end < answer.last", "False"),
-    Mutation("due", "sleep on when woken", "spark/batch_search.py", _DUE, "                known.more = True", "                pass"),
+    Mutation("due", "ask all the time who has nothing", "spark/batch_search.py", _SEARCH, "                and not known.more\n", "                and False\n"),
+    Mutation("due", "wait for who has changed hands", "spark/batch_search.py", _SEARCH, "                and known.epoch == candidate.grant.epoch\n", ""),
+    Mutation("due", "wait at a position of which nothing is known", "spark/batch_search.py", _SEARCH, "                and known.position == candidate.position\n", ""),
+    Mutation("due", "wait for a paused partition until it is woken", "spark/batch_search.py", _SEARCH, "            asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)", "            pass"),
+    Mutation("due", "ask a queue that is away all the time", "spark/batch_search.py", _SEARCH, "now < known.again", "False"),
+    Mutation("due", "wait where there is more", "spark/batch_search.py", _SEARCH, "candidate.position < end or end < answer.last", "False"),
+    Mutation("due", "sleep on when woken", "spark/batch_search.py", _SEARCH, "                known.more = True", "                pass"),
 
     # A batch that always fails
-    Mutation("failing", "count tries whose entries could not be read", "spark/queries.py", _FAILURES, "        if entries:\n            of_batch", "        if True:\n            of_batch"),
-    Mutation("failing", "count tries of other entries", "spark/queries.py", _FAILURES, "before.of_batch + 1 if entries == before.entries else 1", "before.of_batch + 1"),
-    Mutation("failing", "count what fails behind a batch", "spark/queries.py", _FAILURES, "return _OF_ROWS.fullmatch(cause) is not None", "return True"),
-    Mutation("failing", "count what is in the commit log already", "spark/queries.py", _FAILURES, " and not words.startswith(_OF_LOGS)", ""),
+    Mutation("failing", "count tries whose entries could not be read", "spark/queries.py", _QUERIES, "        if entries:\n            of_batch", "        if True:\n            of_batch"),
+    Mutation("failing", "count tries of other entries", "spark/queries.py", _QUERIES, "before.of_batch + 1 if entries == before.entries else 1", "before.of_batch + 1"),
+    Mutation("failing", "count what fails behind a batch", "spark/queries.py", _QUERIES, "return _OF_ROWS.fullmatch(cause) is not None", "return True"),
+    Mutation("failing", "count what is in the commit log already", "spark/queries.py", _QUERIES, " and not words.startswith(_OF_LOGS)", ""),
     Mutation("failing", "wait for the owner of what the queue does not have any more", "spark/stream.py", _STREAM, "[one for one in missing if one in there]", "missing"),
-    Mutation("failing", "skip rows whose batches the files have", "spark/stream.py", "unit/spark/test_running_query.py", "if batch_of_files > batch:", "if False:"),
+    Mutation("failing", "skip rows whose batches the files have", "spark/stream.py", "unit/spark/test_stream.py", "if batch_of_files > batch:", "if False:"),
     Mutation("failing", "set aside beside another source", "spark/stream.py", _STREAM, "            if self._alone and not any(", "            if not any("),
-    Mutation("failing", "count failures that are over", "spark/queries.py", _FAILURES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
-    Mutation("failing", "tell of a pod that has ended what comes last", "spark/queries.py", _FAILURES, "|The API gave the following container statuses:", ""),
+    Mutation("failing", "count failures that are over", "spark/queries.py", _QUERIES, "before = self if batches_done == self.batches_done else QueryFailures()", "before = self"),
+    Mutation("failing", "tell of a pod that has ended what comes last", "spark/queries.py", _QUERIES, "|The API gave the following container statuses:", ""),
     Mutation("failing", "set aside what could not be read", "spark/stream.py", _STREAM, "not any(report.how is How.FAILED for report in self._around.finishing.reported(batch)):\n", "True:\n"),
 
     # The search for a batch's end
@@ -130,18 +128,18 @@ SPARK = (
     Mutation("recording", "count no lost positions", "spark/ranges.py", _STREAM, "                    counts.add(\"positions_lost\"", "                    counts.add(\"ranges_finished\""),
 
     # Where ranges are read
-    Mutation("placement", "give rows to a partition that appears", "spark/ranges.py", _PLACES, "        if position > start.get(partition, position)", "        if position > start.get(partition, 0) and partition in start or partition not in start and position"),
-    Mutation("placement", "give empty ranges to tasks", "spark/ranges.py", _PLACES, "        if position > start.get(partition, position)", "        if position >= start.get(partition, position + 1)"),
-    Mutation("placement", "place a range at an owner that is not there", "spark/ranges.py", _PLACES, " is not None and grant.member in executors}", " is not None}"),
-    Mutation("placement", "name no executor as the reader", "spark/ranges.py", _PLACES, "\"executor\": executor.id,", "\"executor\": \"\","),
-    Mutation("placement", "read as the owner under another epoch", "spark/ranges.py", _PLACES, "\"epoch\": owner.epoch", "\"epoch\": owner.epoch + 1"),
+    Mutation("placement", "give rows to a partition that appears", "spark/ranges.py", _RANGES, "        if position > start.get(partition, position)", "        if position > start.get(partition, 0) and partition in start or partition not in start and position"),
+    Mutation("placement", "give empty ranges to tasks", "spark/ranges.py", _RANGES, "        if position > start.get(partition, position)", "        if position >= start.get(partition, position + 1)"),
+    Mutation("placement", "place a range at an owner that is not there", "spark/ranges.py", _RANGES, " is not None and grant.member in executors}", " is not None}"),
+    Mutation("placement", "name no executor as the reader", "spark/ranges.py", _RANGES, "\"executor\": executor.id,", "\"executor\": \"\","),
+    Mutation("placement", "read as the owner under another epoch", "spark/ranges.py", _RANGES, "\"epoch\": owner.epoch", "\"epoch\": owner.epoch + 1"),
 
-    Mutation("tasks", "have one task read for several executors", "spark/ranges.py", _TASKS, "of_executor[executor or f\"any {place}\"]", "of_executor[\"any\"]"),
-    Mutation("tasks", "have one task read all that may be read anywhere", "spark/ranges.py", _TASKS, "executor or f\"any {place}\"", "executor"),
-    Mutation("tasks", "have a task for each range", "spark/ranges.py", _TASKS, "        count = min(len(places), at_once * max(1, rounds))", "        count = len(places)"),
-    Mutation("tasks", "have one task for all ranges of an executor", "spark/ranges.py", _TASKS, "        count = min(len(places), at_once * max(1, rounds))", "        count = 1"),
-    Mutation("tasks", "leave cores of an executor without work", "spark/ranges.py", _TASKS, "min(len(places), at_once * max(1, rounds))", "min(len(places), max(1, at_once * rounds // 2))"),
-    Mutation("tasks", "give all rows to one of an executor's tasks", "spark/ranges.py", _TASKS, "(rows + ranges[place][1], found[place])", "(rows, found[place])"),
+    Mutation("tasks", "have one task read for several executors", "spark/ranges.py", _RANGES, "of_executor[executor or f\"any {place}\"]", "of_executor[\"any\"]"),
+    Mutation("tasks", "have one task read all that may be read anywhere", "spark/ranges.py", _RANGES, "executor or f\"any {place}\"", "executor"),
+    Mutation("tasks", "have a task for each range", "spark/ranges.py", _RANGES, "        count = min(len(places), at_once * max(1, rounds))", "        count = len(places)"),
+    Mutation("tasks", "have one task for all ranges of an executor", "spark/ranges.py", _RANGES, "        count = min(len(places), at_once * max(1, rounds))", "        count = 1"),
+    Mutation("tasks", "leave cores of an executor without work", "spark/ranges.py", _RANGES, "min(len(places), at_once * max(1, rounds))", "min(len(places), max(1, at_once * rounds // 2))"),
+    Mutation("tasks", "give all rows to one of an executor's tasks", "spark/ranges.py", _RANGES, "(rows + ranges[place][1], found[place])", "(rows, found[place])"),
 
     # What is done
     Mutation("finishing", "give up a batch whose queue is away", "spark/finishing.py", _ANSWERS, "                if self._closed.wait(AGAIN):\n                    return", "                return"),
@@ -160,21 +158,21 @@ SPARK = (
     Mutation("finishing", "give up a batch whose reports are lost", "spark/finishing.py", _FINISHING, "            return ()", "            raise"),
 
     # Grants that are in use
-    Mutation("grants", "release what a batch has", "spark/ledger.py", _USE, "revoking - self._taken.keys())", "revoking)"),
-    Mutation("grants", "release what the next batch has as well", "spark/ledger.py", _USE, "            self._taken.subtract(back)\n            self._taken = +self._taken\n", "            for grant in back:\n                self._taken.pop(grant, None)\n"),
-    Mutation("grants", "never release what a batch had", "spark/ledger.py", _USE, "            self._taken = +self._taken\n            self.review()\n", "            self._taken = +self._taken\n"),
-    Mutation("grants", "take what is not recorded as taken", "spark/ledger.py", _USE, "            self._taken.update(chosen)\n", ""),
-    Mutation("grants", "tell the same releases again and again", "spark/ledger.py", _USE, "            if released == self._released:\n                return\n", ""),
-    Mutation("grants", "overlook what the ledger wants back", "spark/ledger.py", _USE, "        ledger.on_change(self.review)\n", ""),
-    Mutation("grants", "take an owner for late that was asserted again", "spark/ledger.py", _USE, "grant).uid != grant.uid", "grant) != grant"),
-    Mutation("grants", "take for late an owner that was not replaced", "spark/ledger.py", _USE, "if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid", "if owners.get(Partition(grant.queue, grant.partition)) != grant"),
+    Mutation("grants", "release what a batch has", "spark/ledger.py", _LEDGER, "revoking - self._taken.keys())", "revoking)"),
+    Mutation("grants", "release what the next batch has as well", "spark/ledger.py", _LEDGER, "            self._taken.subtract(back)\n            self._taken = +self._taken\n", "            for grant in back:\n                self._taken.pop(grant, None)\n"),
+    Mutation("grants", "never release what a batch had", "spark/ledger.py", _LEDGER, "            self._taken = +self._taken\n            self.review()\n", "            self._taken = +self._taken\n"),
+    Mutation("grants", "take what is not recorded as taken", "spark/ledger.py", _LEDGER, "            self._taken.update(chosen)\n", ""),
+    Mutation("grants", "tell the same releases again and again", "spark/ledger.py", _LEDGER, "            if released == self._released:\n                return\n", ""),
+    Mutation("grants", "overlook what the ledger wants back", "spark/ledger.py", _LEDGER, "        ledger.on_change(self.review)\n", ""),
+    Mutation("grants", "take an owner for late that was asserted again", "spark/ledger.py", _LEDGER, "grant).uid != grant.uid", "grant) != grant"),
+    Mutation("grants", "take for late an owner that was not replaced", "spark/ledger.py", _LEDGER, "if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid", "if owners.get(Partition(grant.queue, grant.partition)) != grant"),
 
     # What tasks report
-    Mutation("reports", "count as read by its owner what was lent as well", "spark/statistics.py", _REPORTS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),
-    Mutation("reports", "count a refusal as read", "spark/statistics.py", _REPORTS, "if report.how in (How.OWNER, How.LENT) and ends", "if ends"),
-    Mutation("reports", "count what another batch had", "spark/statistics.py", _REPORTS, "if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:", "if report.how in (How.OWNER, How.LENT):"),
-    Mutation("reports", "set aside what another batch named", "spark/statistics.py", _REPORTS, "if ends.get(report.partition) == report.end and len(report", "if len(report"),
-    Mutation("reports", "set aside only what the last attempt named", "spark/statistics.py", _REPORTS, "len(report.foreign) > len(found.get(report.partition, ()))", "True"),
+    Mutation("reports", "count as read by its owner what was lent as well", "spark/statistics.py", _STATISTICS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),
+    Mutation("reports", "count a refusal as read", "spark/statistics.py", _STATISTICS, "if report.how in (How.OWNER, How.LENT) and ends", "if ends"),
+    Mutation("reports", "count what another batch had", "spark/statistics.py", _STATISTICS, "if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:", "if report.how in (How.OWNER, How.LENT):"),
+    Mutation("reports", "set aside what another batch named", "spark/statistics.py", _STATISTICS, "if ends.get(report.partition) == report.end and len(report", "if len(report"),
+    Mutation("reports", "set aside only what the last attempt named", "spark/statistics.py", _STATISTICS, "len(report.foreign) > len(found.get(report.partition, ()))", "True"),
 
     # Executors that leave, and that stop
     Mutation("dismissal", "give new work to who is about to be killed", "spark/dismissals.py", _DISMISSALS, "left.get(one.pod, LAST + 1) > LAST", "True"),
@@ -183,11 +181,11 @@ SPARK = (
     Mutation("dismissal", "wait for a job in the last seconds too", "spark/dismissals.py", _DISMISSALS, "if left.get(by_id[one], 0.0) <= LAST]", "if False]"),
     Mutation("dismissal", "end who has a task", "spark/dismissals.py", _DISMISSALS, "self._executors.end(due, idle=True)", "self._executors.end(due)"),
     Mutation("dismissal", "look seldom where somebody is still to be ended", "spark/dismissals.py", _DISMISSALS, "return ended >= frozenset(dismissed)", "return True"),
-    Mutation("hold-up", "kill who is slow and missed nothing", "spark/fleet_loop.py", _STUCK, "    if not at_work or not at_work <= missed:", "    if not at_work:"),
-    Mutation("hold-up", "kill while others work", "spark/fleet_loop.py", _STUCK, "not at_work <= missed", "not at_work & missed"),
-    Mutation("hold-up", "kill who makes progress", "spark/fleet_loop.py", _STUCK, " and before.finished == finished", ""),
-    Mutation("hold-up", "begin the time again with each look", "spark/fleet_loop.py", _STUCK, "        return before\n", "        pass\n"),
-    Mutation("hold-up", "kill at once", "spark/fleet_loop.py", _STUCK, "and now - found.since >= patience", ""),
+    Mutation("hold-up", "kill who is slow and missed nothing", "spark/fleet_loop.py", _LOOP, "    if not at_work or not at_work <= missed:", "    if not at_work:"),
+    Mutation("hold-up", "kill while others work", "spark/fleet_loop.py", _LOOP, "not at_work <= missed", "not at_work & missed"),
+    Mutation("hold-up", "kill who makes progress", "spark/fleet_loop.py", _LOOP, " and before.finished == finished", ""),
+    Mutation("hold-up", "begin the time again with each look", "spark/fleet_loop.py", _LOOP, "        return before\n", "        pass\n"),
+    Mutation("hold-up", "kill at once", "spark/fleet_loop.py", _LOOP, "and now - found.since >= patience", ""),
 
     # A fleet's queues
     Mutation("fleet's queues", "let one queue that is away stop the questions to others", "spark/queues.py", _QUEUES, "                with suppress(QueueAwayError):\n                    found[name] = answer.result()", "                found[name] = answer.result()"),
@@ -210,8 +208,8 @@ SPARK = (
     Mutation("hold-up", "kill who waits for a queue that is away", "spark/fleet_loop.py", "unit/spark/test_fleet_loop.py", "if kill and not self._queues_answer():", "if False:"),
 
     # Queries that fail
-    Mutation("failures", "try again all the time", "spark/queries.py", "unit/spark/test_query_failures.py", "_FIRST * 2 ** min(self.count - 1, _SIX)", "_FIRST"),
-    Mutation("failures", "wait longer and longer", "spark/queries.py", "unit/spark/test_query_failures.py", "min(_LONGEST, _FIRST *", "max(0.0, _FIRST *"),
-    Mutation("failures", "tell of the first failure", "spark/queries.py", "unit/spark/test_query_failures.py", "if self.count < told_after or", "if"),
-    Mutation("failures", "tell of failures that are over", "spark/queries.py", "unit/spark/test_query_failures.py", "if self.count < told_after or batches_done != self.batches_done:", "if self.count < told_after:"),
+    Mutation("failures", "try again all the time", "spark/queries.py", "unit/spark/test_queries.py", "_FIRST * 2 ** min(self.count - 1, _SIX)", "_FIRST"),
+    Mutation("failures", "wait longer and longer", "spark/queries.py", "unit/spark/test_queries.py", "min(_LONGEST, _FIRST *", "max(0.0, _FIRST *"),
+    Mutation("failures", "tell of the first failure", "spark/queries.py", "unit/spark/test_queries.py", "if self.count < told_after or", "if"),
+    Mutation("failures", "tell of failures that are over", "spark/queries.py", "unit/spark/test_queries.py", "if self.count < told_after or batches_done != self.batches_done:", "if self.count < told_after:"),
 )  # fmt: skip

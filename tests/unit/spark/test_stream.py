@@ -1,5 +1,6 @@
-"""What a query's stream decides."""
+"""What a query's stream decides, and what is refused of its query."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +16,25 @@ from baton.spark.offsets import AskAgain, OffsetError, OffsetPlace, SourceError
 from baton.spark.queues import FleetQueues, Range
 from baton.spark.ranges import first_positions
 from baton.spark.statistics import How, RangeReport
+from baton.spark.stream import running_query
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
+
+
+def query_told(**facts: object) -> str:
+    return json.dumps({"id": "query", "asyncProgress": False, "once": False, "sources": 1, **facts})
+
+
+@pytest.mark.parametrize(("batch", "of_files"), [(-1, -1), (4, -1), (4, 3), (4, 4)])
+def test_files_have_no_batch_that_the_checkpoint_has_not_begun(batch: int, of_files: int) -> None:
+    assert running_query(query_told(batch=batch, batchOfFiles=of_files)).alone
+
+
+@pytest.mark.parametrize(("batch", "of_files"), [(-1, 0), (4, 5)])
+def test_files_that_would_skip_batches_are_refused(batch: int, of_files: int) -> None:
+    with pytest.raises(SourceError, match="rows would be lost"):
+        running_query(query_told(batch=batch, batchOfFiles=of_files))
 
 
 @pytest.fixture
