@@ -326,7 +326,7 @@ class BatchSearch:
 
     def _size_of_one(self, question: Question) -> int:
         """Of one entry; 0: the queue counts itself, or nobody has set a limit, and the first batch will tell."""
-        if question.grant.queue not in self._unsized:
+        if question.queue not in self._unsized:
             return 0
         known = self._around.finishing.sizes.of(Partition(question.grant.queue, question.grant.partition))
         return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0

@@ -14,8 +14,6 @@ from baton.model.ids import QueueName
 from baton.model.wording import one_line, quoted
 from baton.spark.offsets import (
     AskAgain,
-    OffsetError,
-    OptionError,
     SourceError,
     batch_options,
     offset_text,
@@ -164,7 +162,7 @@ def _answered(what: Callable[[], Any]) -> str:
         return json.dumps({} if answer is None else answer, separators=(",", ":"))
     except AskAgain as waiting:
         return json.dumps({"again": waiting.milliseconds})
-    except (SourceError, OffsetError, OptionError) as error:
+    except SourceError as error:
         return json.dumps({"error": str(error)})
     except Exception as error:
         log.exception("the source has failed")

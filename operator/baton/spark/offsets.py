@@ -37,27 +37,23 @@ LONGEST = 16 * 1024 * 1024
 _MOST = 2**63
 
 
-class OffsetError(ValueError):
-    """What is wrong with the text of an offset, and where it came from."""
-
-
 _KEPT = 8
 _known: dict[str, Positions] = {}
 """Of the last texts: Spark names the same offset several times in a batch."""
 
 
 def parse_offset(text: str, what: str = "the offset") -> Positions:
-    """Positions of the text. `what`: where it stood, the beginning of the message of an OffsetError."""
+    """Positions of the text. `what`: where it stood, the beginning of the message of an SourceError."""
     if (known := _known.get(text)) is not None:
         return known
     if len(text) > LONGEST:
-        raise OffsetError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
+        raise SourceError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        raise OffsetError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
+        raise SourceError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
     if not isinstance(raw, dict) or not all(isinstance(partitions, dict) for partitions in raw.values()):
-        raise OffsetError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
+        raise SourceError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
     positions = {
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
@@ -84,10 +80,10 @@ def _keep(text: str, positions: Positions) -> None:
 
 
 def of_these_queues(positions: Positions, queues: Collection[QueueName], group: str) -> None:
-    """Raises OffsetError where a checkpoint has positions of a queue that this fleet does not read."""
+    """Raises SourceError where a checkpoint has positions of a queue that this fleet does not read."""
     foreign = sorted({partition.queue for partition in positions} - set(queues))
     if foreign:
-        raise OffsetError(
+        raise SourceError(
             f"the checkpoint is of queue {', '.join(map(quoted, foreign[:5]))}, and the fleet of group {group} reads "
             f"{', '.join(sorted(queues))}: give the query a checkpoint of its own, or the fleet the queue"
         )
@@ -95,13 +91,13 @@ def of_these_queues(positions: Positions, queues: Collection[QueueName], group: 
 
 def _number(what: str, queue: str, number: str) -> int:
     if not (number.isascii() and number.isdigit() and len(number) < 10) or str(int(number)) != number:
-        raise OffsetError(f"{what} names partition {quoted(number)} of queue {quoted(queue)}: expected a number from 0")
+        raise SourceError(f"{what} names partition {quoted(number)} of queue {quoted(queue)}: expected a number from 0")
     return int(number)
 
 
 def _position(what: str, queue: str, number: str, position: object) -> int:
     if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < _MOST:
-        raise OffsetError(f"{what} has {quoted(str(position))} for {quoted(queue)}/{number}: expected a position, 0 or more")
+        raise SourceError(f"{what} has {quoted(str(position))} for {quoted(queue)}/{number}: expected a position, 0 or more")
     return position
 
 
@@ -121,10 +117,6 @@ _STREAM = {
 _OF_KAFKA = {"maxoffsetspertrigger": "maxrowspertrigger", "subscribe": "group"}
 """What is called so in Kafka's source, and how it is called here."""
 _BATCH = {"group": "group", "startingoffsets": "startingOffsets", "endingoffsets": "endingOffsets"}
-
-
-class OptionError(ValueError):
-    """What is wrong with the options, and what would be right."""
 
 
 class OffsetPlace(StrEnum):
@@ -164,7 +156,7 @@ class BatchOptions:
 
 
 def stream_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> StreamOptions:
-    """`options`: as Spark has them, names in lower case. Raises OptionError."""
+    """`options`: as Spark has them, names in lower case. Raises SourceError."""
     _all_known(options, _STREAM, group, "a stream")
     return StreamOptions(
         starting=_offsets(options, "startingoffsets", queues, OffsetPlace.COMMITTED, tuple(OffsetPlace)),
@@ -175,7 +167,7 @@ def stream_options(options: Mapping[str, str], group: str, queues: Collection[Qu
 
 
 def batch_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> BatchOptions:
-    """`options`: as Spark has them, names in lower case. Raises OptionError."""
+    """`options`: as Spark has them, names in lower case. Raises SourceError."""
     _all_known(options, _BATCH, group, "a batch read")
     made = BatchOptions(
         starting=_offsets(
@@ -186,7 +178,7 @@ def batch_options(options: Mapping[str, str], group: str, queues: Collection[Que
     if isinstance(made.starting, Mapping) and isinstance(made.ending, Mapping):
         for partition, start in made.starting.items():
             if made.ending.get(partition, start) < start:
-                raise OptionError(
+                raise SourceError(
                     f"endingOffsets has {made.ending[partition]} for {partition.queue}/{partition.number} and startingOffsets "
                     f"{start}: let it begin before it ends"
                 )
@@ -196,11 +188,11 @@ def batch_options(options: Mapping[str, str], group: str, queues: Collection[Que
 def _all_known(options: Mapping[str, str], known: Mapping[str, str], group: str, what: str) -> None:
     unknown = sorted(options.keys() - known.keys())
     if unknown:
-        raise OptionError(
+        raise SourceError(
             f"{what} has no option {quoted(unknown[0])}{_hint(unknown[0], known)}: it has {', '.join(known.values())}"
         )
     if options.get("group", group) != group:
-        raise OptionError(f"the option group is {quoted(options['group'])}, and the fleet is of group {group}")
+        raise SourceError(f"the option group is {quoted(options['group'])}, and the fleet is of group {group}")
 
 
 def _hint(unknown: str, known: Mapping[str, str]) -> str:
@@ -221,26 +213,23 @@ def _offsets(
         return OffsetPlace(text.lower())
     if not text.lstrip().startswith("{"):
         known = ", ".join(place.value for place in places)
-        raise OptionError(f'{spelled} is {quoted(text)}: set it to {known}, or {{"queue": {{"0": position}}}}')
-    try:
-        positions = parse_offset(text, spelled)
-    except OffsetError as error:
-        raise OptionError(str(error)) from None
+        raise SourceError(f'{spelled} is {quoted(text)}: set it to {known}, or {{"queue": {{"0": position}}}}')
+    positions = parse_offset(text, spelled)
     for partition in positions:
         if partition.queue not in queues:
-            raise OptionError(f"{spelled} names queue {quoted(partition.queue)}: the fleet reads {', '.join(sorted(queues))}")
+            raise SourceError(f"{spelled} names queue {quoted(partition.queue)}: the fleet reads {', '.join(sorted(queues))}")
     return positions
 
 
 def _switch(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise OptionError(f"{_STREAM[name]} is {quoted(text)}: set it to true or false")
+        raise SourceError(f"{_STREAM[name]} is {quoted(text)}: set it to true or false")
     return text == "true"
 
 
 def _count(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= 16) or not 0 < int(text) <= _MOST_COUNTED:
-        raise OptionError(f"{_STREAM[name]} is {quoted(text)}: set it to a whole number, 1 or more")
+        raise SourceError(f"{_STREAM[name]} is {quoted(text)}: set it to a whole number, 1 or more")
     return int(text)

@@ -36,6 +36,10 @@ class Range(NamedTuple):
     start: int
     end: int
 
+    @property
+    def queue(self) -> QueueName:
+        return self.partition.queue
+
 
 class Question(NamedTuple):
     """What a queue is asked: how far one may read behind `start`, with so many entries and bytes at most."""
@@ -44,6 +48,16 @@ class Question(NamedTuple):
     start: int
     most_entries: int
     most_bytes: int
+
+    @property
+    def queue(self) -> QueueName:
+        return self.grant.queue
+
+    def request(self) -> AheadRequest:
+        """As the queue takes it."""
+        return AheadRequest(
+            self.grant.partition, self.grant.uid, self.grant.epoch, self.start, self.most_entries, self.most_bytes
+        )
 
 
 # -- queues that are out of reach
@@ -96,6 +110,7 @@ PATIENCE = 0.5
 """Seconds for a queue to answer where others have; one that has needed more for such a question has twice that."""
 
 T = TypeVar("T")
+K = TypeVar("K", Partition, Range, Question)
 UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
 """By queue, since when (monotonic)."""
 
@@ -246,9 +261,8 @@ class FleetQueues:
 
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
         """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
-        asked = list(partitions)
-        for name, places in _by_queue(one.queue for one in asked):
-            latest = self._ask(name, methodcaller("fence", query[name], [asked[place].number for place in places]))
+        for name, those in _by_queue(partitions).items():
+            latest = self._ask(name, methodcaller("fence", query[name], [one.number for one in those]))
             if latest != query[name]:
                 return int(latest)
         return None
@@ -263,30 +277,17 @@ class FleetQueues:
 
     def ahead(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         """How far one may read, in the order of the questions; None where the queue is away."""
-        answers: list[AheadAnswer | None] = [None] * len(questions)
-        places_of = dict(_by_queue(one.grant.queue for one in questions))
-        asked = {}
-        for name, places in places_of.items():
-            requests = [
-                AheadRequest(grant.partition, grant.uid, grant.epoch, start, entries, size)
-                for grant, start, entries, size in (questions[place] for place in places)
-            ]
-            asked[name] = methodcaller("ahead", query[name], requests)
-        for name, found in self._ask_each("ahead", asked).items():
-            for place, answer in zip(places_of[name], found, strict=True):
-                answers[place] = answer
-        return answers
+        of = _by_queue(questions)
+        asked = {name: methodcaller("ahead", query[name], [one.request() for one in those]) for name, those in of.items()}
+        found: dict[Question, AheadAnswer] = {}
+        for name, answers in self._ask_each("ahead", asked).items():
+            found |= zip(of[name], answers, strict=True)
+        return [found.get(one) for one in questions]
 
     def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range], *, partly: bool = False) -> dict[Range, LogAnswer]:
         """Record ranges. `partly`: what is there of them is enough. Raises QueueAwayError; what was recorded by then may be
         recorded again."""
-        found: dict[Range, LogAnswer] = {}
-        for name, places in _by_queue(one.partition.queue for one in ranges):
-            mine = [ranges[place] for place in places]
-            told = [RangeToLog(one.partition.number, one.start, one.end, partly) for one in mine]
-            answers = self._ask(name, methodcaller("log", query[name], told))
-            found |= zip(mine, answers, strict=True)
-        return found
+        return self._tell("log", query, ranges, lambda one: RangeToLog(one.partition.number, one.start, one.end, partly))
 
     def finish(
         self, query: Mapping[QueueName, int], ends: Mapping[Partition, int], foreign: Mapping[Partition, Sequence[str]]
@@ -294,26 +295,17 @@ class FleetQueues:
         """Finish what was recorded up to these ends. `foreign`: entries that are none, for the dead letters. Raises
         QueueAwayError; what was finished by then may be finished again.
         """
-        found: dict[Partition, FinishAnswer] = {}
-        partitions = sorted(ends)
-        for name, places in _by_queue(partition.queue for partition in partitions):
-            mine = [partitions[place] for place in places]
-            told = [RangeToFinish(one.number, ends[one], foreign.get(one, ())) for one in mine]
-            answers = self._ask(name, methodcaller("finish", query[name], told))
-            found |= zip(mine, answers, strict=True)
-        return found
+        return self._tell("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one], foreign.get(one, ())))
 
     def set_aside(
         self, query: Mapping[QueueName, int], ranges: Sequence[Range], failures: int, why: str
     ) -> dict[Range, SetAsideAnswer]:
         """Move the entries of these ranges to the dead letters. Raises QueueAwayError; what was moved by then stays there."""
-        found: dict[Range, SetAsideAnswer] = {}
-        for name, places in _by_queue(one.partition.queue for one in ranges):
-            mine = [ranges[place] for place in places]
-            told = [RangeToSetAside(one.partition.number, one.start, one.end, failures) for one in mine]
-            answers = self._ask(name, methodcaller("set_aside", query[name], told, why))
-            found |= zip(mine, answers, strict=True)
-        return found
+
+        def told(one: Range) -> RangeToSetAside:
+            return RangeToSetAside(one.partition.number, one.start, one.end, failures)
+
+        return self._tell("set_aside", query, ranges, told, why)
 
     def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
         """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
@@ -387,6 +379,15 @@ class FleetQueues:
             self._outages.begin(name, error)
             return {Partition(name, number) for number in numbers}
 
+    def _tell(
+        self, kind: str, query: Mapping[QueueName, int], those: Iterable[K], told: Callable[[K], object], *more: object
+    ) -> dict[K, Any]:
+        """The answers, by what each queue was told its part of. Raises QueueAwayError."""
+        found: dict[K, Any] = {}
+        for name, mine in _by_queue(those).items():
+            found |= zip(mine, self._ask(name, methodcaller(kind, query[name], [told(one) for one in mine], *more)), strict=True)
+        return found
+
     def _ask_each(self, kind: str, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
         """The answers of those that answer. For one thread."""
 
@@ -400,8 +401,8 @@ class FleetQueues:
             return what(self._queues[name])
 
 
-def _by_queue(queues: Iterable[QueueName]) -> Iterable[tuple[QueueName, list[int]]]:
-    places: dict[QueueName, list[int]] = {}
-    for place, queue in enumerate(queues):
-        places.setdefault(queue, []).append(place)
-    return places.items()
+def _by_queue(those: Iterable[K]) -> dict[QueueName, list[K]]:
+    found: dict[QueueName, list[K]] = {}
+    for one in those:
+        found.setdefault(one.queue, []).append(one)
+    return found

@@ -5,9 +5,8 @@ import pytest
 from baton.model.ids import QueueName
 from baton.spark.offsets import (
     BatchOptions,
-    OffsetError,
     OffsetPlace,
-    OptionError,
+    SourceError,
     StreamOptions,
     batch_options,
     of_these_queues,
@@ -40,7 +39,7 @@ def test_an_offset_is_the_same_text_whatever_order_it_was_made_in() -> None:
     ],
 )
 def test_what_is_wrong_is_named(text: str, why: str) -> None:
-    with pytest.raises(OffsetError) as refused:
+    with pytest.raises(SourceError) as refused:
         parse_offset(text, "startingOffsets")
     assert str(refused.value).startswith("startingOffsets")
     assert why in str(refused.value)
@@ -49,7 +48,7 @@ def test_what_is_wrong_is_named(text: str, why: str) -> None:
 
 def test_a_checkpoint_of_another_queue_is_refused() -> None:
     of_these_queues({a_partition("orders", 0): 1}, {QueueName("orders")}, "shop")
-    with pytest.raises(OffsetError, match="checkpoint is of queue 'parcels', and the fleet of group shop reads orders: give"):
+    with pytest.raises(SourceError, match="checkpoint is of queue 'parcels', and the fleet of group shop reads orders: give"):
         of_these_queues({a_partition("parcels", 0): 1}, {QueueName("orders")}, "shop")
 
 
@@ -91,7 +90,7 @@ def test_what_is_said() -> None:
     ],
 )
 def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceError) as refused:
         stream(**options)
     assert why in str(refused.value)
 
@@ -109,6 +108,6 @@ def test_a_stream_s_options_that_are_wrong_are_named_with_the_cure(options: dict
     ],
 )
 def test_a_batch_read_s_options_that_are_wrong_are_named_with_the_cure(options: dict[str, str], why: str) -> None:
-    with pytest.raises(OptionError) as refused:
+    with pytest.raises(SourceError) as refused:
         batch(**options)
     assert why in str(refused.value)

@@ -12,7 +12,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges
 from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.offsets import AskAgain, OffsetError, OffsetPlace, SourceError
+from baton.spark.offsets import AskAgain, OffsetPlace, SourceError
 from baton.spark.queues import FleetQueues, Range
 from baton.spark.ranges import first_positions
 from baton.spark.statistics import How, RangeReport
@@ -478,7 +478,7 @@ def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
 
 
 def test_a_checkpoint_of_another_queue_is_refused(scene: StreamScene) -> None:
-    with pytest.raises(OffsetError, match="returns"):
+    with pytest.raises(SourceError, match="returns"):
         scene.stream().latest_offset('{"returns": {"0": 1}}')
 
 
