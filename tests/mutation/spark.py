@@ -31,7 +31,7 @@ SPARK = (
     Mutation("batch end", "end a range below the first entry that is there", "spark/batch_search.py", _SEARCH, "if end <= question.start or end < answer.first:", "if end <= question.start:"),
     Mutation("batch end", "give an empty range to who has nothing", "spark/batch_search.py", _SEARCH, "if end <= question.start or end < answer.first:", "if end < answer.first - 1:"),
     Mutation("batch end", "ask again who has nothing more", "spark/batch_search.py", _SEARCH, "            if end < most:\n", "            if True:\n"),
-    Mutation("batch end", "forget in the second round where the first ended", "spark/batch_search.py", _SEARCH, "start = ends.get(partition, position)", "start = position"),
+    Mutation("batch end", "forget in the second round where the first ended", "spark/batch_search.py", _SEARCH, "start = ends.get(grant.partition, position)", "start = position"),
     Mutation("batch end", "forget who was not asked", "spark/batch_search.py", _SEARCH, "left = more + left[len(questions) :]", "left = more"),
 
     # Which partitions are asked
@@ -57,7 +57,7 @@ SPARK = (
 
     # The search for a batch's end
     Mutation("batches", "never hear of a partition while another has rows in every batch", "spark/batch_search.py", "unit/spark/test_stream.py", "self._unheard = waiting if chosen.ends else ()", "self._unheard = ()"),
-    Mutation("search", "read what is to be let go", "spark/batch_search.py", _STREAM, "in ownership.owners.items():", "in {**ownership.owners, **{Partition(one.queue, one.partition): one for one in ownership.revoking}}.items():"),
+    Mutation("search", "read what is to be let go", "spark/batch_search.py", _STREAM, "in ownership.owners.items():", "in {**ownership.owners, **{one.partition: one for one in ownership.revoking}}.items():"),
     Mutation("search", "read where the owner is not registered", "spark/batch_search.py", _STREAM, "if position is None or grant.member not in executors or grant.queue", "if position is None or grant.queue"),
     Mutation("search", "read from the beginning what the offset does not have yet", "spark/batch_search.py", _STREAM, "            position = start.get(partition)\n", "            position = start.get(partition, 0)\n"),
     Mutation("search", "read any number of bytes of a queue that does not tell sizes", "spark/batch_search.py", _STREAM, "max(1, min(question.most_entries, question.most_bytes // size))", "question.most_entries"),
@@ -165,7 +165,7 @@ SPARK = (
     Mutation("grants", "tell the same releases again and again", "spark/ledger.py", _LEDGER, "            if released == self._released:\n                return\n", ""),
     Mutation("grants", "overlook what the ledger wants back", "spark/ledger.py", _LEDGER, "        ledger.on_change(self.review)\n", ""),
     Mutation("grants", "take an owner for late that was asserted again", "spark/ledger.py", _LEDGER, "grant).uid != grant.uid", "grant) != grant"),
-    Mutation("grants", "take for late an owner that was not replaced", "spark/ledger.py", _LEDGER, "if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid", "if owners.get(Partition(grant.queue, grant.partition)) != grant"),
+    Mutation("grants", "take for late an owner that was not replaced", "spark/ledger.py", _LEDGER, "if owners.get(grant.partition, grant).uid != grant.uid", "if owners.get(grant.partition) != grant"),
 
     # What tasks report
     Mutation("reports", "count as read by its owner what was lent as well", "spark/statistics.py", _STATISTICS, "lent = How.LENT in (report.how, found.get(report.partition))", "lent = How.LENT is report.how"),

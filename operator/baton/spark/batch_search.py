@@ -13,7 +13,7 @@ from baton.spark.queues import FleetQueues, Question, QueueAwayError, Range
 from baton.spark.ranges import beyond, lost_and_cure, superseded
 from baton.spark.surroundings import Surroundings
 
-# -- how far a batch reads: rows and bytes are shared out fairly over the partitions that have something, and in turn
+# -- how far a batch reads: partitions that have something share rows and bytes fairly, and take turns
 
 _ROUNDS = 4
 """What one partition does not need the others get in the next round."""
@@ -22,11 +22,14 @@ _ROUNDS = 4
 class Candidate(NamedTuple):
     """A partition that may be read, and from where."""
 
-    partition: Partition
     grant: PartitionGrant
     position: int
     most: int | None = None
     """It is read up to this position at most; None: to its end."""
+
+    @property
+    def partition(self) -> Partition:
+        return self.grant.partition
 
 
 Ask = Callable[[Sequence[Question]], Sequence[AheadAnswer | None]]
@@ -85,8 +88,8 @@ def _questions(candidates: Sequence[Candidate], ends: Mapping[Partition, int], r
     questions = []
     asked = min(len(candidates), rows)
     share, over = divmod(rows, asked)
-    for index, (partition, grant, position, most) in enumerate(candidates[:asked]):
-        start = ends.get(partition, position)
+    for index, (grant, position, most) in enumerate(candidates[:asked]):
+        start = ends.get(grant.partition, position)
         entries = share + (index < over)
         if most is not None:
             entries = min(entries, most - start)
@@ -291,7 +294,7 @@ class BatchSearch:
                 continue
             most = None if self.target is None else self.target.get(partition, position)
             if most is None or position < most:
-                yield Candidate(partition, grant, position, most)
+                yield Candidate(grant, position, most)
 
     def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         questions = [self._by_size(one) for one in questions]
@@ -300,7 +303,7 @@ class BatchSearch:
         behind: list[Question] = []
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
             if isinstance(answer, Gone):
-                partition = Partition(question.grant.queue, question.grant.partition)
+                partition = question.grant.partition
                 if answer.last < question.start:
                     raise SourceError(beyond(partition, question.start, answer.last))
                 if self._options.fail_on_data_loss:
@@ -328,7 +331,7 @@ class BatchSearch:
         """Of one entry; 0: the queue counts itself, or nobody has set a limit, and the first batch will tell."""
         if question.queue not in self._unsized:
             return 0
-        known = self._around.finishing.sizes.of(Partition(question.grant.queue, question.grant.partition))
+        known = self._around.finishing.sizes.of(question.grant.partition)
         return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0
 
     def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:

@@ -35,7 +35,12 @@ _LONGEST = 300
 
 
 def train(folder: str, class_path: str) -> None:
-    """Write the names of the loaded classes to files `*.classes` in the folder, when this process ends."""
+    """Do once what a driver and its executors do at their start, and write the names of the classes that they load to files
+    `*.classes` in the folder, when this process ends.
+
+    A driver on Kubernetes asks an API server for executors: here it is one that takes everything and starts nothing. Then there
+    is an executor of this machine, and a query with a sink of files.
+    """
     java = {
         "spark.driver.extraClassPath": class_path,
         "spark.executor.extraClassPath": class_path,

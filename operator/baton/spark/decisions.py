@@ -22,7 +22,7 @@ from baton.spark.offsets import (
 )
 from baton.spark.queues import Range
 from baton.spark.ranges import batch_read
-from baton.spark.stream import RunningQuery, Stream, running_query, source_metrics
+from baton.spark.stream import RunningQuery, Stream, running_query
 from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
@@ -65,7 +65,7 @@ class Decisions:
         return _answered(lambda: self.done(stream, end))
 
     def metrics(self, stream: str, consumed: str) -> str:
-        return _answered(lambda: source_metrics(self._around, self._stream(stream), parse_offset(consumed)))
+        return _answered(lambda: self._stream(stream).metrics(parse_offset(consumed)))
 
     def prepareAvailableNow(self, stream: str) -> str:  # noqa: N802
         return _answered(lambda: self._stream(stream).prepare_available_now())

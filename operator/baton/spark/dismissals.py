@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from baton.consumer.api_server import ApiConnection, segments
 from baton.model.ids import MemberId
@@ -22,28 +22,23 @@ log = logging.getLogger("baton.spark")
 # -- which of the group's pods are asked to stop
 
 
-class LeavingPods(Protocol):
-    """Where the driver learns which executors leave."""
+class LeavingPods:
+    """Where the driver learns which executors leave: without Kubernetes, none."""
 
     def until(self) -> Mapping[MemberId, float]:
         """The pods that leave, each with when it is killed (seconds of the monotonic clock)."""
+        return {}
 
     def close(self) -> None:
         """Look no more."""
 
 
-class NobodyLeaves:
-    """Without Kubernetes nobody is asked to stop."""
-
-    def until(self) -> Mapping[MemberId, float]:
-        return {}
-
-    def close(self) -> None:
-        pass
-
-
-class WatchedPods:
-    """The executors' pods of a group at the API server."""
+class WatchedPods(LeavingPods):
+    """The executors' pods of a group at the API server, and which of them are asked to stop: by `kubectl delete pod`, a drain,
+    or a spot instance that is taken back. The ledger does not say it in time, because a pod that leaves keeps its partitions
+    until a plan has taken them from it. What the driver does not see costs nothing but the grace: the pod ends when its own
+    time is over.
+    """
 
     def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
         self._until: Mapping[MemberId, float] = {}

@@ -19,26 +19,23 @@ log = logging.getLogger("baton.spark")
 
 
 class EntrySizes:
-    """Bytes of an entry, of the last range of each partition on the average. Thread-safe."""
+    """Bytes of an entry, of the last range of each partition on the average, for queues that do not tell. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._of: dict[Partition, int] = {}
         self._read: dict[QueueName, int] = {}
         """Of the partition that was read last; for those of which nothing was read yet."""
 
     def learn(self, reports: Iterable[RangeReport]) -> None:
         """What tasks of a batch have read."""
-        with self._lock:
-            for report in reports:
-                if report.rows:
-                    self._of[report.partition] = max(1, report.bytes // report.rows)
-                    self._read[report.partition.queue] = self._of[report.partition]
+        for report in reports:
+            if report.rows:
+                size = max(1, report.bytes // report.rows)
+                self._of[report.partition] = self._read[report.partition.queue] = size
 
     def of(self, partition: Partition) -> int | None:
         """None: nothing of its queue was read yet."""
-        with self._lock:
-            return self._of.get(partition, self._read.get(partition.queue))
+        return self._of.get(partition, self._read.get(partition.queue))
 
 
 _Part = tuple["PlannedBatch", Mapping[Partition, Sequence[str]]]

@@ -4,7 +4,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from baton.spark.executors import Executors, SparkExecutors
 from baton.spark.queries import QueryFailures, last_line, of_rows
 from baton.spark.running_fleet import RunningFleet, source_classes
 from baton.spark.settings import check_spark
-from baton.spark.statistics import Counts, FleetView, OptionalMetrics, Statistics
+from baton.spark.statistics import Counts, FleetView, Statistics
 
 log = logging.getLogger("baton.spark")
 
@@ -85,7 +85,7 @@ class Fleet:
         self._environment = environment or here(dict(spark.sparkContext.getConf().getAll()))
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
-        self._metrics = OptionalMetrics(metrics_port, group, self)
+        self._metrics_port, self._metrics = metrics_port, ExitStack()
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
         self._told_after = 1
@@ -104,7 +104,7 @@ class Fleet:
         if not java.Groups.claim(self._group):
             raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
-            self._metrics.serve()
+            self._serve_metrics()
             self._running = None  # a signal while the Lease is waited for is not for the one that has ended
             self._given_up.clear()
             self._running = RunningFleet(
@@ -209,6 +209,13 @@ class Fleet:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _serve_metrics(self) -> None:
+        self._metrics.close()
+        if self._metrics_port is not None:
+            from baton.spark.metrics import MetricsServer  # which needs prometheus-client
+
+            self._metrics.callback(MetricsServer(self._metrics_port, self._group, self).close)
 
     def _begun(self) -> RunningFleet:
         """The one that runs; started, where none does."""

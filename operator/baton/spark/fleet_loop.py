@@ -18,12 +18,17 @@ from baton.spark.statistics import Counts
 
 log = logging.getLogger("baton.spark")
 
-# -- which executor holds up everybody's batch
+# -- which executors hold up the batch of all others
 
 
 @dataclass(frozen=True, slots=True)
 class StuckExecutors:
-    """Since when (seconds) nothing but these executors has been at work, and how many tasks they had finished by then."""
+    """Since when (seconds) nothing but these executors has been at work, and how many tasks they had finished by then.
+
+    A batch ends when its slowest task does, so a stopped executor would stop the whole fleet. Spark itself drops one that sends
+    no heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`). These are alive, missed the deadline of a hand-off, and now
+    hold up the batch of all others.
+    """
 
     executors: frozenset[str]
     finished: int

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from baton.consumer.api_server import ApiConnection, segments
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -30,15 +30,18 @@ log = logging.getLogger("baton.spark")
 class PartitionGrant(NamedTuple):
     """One partition in one member's hands since `epoch`."""
 
-    queue: QueueName
-    partition: int
+    partition: Partition
     epoch: Epoch
     member: MemberId
     uid: Uid
 
+    @property
+    def queue(self) -> QueueName:
+        return self.partition.queue
+
     def released(self) -> Release:
         """What a session says once it has let go of this."""
-        return Release(self.uid, self.queue, self.partition, self.epoch)
+        return Release(self.uid, *self.partition, self.epoch)
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,12 @@ class Ownership:
     @cached_property
     def owners(self) -> Mapping[Partition, PartitionGrant]:
         """The owned grants, by partition. While a member that is gone is named beside the next owner, the later grant counts."""
-        return {Partition(one.queue, one.partition): one for one in sorted(self.owned, key=lambda one: one.epoch)}
+        return {one.partition: one for one in sorted(self.owned, key=lambda one: one.epoch)}
 
     @cached_property
     def partitions(self) -> frozenset[Partition]:
         """Those that are in anybody's hands."""
-        return frozenset(Partition(one.queue, one.partition) for one in self.owned | self.revoking)
+        return frozenset(one.partition for one in self.owned | self.revoking)
 
 
 def ownership(entries: Iterable[MemberEntry]) -> Ownership:
@@ -70,7 +73,7 @@ def ownership(entries: Iterable[MemberEntry]) -> Ownership:
 
 def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[PartitionGrant]:
     for partition, epoch in flat(queues):
-        yield PartitionGrant(*partition, epoch, entry.member, entry.uid)
+        yield PartitionGrant(partition, epoch, entry.member, entry.uid)
 
 
 # -- the size of the fleet
@@ -128,19 +131,6 @@ class LedgerSnapshot:
         return max((entry.generation for entry in self.entries.values()), default=0)
 
 
-class LedgerView(Protocol):
-    """Where the driver learns the ledger from."""
-
-    def read(self) -> LedgerSnapshot:
-        """The newest state that was seen."""
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        """Call `told` (from any thread) after each new state."""
-
-    def close(self) -> None:
-        """Stop following the ledger."""
-
-
 class ReadLedger(NamedTuple):
     """What the data of the ConfigMap say. A key that does not read is ignored: its member owns nothing."""
 
@@ -168,8 +158,8 @@ def parse(data: Mapping[str, str]) -> ReadLedger:
     return ReadLedger(LedgerSnapshot(entries, scale), ignored)
 
 
-class _View:
-    """The newest state, and those who want to hear of it."""
+class LedgerView:
+    """The newest state of the ledger that the driver has seen. Any thread may read."""
 
     def __init__(self) -> None:
         self._data: Mapping[str, str] = {}
@@ -177,32 +167,37 @@ class _View:
         self._ignored: Mapping[str, str] = {}
         """What was told of: once, until the key reads again or is gone."""
         self._told: list[Callable[[], None]] = []
-        self._closed = threading.Event()
         self._lock = threading.Lock()
 
     def read(self) -> LedgerSnapshot:
+        """The newest state."""
         return self._ledger
 
     def on_change(self, told: Callable[[], None]) -> None:
+        """Call `told` (from any thread) after each new state."""
         self._told.append(told)
 
     def close(self) -> None:
-        self._closed.set()
+        """Stop following the ledger."""
 
     def _see(self, data: Mapping[str, str]) -> None:
         with self._lock:
             if data == self._data:
                 return
             self._data = dict(data)
-            self._ledger, ignored = parse(data)
+            found, ignored = parse(data)
             for key in sorted(ignored.keys() - self._ignored.keys()):
                 log.warning("%s", ignored[key])
             self._ignored = ignored
-            for told in self._told:
-                told()
+            self._become(found)
+
+    def _become(self, ledger: LedgerSnapshot) -> None:
+        self._ledger = ledger
+        for told in self._told:
+            told()
 
 
-class WatchedLedger(_View):
+class WatchedLedger(LedgerView):
     """The ConfigMap at the API server. While that is out of reach the last state stands: the queues refuse what it has become
     too old for.
     """
@@ -215,14 +210,13 @@ class WatchedLedger(_View):
         self._followed.start()
 
     def close(self) -> None:
-        super().close()
         self._followed.close()
 
     def _see_all(self, maps: Sequence[Mapping[str, Any]]) -> None:
         self._see(maps[0].get("data") or {} if maps else {})
 
 
-class MountedLedger(_View):
+class MountedLedger(LedgerView):
     """A directory with one file per key, as a mounted ConfigMap is; for development without an API server. Looked at ten times
     a second.
     """
@@ -231,8 +225,12 @@ class MountedLedger(_View):
         super().__init__()
         self._path = path
         self._unreadable = False
+        self._closed = threading.Event()
         self.look()
         threading.Thread(target=self._run, name="baton-ledger", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
 
     def _run(self) -> None:
         while not self._closed.wait(0.1):
@@ -265,7 +263,13 @@ class MountedLedger(_View):
 
 
 class GrantsInUse:
-    """Thread-safe: the batch takes and puts back, the ledger's watch and the session's renewals ask."""
+    """Grants that batches work on, and those that the driver has let go of.
+
+    A partition that the ledger revokes is released at once if no batch has it, and otherwise when its part of the batch is
+    finished. The next batch may take a grant before the one before has put it back, so grants are counted. Taking and releasing
+    exclude each other: what has been released is never taken again. Thread-safe: the batch takes and puts back, the ledger's
+    watch and the session's renewals ask.
+    """
 
     def __init__(self, ledger: LedgerView, tell: Callable[[frozenset[Release]], None]) -> None:
         self._ledger = ledger
@@ -312,6 +316,4 @@ class GrantsInUse:
     def missed(self) -> frozenset[MemberId]:
         """Members whose part of the running batch has been granted to somebody else: a deadline was missed."""
         owners = self._ledger.read().ownership.owners
-        return frozenset(
-            grant.member for grant in self.taken() if owners.get(Partition(grant.queue, grant.partition), grant).uid != grant.uid
-        )
+        return frozenset(grant.member for grant in self.taken() if owners.get(grant.partition, grant).uid != grant.uid)

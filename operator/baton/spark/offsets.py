@@ -13,7 +13,7 @@ from enum import StrEnum
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
 
-# -- what the source answers Spark instead of what it was asked for
+# -- answers other than what Spark asked for
 
 
 class SourceError(Exception):

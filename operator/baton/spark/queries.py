@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +14,7 @@ from baton.spark.queues import FleetQueues, QueueAwayError, Range
 
 log = logging.getLogger("baton.spark")
 
-# -- queries that fail are started again: how soon, and when others than the log are to hear of it
+# -- how soon a failed query is started again, and when the group is to say it
 
 _FIRST = 1.0
 _LONGEST = 60.0
@@ -90,36 +90,18 @@ def last_line(error: str, most: int = 300) -> str:
     return _QUERY.sub("", _TASK.sub("", last))[:most]
 
 
-# -- the queries that run in an application: `spark.streams` knows those of its own session only
+# -- the queries that run in an application: `spark.streams` has only those of its session
 
 
-class QueryStatus(Protocol):
-    """What a query is at."""
-
-    def isTriggerActive(self) -> bool: ...  # noqa: N802 - Spark's name
-
-
-class Stoppable(Protocol):
-    """A query that runs."""
-
-    def stop(self) -> None: ...
-
-
-class QueryInJava(Stoppable, Protocol):
-    """Likewise, as the JVM has it."""
-
-    def status(self) -> QueryStatus: ...
-
-
-Running = Callable[[], Mapping[str, QueryInJava]]
-"""The queries that run now, by Spark's id."""
+Running = Callable[[], Mapping[str, Any]]
+"""The queries that run now, as the JVM has them, by Spark's id."""
 
 
 def running_in(spark: SparkSession) -> Running:
     """In all sessions of the application: they share one list."""
     session: Any = spark._jsparkSession
 
-    def running() -> Mapping[str, QueryInJava]:
+    def running() -> Mapping[str, Any]:
         return {query.id().toString(): query for query in session.sharedState().activeStreamingQueries().values()}
 
     return running
@@ -133,7 +115,7 @@ def query_of_this_thread(spark: SparkSession) -> str:
         return ""
 
 
-def stop_queries(running: Callable[[], Mapping[str, Stoppable]], ids: Iterable[str]) -> None:
+def stop_queries(running: Running, ids: Iterable[str]) -> None:
     """Stop those of these that run. One that cannot be stopped keeps no other from it."""
     try:
         found = running()
@@ -147,7 +129,7 @@ def stop_queries(running: Callable[[], Mapping[str, Stoppable]], ids: Iterable[s
             log.warning("query %s could not be stopped: %s", one, last_line(str(error)))
 
 
-# -- the group's
+# -- the queries of the group
 
 
 class GroupQueries:

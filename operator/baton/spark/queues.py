@@ -51,12 +51,12 @@ class Question(NamedTuple):
 
     @property
     def queue(self) -> QueueName:
-        return self.grant.queue
+        return self.grant.partition.queue
 
     def request(self) -> AheadRequest:
         """As the queue takes it."""
         return AheadRequest(
-            self.grant.partition, self.grant.uid, self.grant.epoch, self.start, self.most_entries, self.most_bytes
+            self.grant.partition.number, self.grant.uid, self.grant.epoch, self.start, self.most_entries, self.most_bytes
         )
 
 
@@ -71,7 +71,8 @@ class QueueAwayError(Exception):
 
 
 class QueueOutages:
-    """Thread-safe."""
+    """Queues that are out of reach: noted when they are asked, told in the log and to the group, and over when they answer.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._away: dict[QueueName, tuple[float, str]] = {}
@@ -116,7 +117,8 @@ UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
 
 
 class AskedAtOnce:
-    """For one thread; any may look at `late`."""
+    """Asks queues at the same time. One that answers late holds up no other: it is left behind until it has answered. For one
+    thread; any may look at `late`."""
 
     def __init__(self, queues: int, patience: float = PATIENCE) -> None:
         """`queues`: how many there are. `patience`: see `PATIENCE`."""

@@ -56,7 +56,7 @@ def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId
     return told
 
 
-# -- where a partition that the offset does not have yet is read from
+# -- where partitions that the offset does not have yet are read from
 
 
 def first_positions(starting: Offsets, queues: FleetQueues) -> Positions:
@@ -120,7 +120,7 @@ def there(positions: Positions, bounds: Mapping[Partition, PartitionBounds], opt
         raise SourceError(f"{option} names {partition.queue}/{partition.number}: the queue has the partitions 0 to {count - 1}")
 
 
-# -- ranges recorded at their queues: from then on nobody else gets their entries, and none is deleted
+# -- recorded ranges: no other consumer gets their entries, and none is deleted
 
 Recorded = Mapping[Range, Logged]
 
@@ -196,8 +196,10 @@ ROWS = 4000
 def range_tasks(ranges: Sequence[tuple[str, int]], slots: Mapping[str, int]) -> list[int]:
     """For each range, given as its executor ("": any) and its rows, the number of its task.
 
-    Ranges are shared out evenly over the tasks of their executor: so many as it can run at a time (`slots`, by executor), or a
-    multiple of that, where a task has `ROWS` then. What may be read anywhere has a task for each range.
+    Spark's own work for a task is that of some thousand rows: with a task for each of many small ranges a batch would take
+    several times as long as its rows do. Ranges are shared out evenly over the tasks of their executor: so many as it can run
+    at a time (`slots`, by executor), or a multiple of that, where a task has `ROWS` then. What may be read anywhere has a task
+    for each range.
     """
     of_executor: defaultdict[str, list[int]] = defaultdict(list)
     for place, (executor, _) in enumerate(ranges):
@@ -216,7 +218,7 @@ def range_tasks(ranges: Sequence[tuple[str, int]], slots: Mapping[str, int]) -> 
     return found
 
 
-# -- a batch read: what is in the queues now, as a table. Nothing is fenced, recorded or committed
+# -- a batch read: what is in the queues now. Nothing is fenced, recorded or committed
 
 
 def batch_read(options: BatchOptions, queues: FleetQueues) -> dict[str, Any]:

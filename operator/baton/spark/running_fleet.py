@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ from baton.spark.ledger import GrantsInUse, Ownership
 from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
-from baton.spark.surroundings import Surroundings, fleet_view
+from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
 
-# -- where the seconds of a driver's start go, as one line of its log
+# -- where the seconds of a start go
 
 STEPS = ("Spark", "Lease", "executors", "partitions", "first batch")
 """In their order: its context is there; the Lease is held; one executor is warm; one partition has an owner; a batch is done."""
@@ -95,7 +96,7 @@ def _age() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
-# -- whether Spark goes on: a JVM that is killed tells nobody, so it is asked
+# -- whether Spark goes on: a JVM that was killed says nothing, so it is asked
 
 _UNANSWERED = 3
 """Questions in a row that are not answered: then the JVM has gone."""
@@ -178,8 +179,10 @@ class RunningFleet:
         """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended.
         `stop`: what stops the fleet where the JVM ends, within so many seconds. Raises RuntimeError where the wait is
         `given_up`."""
-        self._spark, self._group, self._counts = spark, group, counts
-        self._java, self._warm_up = java, warm_up
+        self._spark, self._java, self._group, self._urls = spark, java, group, urls
+        self._environment, self._executors, self._counts, self._warm_up = environment, executors, counts, warm_up
+        self._holdup_timeout, self._repeat_wait, self._query_failure = holdup_timeout, repeat_wait, query_failure
+        self._stop_fleet, self._given_up = stop, given_up
         self._start = StartTimes(group)
         self._start.done("Spark")
         self._life = SparkLife(partial(stopped, spark))
@@ -188,46 +191,37 @@ class RunningFleet:
         """Why it has ended without a `stop`: a sentence; empty: it has not."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
-        self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
-        """What ends all that has begun, the last first."""
+        self._closing = ExitStack()
+        """Ends all that has begun, the last first."""
+        self._closing.callback(java.Groups.release, group)
         try:
-            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure, stop, given_up)
+            self._begin()
             java.JvmEnd.stopsFirst(group, round(stops_within))
         except BaseException:
             self._close()
             raise
 
-    def _begin(
-        self,
-        urls: Mapping[QueueName, str],
-        environment: FleetEnvironment,
-        executors: Executors,
-        holdup_timeout: float,
-        repeat_wait: float,
-        query_failure: Callable[[], str],
-        stop: Callable[[], None],
-        given_up: Callable[[], bool],
-    ) -> None:
+    def _begin(self) -> None:
         spark, group, counts = self._spark, self._group, self._counts
-        self._queues = FleetQueues(urls, environment.namespace, group)
-        self._closing.append(self._queues.close)
-        self._session = environment.session(group)
+        self._queues = FleetQueues(self._urls, self._environment.namespace, group)
+        self._closing.callback(self._queues.close)
+        self._session = self._environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)
-        self._session.acquire(given_up)
-        self._closing.append(self._session.close)
-        if given_up():
+        self._session.acquire(self._given_up)
+        self._closing.callback(self._session.close)
+        if self._given_up():
             raise RuntimeError(f"the fleet of group {group} was stopped while it waited for the group")
         self._start.done("Lease")
-        self._ledger = environment.ledger(group)
-        self._closing.append(self._ledger.close)
-        self._leaving = environment.leaving(group)
-        self._closing.append(self._leaving.close)
-        self._rights = environment.rights(group)
-        self._closing.append(self._rights.close)
+        self._ledger = self._environment.ledger(group)
+        self._closing.callback(self._ledger.close)
+        self._leaving = self._environment.leaving(group)
+        self._closing.callback(self._leaving.close)
+        self._rights = self._environment.rights(group)
+        self._closing.callback(self._rights.close)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
-        self._closing.append(lambda: self._finishing.close(0))
+        self._closing.callback(self._finishing.close, 0)
         self._around = Surroundings(
             group=group,
             queues=self._queues,
@@ -236,12 +230,12 @@ class RunningFleet:
             executors=lambda: self._ready,
             finishing=self._finishing,
             counts=counts,
-            repeat_wait=repeat_wait,
+            repeat_wait=self._repeat_wait,
             over=self.over,
             stopping=self._stopping.is_set,
         )
         running = running_in(spark)
-        self._decisions = Decisions(self._around, lambda: frozenset(running()), stop)
+        self._decisions = Decisions(self._around, lambda: frozenset(running()), self._stop_fleet)
         self.queries = GroupQueries(spark, running, self._decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
@@ -252,19 +246,19 @@ class RunningFleet:
             ready=self._executors_are,
             ledger=self._ledger,
             grants_in_use=grants_in_use,
-            executors=executors,
+            executors=self._executors,
             session=self._session,
             counts=counts,
             executor_warm_up=ExecutorWarmUp(
                 self._first_task, self._batch_without_rows, _WARMING, begin=self._begin_warm_up, cancel=self._cancel_warm_up
             ),
-            dismissals=Dismissals(self._leaving, executors),
+            dismissals=Dismissals(self._leaving, self._executors),
             troubles=lambda: {
                 "trouble": self._trouble(),
-                "query_failure": query_failure(),
+                "query_failure": self._query_failure(),
                 "missing_rights": self._rights.missing(),
             },
-            patience=holdup_timeout,
+            patience=self._holdup_timeout,
             queues_answer=self._queues.answer,
         ).start()
         grants_in_use.review()
@@ -294,7 +288,7 @@ class RunningFleet:
         behind: dict[Partition, int] = {}
         for stream in self._decisions.streams():
             behind |= stream.rows_behind(stream.position)
-        return fleet_view(self._around, behind)
+        return self._around.view(behind)
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`. Whoever stops it meanwhile waits for the first."""
@@ -345,11 +339,10 @@ class RunningFleet:
     def _close(self) -> None:
         self._ended.set()
         self._stopping.set()
-        for close in reversed(self._closing):
-            try:
-                close()
-            except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
-                log.debug("closing: %s", error)
+        try:
+            self._closing.close()
+        except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
+            log.debug("closing: %s", error)
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
 

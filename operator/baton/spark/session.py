@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from baton import consumer
 from baton.consumer.session import DURATION, RENEW_EVERY, LeaseStore
@@ -32,7 +32,8 @@ _LOOK = 0.2
 
 
 class SoleDriver:
-    """A name that one program of a pod has at a time; with its end, whatever ends it, the name is free.
+    """A name that one program of a pod has at a time: two would share the group's Lease, which names a pod and not a program.
+    When the program ends, for whatever reason, the name is free.
 
     It is that of an abstract socket (unix(7)): all containers of a pod share these, and no file is left behind.
     """
@@ -100,24 +101,29 @@ class Word:
         }
 
 
-class FleetSession(Protocol):
-    """The driver's word to the operator."""
+class FleetSession:
+    """The driver's word to the operator. This one is heard by no operator, for development without an API server."""
+
+    def __init__(self) -> None:
+        self.word = Word()
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
         """Become the group's one driver; waits as long as another one lives, in this pod or another, unless the wait is
         `given_up`."""
 
-    def say(self, **changes: object) -> None:
+    def say(self, **changes: Any) -> None:
         """Change fields of the `Word`; executors and releases are told at once, statistics with the next renewal."""
+        self.word = replace(self.word, **changes)
 
     def lost(self) -> str | None:
         """Who has taken the group over; None: nobody."""
+        return None
 
     def close(self) -> None:
         """Give the group up."""
 
 
-class DriverSession:
+class DriverSession(FleetSession):
     """A Lease that one driver has at a time, renewed from its own thread: a long batch does not make the driver look dead."""
 
     def __init__(
@@ -130,11 +136,11 @@ class DriverSession:
         gone: Callable[[str], bool] | None = None,
     ) -> None:
         """`holder`: the driver's pod by its UID. `duration`, `every`: seconds. `gone`: another holder has ended."""
+        super().__init__()
         self._session = consumer.Session(
             store, holder=holder, group=group, duration=duration, every=every, exclusive=True, gone=gone
         )
         self._sole_driver = SoleDriver(group, holder)
-        self._word = Word()
         self._lock = threading.Lock()
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
@@ -148,9 +154,10 @@ class DriverSession:
 
     def say(self, **changes: Any) -> None:
         with self._lock:
-            before, self._word = self._word, replace(self._word, **changes)
-            news = replace(self._word, statistics=before.statistics) != before
-            self._session.say(self._word.annotations(), at_once=news)
+            before = self.word
+            super().say(**changes)
+            news = replace(self.word, statistics=before.statistics) != before
+            self._session.say(self.word.annotations(), at_once=news)
 
     def lost(self) -> str | None:
         return self._session.lost()
@@ -159,22 +166,3 @@ class DriverSession:
         self.say(executors=(), releases=frozenset(), statistics="", trouble="", query_failure="", missing_rights="")
         self._session.close(give_up=True)
         self._sole_driver.release()
-
-
-class SilentSession:
-    """A session that nobody listens to, for development without an API server; keeps the last word for whoever asks."""
-
-    def __init__(self) -> None:
-        self.word = Word()
-
-    def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
-        pass
-
-    def say(self, **changes: Any) -> None:
-        self.word = replace(self.word, **changes)
-
-    def lost(self) -> str | None:
-        return None
-
-    def close(self) -> None:
-        pass

@@ -1,4 +1,4 @@
-"""What tasks report of the ranges that they read, what the driver counts of it and sees now, and the server of its metrics."""
+"""What tasks report of the ranges that they read, what the driver counts of it, and what it sees now."""
 
 import json
 import threading
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from baton.model.ids import Partition, QueueName
 
 if TYPE_CHECKING:
-    from baton.spark.metrics import MetricsServer
+    pass
 
-# -- what tasks report: the JVM collects it in an accumulator, and the driver empties that
+# -- what tasks report: the JVM collects it in an accumulator, which the driver empties
 
 
 class How(StrEnum):
@@ -183,39 +183,3 @@ class FleetView:
     """Entries of each queue that the query has not finished reading."""
     step_seconds: Mapping[str, float] = field(default_factory=dict)
     """What the driver's steps took, all batches together: ahead, log, finish."""
-
-
-# -- metrics for Prometheus, where they are asked for: nobody else needs prometheus-client
-
-
-class Measured(Protocol):
-    """What a fleet says of itself."""
-
-    def statistics(self) -> Statistics: ...
-
-    def view(self) -> FleetView: ...
-
-
-class OptionalMetrics:
-    """Serves `/metrics` while it is open, if there is a port."""
-
-    def __init__(self, port: int | None, group: str, fleet: Measured) -> None:
-        self._port, self._group, self._fleet = port, group, fleet
-        self._server: MetricsServer | None = None
-
-    def serve(self) -> None:
-        """Raises RuntimeError where the port is taken, and ImportError, with what to install, without prometheus-client."""
-        if self._port is None:
-            return
-        from baton.spark.metrics import MetricsServer
-
-        self.close()
-        try:
-            self._server = MetricsServer(self._port, self._group, self._fleet)
-        except OSError as error:
-            raise RuntimeError(f"metrics_port {self._port} cannot be served: {error.strerror}: name another one") from None
-
-    def close(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()

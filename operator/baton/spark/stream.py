@@ -29,11 +29,11 @@ from baton.spark.ranges import (
     superseded,
 )
 from baton.spark.statistics import How
-from baton.spark.surroundings import Surroundings, fleet_view
+from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
 
-# -- the query that a stream is part of, as Spark tells it: a source sees the options of `load()`, not those of `writeStream`
+# -- the query that a stream is part of: a source sees the options of `load()`, not those of `writeStream`
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def running_query(text: str) -> RunningQuery:
     return RunningQuery(told["id"], told.get("sources", 1) <= 1)
 
 
-# -- the number that a query has at each queue, and what it owes to them from the queries before
+# -- the query's number at each queue, and what earlier queries left to finish
 
 _BEGIN_AGAIN = 1.0
 """Seconds until a queue that was away is asked for a number again."""
@@ -282,6 +282,22 @@ class Stream:
         """Entries of each partition behind its position, as far as its queue has said."""
         return self._search.last_entries.behind(positions)
 
+    def metrics(self, consumed: Positions) -> Mapping[str, str]:
+        """What a query's progress says of its source: texts by name. The counts of ranges are of all finished batches."""
+        behind = self.rows_behind(consumed)
+        view, statistics = self._around.view(behind), self._around.counts.statistics()
+        return {
+            "rowsBehind": str(sum(behind.values())),
+            "maxRowsBehind": str(max(behind.values(), default=0)),
+            "partitionsOwned": str(view.partitions_owned),
+            "partitionsWaiting": str(view.partitions_waiting),
+            "partitionsRevoking": str(view.partitions_revoking),
+            "rangesReadOnOwner": str(statistics.ranges_read_on_owner),
+            "rangesLent": str(statistics.ranges_lent),
+            "readsRefused": str(statistics.reads_refused),
+            "generation": str(self._around.ledger.read().generation),
+        }
+
     def busy(self) -> bool:
         """A batch runs."""
         return self._planned is not None or self._chosen is not None
@@ -361,7 +377,7 @@ class Stream:
         addresses: Mapping[QueueName, Mapping[str, Any]],
     ) -> dict[str, Any]:
         ownership, recorded = self._around.ledger.read().ownership, self._recorded
-        revoking = {Partition(one.queue, one.partition): one for one in ownership.revoking & grants}
+        revoking = {one.partition: one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
         told = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
         tasks = range_tasks(
@@ -388,23 +404,3 @@ def _named(partitions: Sequence[Partition], most: int = 10) -> str:
 def _examples(todo: Sequence[Range], most: int = 3) -> str:
     named = ", ".join(f"{one.partition.queue}/{one.partition.number} {one.start + 1} to {one.end}" for one in todo[:most])
     return named + (", …" if len(todo) > most else "")
-
-
-# -- what a query's progress says of its source
-
-
-def source_metrics(around: Surroundings, stream: Stream, consumed: Positions) -> Mapping[str, str]:
-    """As Spark's ReportsSourceMetrics has them: texts by name. The counts of ranges are of all finished batches."""
-    behind = stream.rows_behind(consumed)
-    view, statistics = fleet_view(around, behind), around.counts.statistics()
-    return {
-        "rowsBehind": str(sum(behind.values())),
-        "maxRowsBehind": str(max(behind.values(), default=0)),
-        "partitionsOwned": str(view.partitions_owned),
-        "partitionsWaiting": str(view.partitions_waiting),
-        "partitionsRevoking": str(view.partitions_revoking),
-        "rangesReadOnOwner": str(statistics.ranges_read_on_owner),
-        "rangesLent": str(statistics.ranges_lent),
-        "readsRefused": str(statistics.reads_refused),
-        "generation": str(around.ledger.read().generation),
-    }

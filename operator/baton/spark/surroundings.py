@@ -33,13 +33,12 @@ class Surroundings:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-
-def fleet_view(around: Surroundings, behind: Mapping[Partition, int]) -> FleetView:
-    """`behind`: entries that are not read, of each partition that there is."""
-    ownership, executors, names = around.ledger.read().ownership, around.executors(), around.queues.names
-    owned = sum(grant.queue in names and grant.member in executors for grant in ownership.owned)
-    revoking = sum(grant.queue in names for grant in ownership.revoking)
-    lag: dict[QueueName, int] = dict.fromkeys(sorted(names), 0)
-    for partition, rows in behind.items():
-        lag[partition.queue] = lag.get(partition.queue, 0) + rows
-    return FleetView(owned, max(0, len(behind) - owned - revoking), revoking, lag, around.counts.step_seconds())
+    def view(self, behind: Mapping[Partition, int]) -> FleetView:
+        """What the driver sees now. `behind`: entries that are not read, of each partition that there is."""
+        ownership, executors, names = self.ledger.read().ownership, self.executors(), self.queues.names
+        owned = sum(grant.queue in names and grant.member in executors for grant in ownership.owned)
+        revoking = sum(grant.queue in names for grant in ownership.revoking)
+        lag: dict[QueueName, int] = dict.fromkeys(sorted(names), 0)
+        for partition, rows in behind.items():
+            lag[partition.queue] = lag.get(partition.queue, 0) + rows
+        return FleetView(owned, max(0, len(behind) - owned - revoking), revoking, lag, self.counts.step_seconds())

@@ -25,8 +25,8 @@ from baton.spark.stream import IDLE, RunningQuery, Stream
 from baton.spark.surroundings import Surroundings
 from tests.redis_server import RedisServer
 from tests.unit.spark.builders import entry
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
+from tests.written_ledger import WrittenLedger
 
 ORDERS, ME, QUEUE = QueueName("orders"), MemberId("exec-1"), "default/orders"
 ONLY = Partition(ORDERS, 0)

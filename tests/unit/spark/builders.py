@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.spark.executors import Executor
 from baton.spark.ledger import PartitionGrant
@@ -26,7 +26,7 @@ def entry(
 
 
 def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") -> PartitionGrant:
-    return PartitionGrant(QueueName(queue), partition, Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
+    return PartitionGrant(Partition(QueueName(queue), partition), Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
 
 
 def executor(number: int, active: int = 0, finished: int = 0) -> Executor:

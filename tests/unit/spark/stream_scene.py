@@ -19,7 +19,7 @@ from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer, Partition
 from tests.unit.spark.builders import Numbers, entry, executor
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.written_ledger import WrittenLedger
+from tests.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 _TOO_OFTEN = 100

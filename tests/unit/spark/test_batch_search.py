@@ -21,7 +21,7 @@ class Queue:
         return [self._answer(question) for question in questions]
 
     def _answer(self, question: Question) -> AheadAnswer | None:
-        if (number := question.grant.partition) in self._away:
+        if (number := question.grant.partition.number) in self._away:
             return None
         if number not in self._last:
             return Paused()
@@ -31,7 +31,7 @@ class Queue:
 
 
 def candidates(*numbers: int, position: int = 0, most: int | None = None) -> list[Candidate]:
-    return [Candidate(a_partition("orders", number), grant("exec-1", number), position, most) for number in numbers]
+    return [Candidate(grant("exec-1", number), position, most) for number in numbers]
 
 
 def ends(asked: list[Candidate], queue: Queue, rows: int = 1000, size: int = 10**6) -> dict[int, int]:
@@ -117,7 +117,7 @@ def test_paused_partitions_and_queues_that_are_away_stay_where_they_are() -> Non
 
 
 def candidate(number: int = 0, position: int = 0, epoch: int = 1) -> Candidate:
-    return Candidate(a_partition("orders", number), grant("exec-1", number, epoch), position)
+    return Candidate(grant("exec-1", number, epoch), position)
 
 
 def is_due(due: Due, one: Candidate, now: float = 0.0) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from baton.model.ids import MemberId
-from baton.spark.dismissals import LAST, Dismissals, ends, graces
+from baton.spark.dismissals import LAST, Dismissals, LeavingPods, ends, graces
 from baton.spark.executors import Executor
 from tests.ids import by_member
 from tests.unit.spark.builders import executor
@@ -35,7 +35,7 @@ FLEET = (executor(1), executor(2))
 LEAVES = MemberId("exec-2")
 
 
-class Pods:
+class Pods(LeavingPods):
     """Until when those that are asked to stop may live."""
 
     def __init__(self) -> None:
@@ -43,9 +43,6 @@ class Pods:
 
     def until(self) -> dict[MemberId, float]:
         return self.leaving
-
-    def close(self) -> None:
-        pass
 
 
 class Scheduler:

@@ -12,8 +12,8 @@ from baton.spark.statistics import Counts, How, RangeReport
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
+from tests.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 P, Q = a_partition("orders", 0), a_partition("parcels", 0)

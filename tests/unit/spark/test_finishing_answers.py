@@ -17,7 +17,7 @@ from tests.ids import a_partition
 from tests.simulation.spark import partition as model
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.unit.spark.builders import entry, grant
-from tests.unit.spark.written_ledger import WrittenLedger
+from tests.written_ledger import WrittenLedger
 
 ORDERS = QueueName("orders")
 WITHIN = 30.0

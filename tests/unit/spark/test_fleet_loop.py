@@ -8,16 +8,16 @@ import pytest
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.spark.dismissals import LAST, Dismissals
+from baton.spark.dismissals import LAST, Dismissals, LeavingPods
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executor
 from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, Order, order, stuck_executors, to_kill
 from baton.spark.ledger import GrantsInUse, RequestedScale, parse_scale
-from baton.spark.session import SilentSession
+from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
 from tests.unit.spark.builders import entry, executor
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import PATIENCE, until
+from tests.written_ledger import WrittenLedger
 
 HELD_UP_FOR = 5.0
 
@@ -166,12 +166,12 @@ class Scheduler:
         return self.running
 
 
-class PlayedPods:
+class PlayedPods(LeavingPods):
     def __init__(self, until: dict[MemberId, float]) -> None:
-        self.until = lambda: until
+        self._until = until
 
-    def close(self) -> None:
-        pass
+    def until(self) -> dict[MemberId, float]:
+        return self._until
 
 
 class Scene:
@@ -181,7 +181,7 @@ class Scene:
         if not warm_up_patience:
             self.go_on.set()
             self.warm.set()
-        self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
+        self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), FleetSession()
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
         self.trouble = ""

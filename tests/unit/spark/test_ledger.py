@@ -10,7 +10,7 @@ from baton.model.session import Release
 from baton.spark.ledger import GrantsInUse, MountedLedger, Ownership, PartitionGrant, RequestedScale, ownership, parse
 from tests.ids import a_partition
 from tests.unit.spark.builders import entry, grant
-from tests.unit.spark.written_ledger import WrittenLedger
+from tests.written_ledger import WrittenLedger
 
 
 def test_the_ledger_turned_around_names_every_grant_once() -> None:

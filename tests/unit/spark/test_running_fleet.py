@@ -12,7 +12,7 @@ from baton.model.ids import QueueName
 from baton.spark import Directory, Fleet
 from baton.spark.ledger import Ownership
 from baton.spark.running_fleet import LATE, STEPS, SparkLife, StartTimes, unread_queues
-from baton.spark.session import SilentSession
+from baton.spark.session import FleetSession
 from tests.unit.spark.builders import grant
 from tests.unit.spark.played_jvm import PlayedJvm
 from tests.waiting import PATIENCE, until
@@ -110,7 +110,7 @@ def test_queues_that_the_fleet_was_not_told_of_are_named_with_the_cure() -> None
     assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: name each with its URL")
 
 
-class Lease(SilentSession):
+class Lease(FleetSession):
     def __init__(self) -> None:
         super().__init__()
         self.free = self.given_up = False
