@@ -101,7 +101,7 @@ class Fleet:
         if self._running is not None and self._running.alive():
             raise RuntimeError(f"the fleet of group {self._group} runs already")
         java = source_classes(self._spark)
-        if not java.Groups.claim(self._group):
+        if not java.Group.claim(self._group):
             raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
             self._serve_metrics()
@@ -128,7 +128,7 @@ class Fleet:
                 raise RuntimeError(f"the fleet of group {self._group} was stopped while it started")
         except BaseException:
             self._metrics.close()
-            java.Groups.release(self._group)
+            java.Group.release(self._group)
             raise
         return self
 

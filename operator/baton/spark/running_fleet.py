@@ -193,7 +193,7 @@ class RunningFleet:
         self._ready: Mapping[MemberId, Executor] = {}
         self._closing = ExitStack()
         """Ends all that has begun, the last first."""
-        self._closing.callback(java.Groups.release, group)
+        self._closing.callback(java.Group.release, group)
         try:
             self._begin()
             java.JvmEnd.stopsFirst(group, round(stops_within))
@@ -239,7 +239,7 @@ class RunningFleet:
         self.queries = GroupQueries(spark, running, self._decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
-        self._java.Groups.register(group, self._decisions)
+        self._java.Group.register(group, self._decisions)
         FleetLoop(
             alive=self._follow,
             ended=self._close,
@@ -391,7 +391,7 @@ def source_classes(spark: SparkSession) -> Any:
     """`dev.baton.spark` in the driver's JVM. Raises RuntimeError where it is not there."""
     jvm: Any = spark.sparkContext._jvm
     found = jvm.dev.baton.spark
-    if type(found.Groups).__name__ == "JavaPackage":
+    if type(found.Group).__name__ == "JavaPackage":
         raise RuntimeError(
             "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…)"
         )

@@ -59,7 +59,7 @@ def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet
         return True
 
     groups = SimpleNamespace(claim=claim, release=claimed.discard)
-    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Groups=groups))))
+    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Group=groups))))
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, applicationId="spark-1"), _jsparkSession=None)
     unused: Any = object()
     place = Directory(tmp_path, session=ToldToStop())
