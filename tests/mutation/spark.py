@@ -78,7 +78,7 @@ SPARK = (
     Mutation("search", "know nothing short of its end", "spark/batch_search.py", _STREAM, "if start.get(partition, last) < last)", "if False)"),
 
     # A query's stream
-    Mutation("stream", "take a number when another has the group", "spark/stream.py", _STREAM, "        self._check()  # before a number is taken: it would end the query of whoever has the group now\n", ""),
+    Mutation("stream", "take a number when another has the group", "spark/stream.py", _STREAM, "        self._check()  # before a number is taken: it would end the query of the group's present driver\n", ""),
     Mutation("stream", "go on waiting when the group is lost", "spark/stream.py", _STREAM, "        while True:\n            self._check()\n", "        while True:\n"),
     Mutation("stream", "wait for more when all is read that was there", "spark/stream.py", _STREAM, " or self._search.at_end(start)", ""),
     Mutation("stream", "plan when the group is lost", "spark/stream.py", _STREAM, "        start, end = self._parsed(start_text), self._parsed(end_text)\n        self._check()\n", "        start, end = self._parsed(start_text), self._parsed(end_text)\n"),

@@ -242,7 +242,7 @@ class BatchSearch:
 
     def look(self, query: Mapping[QueueName, int], start: Positions) -> Found:
         """Ask once. Raises SourceError for a query that is over, and for entries that are gone."""
-        if self._unheard:  # where others have rows in every batch, nobody waits for these
+        if self._unheard:  # where others have rows in every batch, these are not waited for
             self._due.woken(self._around.queues.woken(self._unheard))
         due: list[Candidate] = []
         idle: list[Candidate] = []
@@ -328,7 +328,7 @@ class BatchSearch:
         return answer._replace(size=size * (answer.end - answer.first + 1)) if size and isinstance(answer, Ahead) else answer
 
     def _size_of_one(self, question: Question) -> int:
-        """Of one entry; 0: the queue counts itself, or nobody has set a limit, and the first batch will tell."""
+        """Of one entry; 0: the queue counts itself, or no limit is set, and the first batch will tell."""
         if question.queue not in self._unsized:
             return 0
         known = self._around.finishing.sizes.of(question.grant.partition)

@@ -52,7 +52,7 @@ def train(folder: str, class_path: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         **steady(10.0),
     }
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # where an image is built, the machine's own name is often one that nobody knows
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # where an image is built, the machine's own name often cannot be resolved
     with _api_server() as address:
         _session(java | _on_kubernetes(Path(folder), address)).stop()
     spark = _session(java | {"spark.master": "local-cluster[1,1,1024]"})
@@ -109,7 +109,7 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer({"apiVersion": "v1", "kind": "Status", "status": "Success"})
 
     def log_message(self, *arguments: object) -> None:
-        """Nothing: nobody reads it."""
+        """Nothing: it is not read."""
 
     def _answer(self, what: Mapping[str, object]) -> None:
         body = b"" if "watch=" in urlsplit(self.path).query else json.dumps(what).encode()

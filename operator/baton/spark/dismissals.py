@@ -97,7 +97,7 @@ class Dismissals:
         return tuple(one for one in executors if left.get(one.pod, LAST + 1) > LAST)
 
     def end(self, dismissed: Iterable[str], fleet: Iterable[Executor]) -> bool:
-        """End those of them that are idle, by their ids. False: somebody is still to be ended."""
+        """End those of them that are idle, by their ids. False: some are still to be ended."""
         left, by_id = self.left(), {one.id: one.pod for one in fleet}
         due = [one for one in dismissed if one in by_id]
         if due and self._executors.jobs():

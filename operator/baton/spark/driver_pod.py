@@ -81,7 +81,7 @@ class DriverPod:
 
     @property
     def address(self) -> str | None:
-        """None: nobody says it, and Spark finds it by itself."""
+        """None: not given; Spark finds it by itself."""
         return self._environment.get("POD_IP")
 
     def uid(self, api: ApiConnection) -> Uid | None:

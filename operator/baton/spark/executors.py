@@ -116,6 +116,6 @@ def _pod_name_prefix(spark: SparkSession) -> str:
         return prefix
     if (context.master or "").startswith("k8s:"):
         raise ValueError(
-            f"{POD_NAME_PREFIX} is not set, so nobody can tell which pod is which executor: use baton.spark.conf(...)"
+            f"{POD_NAME_PREFIX} is not set, so executors cannot be matched with their pods: use baton.spark.conf(...)"
         )
     return context.applicationId

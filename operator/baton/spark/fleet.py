@@ -91,7 +91,7 @@ class Fleet:
         self._told_after = 1
         self._told_to_stop = False
         self._given_up = threading.Event()
-        """Somebody has stopped it since its start began."""
+        """It was stopped since its start began."""
 
     def start(self) -> Self:
         """Become the group's one driver, and serve its queues to this application's queries. Another driver's Lease is waited

@@ -38,7 +38,7 @@ class StuckExecutors:
 def stuck_executors(
     before: StuckExecutors | None, executors: Iterable[Executor], missed: frozenset[str], now: float
 ) -> StuckExecutors | None:
-    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to somebody
+    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to another
     else.
 
     None while anybody else still has a task to do, or there is none (the user's function is busy in the driver). A task that
@@ -67,7 +67,7 @@ class Order:
     """What to ask of Spark: a target for its allocator, and the executors to end."""
 
     target: int | None
-    """None: nobody asked for a size."""
+    """None: no size was asked for."""
     kill: tuple[str, ...] = ()
     dismiss: tuple[str, ...] = ()
     """To end as soon as they are idle: their pods are asked to stop, and have handed off everything."""
@@ -203,7 +203,7 @@ class FleetLoop:
             self._held = None
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
-        """Whether nobody is left who is to be ended as soon as it is idle."""
+        """Whether no executor is left to be ended as soon as it is idle."""
         ledger, left = self._ledger.read(), self._dismissals.left()
         wanted = order(ledger.scale, fleet, ledger.entries, self._grants_in_use.busy(), left, LAST)
         none_is_leaving = self._dismissals.end(wanted.dismiss, fleet)

@@ -91,7 +91,7 @@ class RequestedScale:
 
 
 def parse_scale(text: str | None) -> RequestedScale | None:
-    """From the text of the ledger's `group` key; None: nobody asked for a size. Raises LedgerError for what cannot be one."""
+    """From the text of the ledger's `group` key; None: no size was asked for. Raises LedgerError for what cannot be one."""
     if not text:
         return None
     try:
@@ -314,6 +314,6 @@ class GrantsInUse:
         return frozenset(grant.member for grant in self.taken())
 
     def missed(self) -> frozenset[MemberId]:
-        """Members whose part of the running batch has been granted to somebody else: a deadline was missed."""
+        """Members whose part of the running batch has been granted to another: a deadline was missed."""
         owners = self._ledger.read().ownership.owners
         return frozenset(grant.member for grant in self.taken() if owners.get(grant.partition, grant).uid != grant.uid)

@@ -32,7 +32,7 @@ class FleetMetrics:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """At each scrape, on the thread of whoever serves it."""
+        """At each scrape, on the thread of the server."""
         yield from self._counted(self._fleet.statistics())
         yield from self._seen(self._fleet.view())
 
@@ -43,7 +43,7 @@ class FleetMetrics:
             ("bytes", "Bytes of these rows.", counts.bytes),
             ("ranges_planned", "Ranges of batches that are done: the part of a partition in a batch.", counts.ranges_planned),
             ("ranges_finished", "Ranges that were finished at their queue.", counts.ranges_finished),
-            ("finishes_refused", "Ranges that were finished no more: somebody later has them.", counts.finishes_refused),
+            ("finishes_refused", "Ranges that could not be finished, because a later query has them.", counts.finishes_refused),
             ("reads_refused", "Attempts to read that the queue refused.", counts.reads_refused),
             ("positions_lost", "Positions that were left out because their entries are gone.", counts.positions_lost),
             ("releases", "Partitions that were given back.", counts.releases),

@@ -131,7 +131,7 @@ class AskedAtOnce:
 
     def ask(self, kind: str, asked: Mapping[QueueName, Callable[[], T]]) -> dict[QueueName, T]:
         """The answers of those that answer: not of who is away, or takes longer than it did for the last question of this kind.
-        Such a one is not asked again before it has answered or failed; what it answers then is nobody's."""
+        Such a one is not asked again before it has answered or failed; what it answers then is dropped."""
         found: dict[QueueName, T] = {}
         if self._alone:
             for name, what in asked.items():

@@ -37,7 +37,7 @@ def owners(
 
 
 def placed(one: Range, owner: PartitionGrant | None, executors: Mapping[MemberId, Executor], seen: int) -> dict[str, Any]:
-    """What the JVM is told of a range. Without an owner it is borrowed by whoever gets the task. `seen`: entries up to this one
+    """What the JVM is told of a range. Without an owner it is borrowed. `seen`: entries up to this one
     may have been handed out before."""
     told: dict[str, Any] = {
         "queue": one.partition.queue,
@@ -85,7 +85,7 @@ def _tell_skipped(first: Positions, bounds: Mapping[Partition, PartitionBounds])
         if skipped:
             many = counted(len(skipped), "partition")
             log.warning(
-                "startingOffsets begins behind entries of %s of queue %s that nobody has read: they are skipped", many, queue
+                "startingOffsets begins behind entries of %s of queue %s that were never read: they are skipped", many, queue
             )
 
 

@@ -126,7 +126,7 @@ class SparkLife:
 
 
 def stopped(spark: SparkSession) -> bool:
-    """By whoever has the session, or by Spark itself. Asks the JVM."""
+    """By the holder of the session, or by Spark itself. Asks the JVM."""
     context = spark.sparkContext._jsc
     return context is None or bool(context.sc().isStopped())
 
@@ -291,7 +291,7 @@ class RunningFleet:
         return self._around.view(behind)
 
     def stop(self, grace: float) -> None:
-        """See `Fleet.stop`. Whoever stops it meanwhile waits for the first."""
+        """See `Fleet.stop`. Further calls wait for the first."""
         if self._stopping.is_set():
             self._ended.wait(grace)
             return

@@ -116,7 +116,7 @@ class FleetSession:
         self.word = replace(self.word, **changes)
 
     def lost(self) -> str | None:
-        """Who has taken the group over; None: nobody."""
+        """The driver that has taken the group over, if any."""
         return None
 
     def close(self) -> None:

@@ -26,14 +26,14 @@ class How(StrEnum):
     LENT = "lent"
     """Read elsewhere, under a loan that the queue recorded."""
     REFUSED = "refused"
-    """The queue did not let it: somebody later reads this range. Spark tries the task again."""
+    """The queue did not let it: a later reader has this range. Spark tries the task again."""
     FAILED = "failed"
     """It could not be read: the server was away or answered an error, entries are gone, or what reads them has a fault.
     Spark tries the task again."""
 
 
 class RangeReport(NamedTuple):
-    """One attempt at one range, which may have ended before the range did: it failed, or nobody wanted more rows (`limit`)."""
+    """One attempt at one range, which may have ended before the range did: it failed, or no more rows were wanted (`limit`)."""
 
     partition: Partition
     end: int
@@ -60,7 +60,7 @@ def parse_reports(text: str) -> list[RangeReport]:
 
 
 def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, How]:
-    """How each range of a batch was read: by its owner only where nobody else had to. Without a report it is in neither."""
+    """How each range of a batch was read: by its owner only where no other executor had to. Without a report it is in neither."""
     found: dict[Partition, How] = {}
     for report in reports:
         if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:
@@ -96,7 +96,7 @@ class Statistics:
     finishes_refused: int = 0
     """A later query has the partition, or a pod has read it singly."""
     reads_refused: int = 0
-    """Attempts that the queue refused, for somebody later reads the range. Spark tried again."""
+    """Attempts that the queue refused, because a later reader has the range. Spark tried again."""
     rows: int = 0
     """That tasks have read, those of a second attempt as well."""
     bytes: int = 0

@@ -103,7 +103,7 @@ class QueryNumbers:
             raise QueueAwayError
 
     def settle(self, start: Positions) -> None:
-        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes nobody says it again, and
+        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes it is not said again, and
         if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
         does not answer is told the next time."""
         now = self._around.clock()
@@ -169,7 +169,7 @@ class Stream:
         """The batch that waits for them no more."""
         self._told = 0.0
         self._nothing: tuple[str, float, float] | None = None
-        """Beside other sources: the offset behind which there was nothing, until when nobody looks, and how long that took."""
+        """Beside other sources: the offset behind which there was nothing, until when no look is due, and how long that took."""
 
     def prepare_available_now(self) -> None:
         """The query ends when it has read what is there now."""
@@ -180,7 +180,7 @@ class Stream:
 
     def latest_offset(self, text: str) -> Positions:
         """The end of the next batch, which begins with the offset `text`; the same where there is nothing to read."""
-        self._check()  # before a number is taken: it would end the query of whoever has the group now
+        self._check()  # before a number is taken: it would end the query of the group's present driver
         if self._nothing is not None and self._nothing[0] == text and self._around.clock() < self._nothing[1]:
             self._around.sleep(min(IDLE, max(IDLE_BESIDE_OTHERS, self._nothing[2])))
             return parse_offset(text)

@@ -699,7 +699,7 @@ def test_what_a_query_skips_is_said(scene: StreamScene, caplog: pytest.LogCaptur
     first_positions({only: 0}, queues)
     assert caplog.messages == []
     first_positions(OffsetPlace.LATEST, queues)
-    assert "behind entries of 1 partition of queue orders that nobody has read" in caplog.text
+    assert "behind entries of 1 partition of queue orders that were never read" in caplog.text
 
 
 def test_a_partition_that_the_queue_has_no_more_is_not_behind() -> None:

@@ -14,7 +14,7 @@ import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** <code>format("baton")</code>: the queues of a group. Spark makes one whenever somebody calls load(). */
+/** <code>format("baton")</code>: the queues of a group. Spark makes one for each load(). */
 public final class BatonSource implements TableProvider, DataSourceRegister {
   /** The version whose interfaces these classes were compiled against. */
   static final String SPARK = "4.3.";

@@ -91,7 +91,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
     group.ask(decisions -> decisions.commit(name, end.json()));
   }
 
-  /** Ends the stream also where nobody hears of it any more: the query ends in any case. */
+  /** Ends the stream even if no one listens any more: the query ends in any case. */
   @Override
   public void stop() {
     try {

@@ -69,7 +69,7 @@ final class Check {
       case "LENT" -> " is read by a later attempt of this task, in executor " + word(words, 2) + ": this one ends";
       case "QUERY" -> " belongs to query " + word(words, 1) + " now, which another driver or a later start has begun: this is "
           + queue.query();
-      case "UNKNOWN" -> " is not there: somebody deleted the queue";
+      case "UNKNOWN" -> " is not there: the queue was deleted";
       case "UNLOGGED" -> " is not to be read any more: its batch is done, or it was given up";
       default -> " is refused by the queue: " + code;
     };

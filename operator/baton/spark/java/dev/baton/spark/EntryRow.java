@@ -88,7 +88,7 @@ abstract class EntryRow<E> {
     if (redelivered >= 0) values[redelivered] = again;
   }
 
-  /** Whether somebody asks for the headers. */
+  /** Whether the headers are asked for. */
   protected final boolean withHeaders() {
     return headers >= 0;
   }

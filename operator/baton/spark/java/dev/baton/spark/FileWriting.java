@@ -64,7 +64,7 @@ record FileWriting(OutputWriterFactory writers, StructType schema, SerializableC
     }
   }
 
-  /** What belongs to the sink, which Spark shows to nobody. */
+  /** What belongs to the sink, which Spark does not show. */
   static Object field(FileStreamSink sink, String name) {
     try {
       Field found = FileStreamSink.class.getDeclaredField(name);

@@ -21,7 +21,7 @@ final class KafkaCheck {
   private final Reader reader;
   private long looked;
   private boolean never = true;
-  /** Without a look, as where a range has no message, nobody has said otherwise. */
+  /** Without a look, as where a range has no message, nothing has said otherwise. */
   private boolean owner;
 
   /** <code>topic</code>: the id of the one that the range is of. */

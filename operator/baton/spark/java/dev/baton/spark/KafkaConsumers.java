@@ -90,7 +90,7 @@ final class KafkaConsumers implements Patience.Server {
     one.stopAt(position);
     List<One> tooMany = new ArrayList<>();
     synchronized (OPEN) {
-      OPEN.computeIfAbsent(server, closed -> this).free.add(one); // nobody had read the topic for a minute
+      OPEN.computeIfAbsent(server, closed -> this).free.add(one); // the topic was not read for a minute
       while (OPEN.values().stream().mapToInt(topic -> topic.free.size()).sum() > MOST_FREE) tooMany.add(longestFree());
     }
     close(tooMany);

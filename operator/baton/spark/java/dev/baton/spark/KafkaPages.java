@@ -78,7 +78,7 @@ final class KafkaPages implements Pages<ConsumerRecord<byte[], byte[]>> {
       }
     } catch (InvalidOffsetException gone) {
       throw new RefusedException(
-          "GONE", range.named() + " is not there as it was: the topic's retention, or somebody, has deleted messages of it");
+          "GONE", range.named() + " is not there as it was: the topic's retention, or a user, has deleted messages of it");
     }
     throw new TimeoutException("no message of " + range.named() + " came within " + ANSWERS_WITHIN.toSeconds() + " s");
   }

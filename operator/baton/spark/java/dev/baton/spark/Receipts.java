@@ -26,7 +26,7 @@ public final class Receipts extends AccumulatorV2<String, List<String>> {
         });
   }
 
-  /** The stream has ended. What was reported of batches that are done has been asked for; of others nobody asks. */
+  /** The stream has ended. What was reported of batches that are done has been asked for; the rest is not. */
   static void end(String stream) {
     BY_STREAM.remove(stream);
   }

@@ -125,7 +125,7 @@ final class RedisPages implements Pages<Object> {
   /** A range ends with an entry that is there, and nothing of it is removed before it is finished. */
   private RefusedException gone() {
     return new RefusedException(
-        "GONE", range.named() + " is not there as it was: somebody deleted entries behind " + after + " at the server");
+        "GONE", range.named() + " is not there as it was: entries behind " + after + " were deleted at the server");
   }
 
   /** The queue knows how large its largest entry is, if that is large, and the range has no later ones: so much fits into a page. */
@@ -134,7 +134,7 @@ final class RedisPages implements Pages<Object> {
     most = Math.max(1, MOST / Math.max(SMALL, size(connection.getOne())));
   }
 
-  /** 0 where there is none, or somebody wrote what is none. */
+  /** 0 without a number. */
   private static long size(Object answer) {
     try {
       return Long.parseLong(Check.text(answer));

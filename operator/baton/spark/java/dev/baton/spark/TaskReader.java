@@ -80,7 +80,7 @@ final class TaskReader implements PartitionReader<InternalRow> {
   /**
    * Makes the reader of a task's ranges, in the task.
    *
-   * @param receipts null: nobody is told
+   * @param receipts null: nothing is reported
    */
   record Factory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
     @Override
