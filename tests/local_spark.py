@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pyspark
 from pyspark.sql import SparkSession
 
-from baton.spark.local_settings import local
+from baton.spark.settings import local
 from tests.made_once import made_once, run
 
 EXECUTORS = 2

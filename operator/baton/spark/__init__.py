@@ -7,8 +7,7 @@ with extra("spark"):
     from baton.spark.fleet import Fleet
     from baton.spark.jar_file import path as jar
     from baton.spark.settings import conf
-    from baton.spark.source_metrics import FleetView
-    from baton.spark.statistics import Statistics
+    from baton.spark.statistics import FleetView, Statistics
 
 
 __all__ = ["Cluster", "Directory", "Fleet", "FleetView", "Statistics", "conf", "jar"]

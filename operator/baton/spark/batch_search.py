@@ -1,20 +1,214 @@
 """Looks for the end of a stream's next batch: asks the queues for what may have something, and waits for the rest."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from baton.model.ids import Partition, QueueName
-from baton.queues.logged_ranges import Ahead, AheadAnswer, Gone, LaterQuery
-from baton.spark.batch_end import Candidate, Chosen, Question, choose_end, in_turn
-from baton.spark.due import Due
-from baton.spark.errors import SourceError
-from baton.spark.last_entries import LastEntries
-from baton.spark.offsets import Positions
-from baton.spark.ownership import Ownership, PartitionGrant
-from baton.spark.range_placement import Range
-from baton.spark.recorded_ranges import beyond, lost_and_cure, superseded
-from baton.spark.source_options import MAX_BYTES, StreamOptions
+from baton.model.ids import Epoch, Partition, QueueName
+from baton.queues.logged_ranges import Ahead, AheadAnswer, Gone, LaterQuery, Stale
+from baton.spark.ledger import Ownership, PartitionGrant
+from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
+from baton.spark.queues import FleetQueues, Question, QueueAwayError, Range
+from baton.spark.ranges import beyond, lost_and_cure, superseded
 from baton.spark.surroundings import Surroundings
+
+# -- how far a batch reads: partitions that have something share rows and bytes fairly, and take turns
+
+_ROUNDS = 4
+"""What one partition does not need the others get in the next round."""
+
+
+class Candidate(NamedTuple):
+    """A partition that may be read, and from where."""
+
+    grant: PartitionGrant
+    position: int
+    most: int | None = None
+    """It is read up to this position at most; None: to its end."""
+
+    @property
+    def partition(self) -> Partition:
+        return self.grant.partition
+
+
+Ask = Callable[[Sequence[Question]], Sequence[AheadAnswer | None]]
+"""Answers in the order of the questions; None: that queue is out of reach."""
+
+
+class Chosen(NamedTuple):
+    """What the queues said of the partitions that were asked."""
+
+    ends: Mapping[Partition, int]
+    """Of those that have something for this batch: where their part of it ends."""
+    answers: Mapping[Partition, AheadAnswer | None]
+    """The last answer for each that was asked."""
+    unasked: frozenset[Partition]
+    """The batch was full before it was their turn."""
+
+
+def in_turn(candidates: Iterable[Candidate], served: Mapping[Partition, int]) -> list[Candidate]:
+    """Those that have waited longest come first. `served`: the number of the batch in which each last had a part."""
+    return sorted(candidates, key=lambda one: (served.get(one.partition, -1), one.partition))
+
+
+def choose_end(candidates: Sequence[Candidate], max_rows: int, max_bytes: int, ask: Ask) -> Chosen:
+    """Ask for a batch of at most so many rows and bytes. `candidates` are in turn: where not even one row is left for each, the
+    first have them.
+
+    A partition that has a part has at least one entry, however large that is.
+    """
+    ends: dict[Partition, int] = {}
+    answers: dict[Partition, AheadAnswer | None] = {}
+    rows, size = max_rows, max_bytes
+    left = list(candidates)
+    for _ in range(_ROUNDS):
+        if not left or rows <= 0 or size <= 0:
+            break
+        questions = _questions(left, ends, rows, size)
+        more = []
+        for candidate, question, answer in zip(left, questions, ask(questions), strict=False):
+            answers[candidate.partition] = answer
+            if not isinstance(answer, Ahead):
+                continue
+            most = answer.last if candidate.most is None else min(answer.last, candidate.most)
+            end = min(answer.end, most)
+            if end <= question.start or end < answer.first:
+                continue
+            ends[candidate.partition] = end
+            rows -= end - question.start
+            size -= answer.size
+            if end < most:
+                more.append(candidate)
+        left = more + left[len(questions) :]
+    return Chosen(ends, answers, frozenset(one.partition for one in candidates) - answers.keys())
+
+
+def _questions(candidates: Sequence[Candidate], ends: Mapping[Partition, int], rows: int, size: int) -> list[Question]:
+    questions = []
+    asked = min(len(candidates), rows)
+    share, over = divmod(rows, asked)
+    for index, (grant, position, most) in enumerate(candidates[:asked]):
+        start = ends.get(grant.partition, position)
+        entries = share + (index < over)
+        if most is not None:
+            entries = min(entries, most - start)
+        questions.append(Question(grant, start, entries, max(1, size // asked)))
+    return questions
+
+
+# -- which partitions are worth asking: those that are new, have more, had rows a batch ago, or were woken
+
+_REFUSED_AGAIN = 0.2
+"""Seconds until a queue is asked again that refused the owner that the ledger names: one of the two is ahead of the other."""
+_LATER_AGAIN = 1.0
+"""Seconds until a paused partition is asked again: the ledger usually says first what has become of it. Likewise where the queue
+is away: to ask may take seconds, and other queues wait."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    epoch: Epoch
+    position: int
+    """Up to there its entries are known; at the end of what there was unless it is `more`."""
+    more: bool
+    """There is more, or may be by now: a batch has run since. To ask is cheaper than to be woken."""
+    again: float
+    """When (monotonic) it is asked again whatever happens; 0: when it is woken."""
+
+
+class Due:
+    """What the queues have said so far. For one thread."""
+
+    def __init__(self) -> None:
+        self._asked: dict[Partition, _Asked] = {}
+
+    def split(self, candidates: Iterable[Candidate], now: float) -> tuple[list[Candidate], list[Candidate]]:
+        """Those to ask now, and those to wait for."""
+        due: list[Candidate] = []
+        idle: list[Candidate] = []
+        for candidate in candidates:
+            known = self._asked.get(candidate.partition)
+            waits = (
+                known is not None
+                and known.epoch == candidate.grant.epoch
+                and known.position == candidate.position
+                and not known.more
+                and (known.again == 0 or now < known.again)
+            )
+            (idle if waits else due).append(candidate)
+        return due, idle
+
+    def answered(self, candidate: Candidate, end: int, answer: AheadAnswer | None, now: float) -> None:
+        """The queue's word on a partition, of which this batch reads up to `end`; None: the queue was away."""
+        asked = _Asked(candidate.grant.epoch, end, more=False, again=0.0)
+        if isinstance(answer, Ahead):
+            asked.more = candidate.position < end or end < answer.last
+        else:
+            asked.again = now + (_REFUSED_AGAIN if isinstance(answer, Stale) else _LATER_AGAIN)
+        self._asked[candidate.partition] = asked
+
+    def woken(self, partitions: Iterable[Partition]) -> None:
+        """There may be more in these."""
+        for partition in partitions:
+            if known := self._asked.get(partition):
+                known.more = True
+
+
+# -- what is still to be read, as far as the queues have said
+
+_SHARE = 0.05
+"""Of the time is spent at most on asking for all of them."""
+
+
+class _Entries(NamedTuple):
+    """Those that are there: the numbers (before_first, last]. A position may be far below: numbers jump after a failover."""
+
+    before_first: int
+    last: int
+
+
+class LastEntries:
+    """For the thread of one query; others may look."""
+
+    def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
+        self._queues, self._clock = queues, clock
+        self._known: dict[Partition, _Entries] = {}
+        self._heard: set[QueueName] = set()
+        """Queues that have said which partitions they have."""
+        self._again = float("-inf")
+
+    def saw(self, partition: Partition, first: int, last: int) -> None:
+        """The queue has said so by the way."""
+        self._known[partition] = _Entries(first - 1, last)
+
+    def behind(self, positions: Positions) -> Mapping[Partition, int]:
+        """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most;
+        older while a queue is away."""
+        began = self._clock()
+        if began >= self._again:
+            for queue in self._queues.names - self._queues.late():
+                with suppress(QueueAwayError):
+                    found = self._queues.positions({queue})
+                    for partition, bounds in found.items():
+                        self._known[partition] = _Entries(bounds.before_first, bounds.last)
+                    for partition in [one for one in list(self._known) if one.queue == queue and one not in found]:
+                        self._known.pop(partition, None)  # the queue has fewer now; the query's positions keep it
+                    self._heard.add(queue)
+            now = self._clock()
+            self._again = now + (now - began) / _SHARE
+        return {
+            partition: self._behind(partition, position)
+            for partition, position in positions.items()
+            if partition in self._known or partition.queue not in self._heard
+        }
+
+    def _behind(self, partition: Partition, position: int) -> int:
+        known = self._known.get(partition)
+        return 0 if known is None else max(0, known.last - max(position, known.before_first))
+
+
+# -- the search
 
 _UNKNOWN = 2**20
 """Bytes of an entry, for which it is taken before one was read: the most that Kafka's brokers take by default."""
@@ -100,7 +294,7 @@ class BatchSearch:
                 continue
             most = None if self.target is None else self.target.get(partition, position)
             if most is None or position < most:
-                yield Candidate(partition, grant, position, most)
+                yield Candidate(grant, position, most)
 
     def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         questions = [self._by_size(one) for one in questions]
@@ -109,7 +303,7 @@ class BatchSearch:
         behind: list[Question] = []
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
             if isinstance(answer, Gone):
-                partition = Partition(question.grant.queue, question.grant.partition)
+                partition = question.grant.partition
                 if answer.last < question.start:
                     raise SourceError(beyond(partition, question.start, answer.last))
                 if self._options.fail_on_data_loss:
@@ -135,9 +329,9 @@ class BatchSearch:
 
     def _size_of_one(self, question: Question) -> int:
         """Of one entry; 0: the queue counts itself, or no limit is set, and the first batch will tell."""
-        if question.grant.queue not in self._unsized:
+        if question.queue not in self._unsized:
             return 0
-        known = self._around.finishing.sizes.of(Partition(question.grant.queue, question.grant.partition))
+        known = self._around.finishing.sizes.of(question.grant.partition)
         return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0
 
     def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:

@@ -12,14 +12,17 @@ from typing import Any
 
 from baton.model.ids import QueueName
 from baton.model.wording import one_line, quoted
-from baton.spark.batch_read import batch_read
-from baton.spark.errors import AskAgain, SourceError
-from baton.spark.offsets import OffsetError, offset_text, parse_offset
-from baton.spark.range_placement import Range
-from baton.spark.running_query import RunningQuery, running_query
-from baton.spark.source_metrics import source_metrics
-from baton.spark.source_options import OptionError, batch_options, stream_options
-from baton.spark.stream import Stream
+from baton.spark.offsets import (
+    AskAgain,
+    SourceError,
+    batch_options,
+    offset_text,
+    parse_offset,
+    stream_options,
+)
+from baton.spark.queues import Range
+from baton.spark.ranges import batch_read
+from baton.spark.stream import RunningQuery, Stream, running_query
 from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
@@ -62,7 +65,7 @@ class Decisions:
         return _answered(lambda: self.done(stream, end))
 
     def metrics(self, stream: str, consumed: str) -> str:
-        return _answered(lambda: source_metrics(self._around, self._stream(stream), parse_offset(consumed)))
+        return _answered(lambda: self._stream(stream).metrics(parse_offset(consumed)))
 
     def prepareAvailableNow(self, stream: str) -> str:  # noqa: N802
         return _answered(lambda: self._stream(stream).prepare_available_now())
@@ -159,7 +162,7 @@ def _answered(what: Callable[[], Any]) -> str:
         return json.dumps({} if answer is None else answer, separators=(",", ":"))
     except AskAgain as waiting:
         return json.dumps({"again": waiting.milliseconds})
-    except (SourceError, OffsetError, OptionError) as error:
+    except SourceError as error:
         return json.dumps({"error": str(error)})
     except Exception as error:
         log.exception("the source has failed")

@@ -7,14 +7,69 @@ cached blocks that the running job needs; in its last seconds without that regar
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from typing import Any
 
+from baton.consumer.api_server import ApiConnection, segments
 from baton.model.ids import MemberId
-from baton.spark.executors import Executors
-from baton.spark.leaving_pods import LeavingPods
-from baton.spark.locality import Executor
+from baton.model.names import GROUP_LABEL, SPARK_ROLE_LABEL
+from baton.spark.executors import Executor, Executors
+from baton.spark.followed_objects import FollowedObjects
 
 log = logging.getLogger("baton.spark")
+
+# -- which of the group's pods are asked to stop
+
+
+class LeavingPods:
+    """Where the driver learns which executors leave: without Kubernetes, none."""
+
+    def until(self) -> Mapping[MemberId, float]:
+        """The pods that leave, each with when it is killed (seconds of the monotonic clock)."""
+        return {}
+
+    def close(self) -> None:
+        """Look no more."""
+
+
+class WatchedPods(LeavingPods):
+    """The executors' pods of a group at the API server, and which of them are asked to stop: by `kubectl delete pod`, a drain,
+    or a spot instance that is taken back. The ledger does not say it in time, because a pod that leaves keeps its partitions
+    until a plan has taken them from it. What the driver does not see costs nothing but the grace: the pod ends when its own
+    time is over.
+    """
+
+    def __init__(self, api: ApiConnection, namespace: str, group: str) -> None:
+        self._until: Mapping[MemberId, float] = {}
+        """From when this process has seen it first: clocks differ."""
+        path, only = f"/api/v1/namespaces/{segments(namespace)}/pods", f"{GROUP_LABEL}={group},{SPARK_ROLE_LABEL}=executor"
+        self._followed = FollowedObjects(api, path, f"the executors' pods of {group}", self._see, labelSelector=only)
+        self._followed.start()
+
+    def until(self) -> Mapping[MemberId, float]:
+        return self._until
+
+    def close(self) -> None:
+        self._followed.close()
+
+    def _see(self, pods: Sequence[Mapping[str, Any]]) -> None:
+        self._until = ends(self._until, pods, time.monotonic())
+
+
+def ends(before: Mapping[MemberId, float], pods: Iterable[Mapping[str, Any]], now: float) -> dict[MemberId, float]:
+    """When each that is asked to stop is killed. `before`: as far as that is known. A grace may be shortened meanwhile, as by a
+    node that shuts down, and becomes no longer."""
+    return {name: min(before.get(name, inf), now + grace) for name, grace in graces(pods).items()}
+
+
+def graces(pods: Iterable[Mapping[str, Any]]) -> dict[MemberId, float]:
+    """Those that are asked to stop, with the seconds that each was given."""
+    asked = [pod["metadata"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
+    return {MemberId(one["name"]): float(one.get("deletionGracePeriodSeconds") or 0) for one in asked}
+
+
+# -- what becomes of their executors
 
 LAST = 20.0
 """Seconds before a pod is killed in which its executor gets nothing new."""

@@ -5,40 +5,43 @@ On Kubernetes both are the API server. In development and tests it can be a dire
 
 import os
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
+from baton.spark.dismissals import LeavingPods, WatchedPods
 from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
-from baton.spark.leaving_pods import LeavingPods, NoLeavingPods, WatchedPods
-from baton.spark.ledger_view import LedgerView, MountedLedger, WatchedLedger
-from baton.spark.rights import require
-from baton.spark.session import DriverSession, FleetSession, SilentSession
-from baton.spark.settings import refuse_allocator
-from baton.spark.watched_rights import AllRights, Rights, WatchedRights
+from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
+from baton.spark.rights import Rights, WatchedRights, require
+from baton.spark.session import DriverSession, FleetSession
+from baton.spark.settings import refuse_allocator, under_dev
 
 
-class FleetEnvironment(Protocol):
+class FleetEnvironment(ABC):
     """The ledger and the session of a fleet: `Cluster` on Kubernetes, `Directory` without it."""
 
     namespace: str
 
+    @abstractmethod
     def ledger(self, group: str) -> LedgerView:
         """Start to follow the ledger of the group."""
 
+    @abstractmethod
     def session(self, group: str) -> FleetSession:
         """The driver's session, not yet acquired."""
 
     def leaving(self, group: str) -> LeavingPods:
         """Start to follow which executors' pods are asked to stop."""
+        return LeavingPods()
 
     def rights(self, group: str) -> Rights:
         """Start to look after what the driver's account may do."""
+        return Rights()
 
 
-class Cluster:
+class Cluster(FleetEnvironment):
     """A Kubernetes cluster: from inside by the pod's service account, from outside by the kubeconfig."""
 
     def __init__(
@@ -80,13 +83,13 @@ class Cluster:
         return WatchedRights(self._api, self.namespace, group)
 
 
-class Directory:
+class Directory(FleetEnvironment):
     """A directory with one file per member, as a mounted ledger is: a fleet without Kubernetes, for development and tests."""
 
     def __init__(self, path: Path, namespace: str = "default", session: FleetSession | None = None) -> None:
         self.namespace = namespace
         self._path = path
-        self._session = session or SilentSession()
+        self._session = session or FleetSession()
 
     def ledger(self, group: str) -> LedgerView:
         return MountedLedger(self._path)
@@ -94,8 +97,19 @@ class Directory:
     def session(self, group: str) -> FleetSession:
         return self._session
 
-    def leaving(self, group: str) -> LeavingPods:
-        return NoLeavingPods()
 
-    def rights(self, group: str) -> Rights:
-        return AllRights()
+class Development(Directory):
+    """The `baton dev` by whose `baton dev run` the driver was started. Its executors are members by the word of its Lease."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(Path(environment["BATON_LEDGER"]), environment["POD_NAMESPACE"])
+        self._api, self._holder = ApiConnection.from_environment(environment), environment["POD_UID"]
+
+    def session(self, group: str) -> FleetSession:
+        return DriverSession(KubernetesLease(self._api, self.namespace, driver_lease_name(group)), group, self._holder)
+
+
+def here(configuration: Mapping[str, str]) -> FleetEnvironment:
+    """Where this program runs: under `baton dev run`, or at a cluster. `configuration`: Spark's settings. Raises ValueError."""
+    environment = os.environ
+    return Development(environment) if under_dev(environment) else Cluster(configuration=configuration, environment=environment)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from baton.spark.locality import Executor
+from baton.spark.executors import Executor
 
 log = logging.getLogger("baton.spark")
 

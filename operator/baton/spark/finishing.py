@@ -11,15 +11,32 @@ from queue import SimpleQueue
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import counted
 from baton.queues.logged_ranges import Finished, LaterQuery
-from baton.spark.entry_sizes import EntrySizes
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ownership import PartitionGrant
-from baton.spark.queue_outages import AGAIN, QueueAwayError
-from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport, foreign_entries, outcomes
-from baton.spark.statistics import Counts
+from baton.spark.ledger import GrantsInUse, PartitionGrant
+from baton.spark.queues import AGAIN, FleetQueues, QueueAwayError
+from baton.spark.statistics import Counts, RangeReport, foreign_entries, outcomes
 
 log = logging.getLogger("baton.spark")
+
+
+class EntrySizes:
+    """Bytes of an entry, of the last range of each partition on the average, for queues that do not tell. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._of: dict[Partition, int] = {}
+        self._read: dict[QueueName, int] = {}
+        """Of the partition that was read last; for those of which nothing was read yet."""
+
+    def learn(self, reports: Iterable[RangeReport]) -> None:
+        """What tasks of a batch have read."""
+        for report in reports:
+            if report.rows:
+                size = max(1, report.bytes // report.rows)
+                self._of[report.partition] = self._read[report.partition.queue] = size
+
+    def of(self, partition: Partition) -> int | None:
+        """None: nothing of its queue was read yet."""
+        return self._of.get(partition, self._read.get(partition.queue))
+
 
 _Part = tuple["PlannedBatch", Mapping[Partition, Sequence[str]]]
 """What a batch has of one queue, and the foreign entries of the batch."""

@@ -4,7 +4,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,15 +15,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.model.ids import QueueName
 from baton.model.options import function, number, text, whole
 from baton.queues.kinds import with_dead_letters
-from baton.spark import spark_version
-from baton.spark.development import here
-from baton.spark.environment import FleetEnvironment
+from baton.spark.environment import FleetEnvironment, here
 from baton.spark.executors import Executors, SparkExecutors
-from baton.spark.optional_metrics import OptionalMetrics
-from baton.spark.query_failures import QueryFailures, last_line, of_rows
+from baton.spark.queries import QueryFailures, last_line, of_rows
 from baton.spark.running_fleet import RunningFleet, source_classes
-from baton.spark.source_metrics import FleetView
-from baton.spark.statistics import Counts, Statistics
+from baton.spark.settings import check_spark
+from baton.spark.statistics import Counts, FleetView, Statistics
 
 log = logging.getLogger("baton.spark")
 
@@ -79,7 +76,7 @@ class Fleet:
         if metrics_port is not None:
             whole("metrics_port", metrics_port, 0, 65_535)
         _see_named(group, queues)
-        spark_version.check()
+        check_spark()
         _of_the_driver(spark)
         self._spark, self._group = spark, group
         self._urls = {QueueName(name): url for name, url in queues.items()}
@@ -88,7 +85,7 @@ class Fleet:
         self._environment = environment or here(dict(spark.sparkContext.getConf().getAll()))
         self._executors = executors or SparkExecutors(spark)
         self._counts = Counts()
-        self._metrics = OptionalMetrics(metrics_port, group, self)
+        self._metrics_port, self._metrics = metrics_port, ExitStack()
         self._running: RunningFleet | None = None
         self._failures = QueryFailures()
         self._told_after = 1
@@ -104,10 +101,10 @@ class Fleet:
         if self._running is not None and self._running.alive():
             raise RuntimeError(f"the fleet of group {self._group} runs already")
         java = source_classes(self._spark)
-        if not java.Groups.claim(self._group):
+        if not java.Group.claim(self._group):
             raise RuntimeError(f"another fleet of group {self._group} runs in this application already: use that one, or stop it")
         try:
-            self._metrics.serve()
+            self._serve_metrics()
             self._running = None  # a signal while the Lease is waited for is not for the one that has ended
             self._given_up.clear()
             self._running = RunningFleet(
@@ -131,7 +128,7 @@ class Fleet:
                 raise RuntimeError(f"the fleet of group {self._group} was stopped while it started")
         except BaseException:
             self._metrics.close()
-            java.Groups.release(self._group)
+            java.Group.release(self._group)
             raise
         return self
 
@@ -212,6 +209,13 @@ class Fleet:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    def _serve_metrics(self) -> None:
+        self._metrics.close()
+        if self._metrics_port is not None:
+            from baton.spark.metrics import MetricsServer  # which needs prometheus-client
+
+            self._metrics.callback(MetricsServer(self._metrics_port, self._group, self).close)
 
     def _begun(self) -> RunningFleet:
         """The one that runs; started, where none does."""

@@ -3,21 +3,107 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
+from baton.model.ids import MemberId
+from baton.model.ledger import MemberEntry
 from baton.model.wording import counted
 from baton.spark.dismissals import LAST, Dismissals
 from baton.spark.executor_warm_up import ExecutorWarmUp
-from baton.spark.executors import Executors
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerView
-from baton.spark.locality import Executor
-from baton.spark.scale import order
+from baton.spark.executors import Executor, Executors
+from baton.spark.ledger import GrantsInUse, LedgerView, RequestedScale
 from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
-from baton.spark.stuck_executors import StuckExecutors, stuck_executors, to_kill
 
 log = logging.getLogger("baton.spark")
+
+# -- which executors hold up the batch of all others
+
+
+@dataclass(frozen=True, slots=True)
+class StuckExecutors:
+    """Since when (seconds) nothing but these executors has been at work, and how many tasks they had finished by then.
+
+    A batch ends when its slowest task does, so a stopped executor would stop the whole fleet. Spark itself drops one that sends
+    no heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`). These are alive, missed the deadline of a hand-off, and now
+    hold up the batch of all others.
+    """
+
+    executors: frozenset[str]
+    finished: int
+    since: float
+
+
+def stuck_executors(
+    before: StuckExecutors | None, executors: Iterable[Executor], missed: frozenset[str], now: float
+) -> StuckExecutors | None:
+    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to another
+    else.
+
+    None while anybody else still has a task to do, or there is none (the user's function is busy in the driver). A task that
+    is finished starts the clock again: who makes progress is slow, not stopped.
+    """
+    fleet = tuple(executors)
+    at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
+    if not at_work or not at_work <= missed:
+        return None
+    finished = sum(executor.finished_tasks for executor in fleet)
+    if before is not None and before.executors == at_work and before.finished == finished:
+        return before
+    return StuckExecutors(at_work, finished, now)
+
+
+def to_kill(found: StuckExecutors | None, patience: float, now: float) -> frozenset[str]:
+    """The ids of the executors to do without, once the hold-up has lasted for `patience` seconds."""
+    return found.executors if found is not None and now - found.since >= patience else frozenset()
+
+
+# -- the size of the fleet: what the driver asks of Spark
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to ask of Spark: a target for its allocator, and the executors to end."""
+
+    target: int | None
+    """None: no size was asked for."""
+    kill: tuple[str, ...] = ()
+    dismiss: tuple[str, ...] = ()
+    """To end as soon as they are idle: their pods are asked to stop, and have handed off everything."""
+
+
+def order(
+    wanted: RequestedScale | None,
+    executors: Iterable[Executor],
+    entries: Mapping[MemberId, MemberEntry],
+    busy: frozenset[MemberId],
+    leaving: Mapping[MemberId, float] | None = None,
+    last: float = 0.0,
+) -> Order:
+    """What follows from the ledger's wish, and from the pods that are asked to stop (`leaving`: the seconds that each has left).
+
+    A victim goes once its key owns and revokes nothing and the batch that runs has nothing of it (`busy`). Until then it counts
+    towards the target, so that an executor that crashes meanwhile is replaced at once. One that leaves goes likewise, and is
+    replaced right away; in its `last` seconds it does not wait for its key.
+    """
+    fleet, leaving = list(executors), leaving or {}
+    chosen = wanted.victims if wanted is not None else frozenset()
+    victims = [executor for executor in fleet if executor.pod in chosen and executor.pod not in leaving]
+    stopping = [executor for executor in fleet if executor.pod in leaving]
+    free = {one.id for one in fleet if one.pod not in busy and _idle(entries.get(one.pod))}
+    kill = [executor.id for executor in victims if executor.id in free]
+    short = {one.id for one in stopping if one.pod not in busy and leaving[one.pod] <= last}
+    dismiss = [executor.id for executor in stopping if executor.id in free | short]
+    target = None if wanted is None else wanted.replicas + len(victims) - len(kill) + len(stopping)
+    return Order(target, tuple(sorted(kill)), tuple(sorted(dismiss)))
+
+
+def _idle(entry: MemberEntry | None) -> bool:
+    return entry is None or not (any(entry.owned.values()) or any(entry.revoking.values()))
+
+
+# -- the loop
 
 EVERY, SOON = 0.5, 0.1
 _REPORT = 60.0

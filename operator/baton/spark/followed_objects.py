@@ -18,7 +18,7 @@ _SHORTEST = 1.0
 
 
 class FollowedObjects:
-    """From a thread of its own. While the API server is out of reach, what was seen last stands."""
+    """Follows in its own thread. While the API server is out of reach, what was seen last stands."""
 
     def __init__(
         self, api: ApiConnection, path: str, what: str, seen: Callable[[Sequence[dict[str, Any]]], None], **only: Any

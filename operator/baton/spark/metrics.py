@@ -2,15 +2,22 @@
 
 import socket
 from collections.abc import Iterator
+from typing import Protocol
 
 from baton.model.extras import extra
-from baton.spark.optional_metrics import Measured
-from baton.spark.source_metrics import FleetView
-from baton.spark.statistics import Statistics
+from baton.spark.statistics import FleetView, Statistics
 
 with extra("metrics"):
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+
+class Measured(Protocol):
+    """What a fleet says of itself."""
+
+    def statistics(self) -> Statistics: ...
+
+    def view(self) -> FleetView: ...
 
 
 class FleetMetrics:
@@ -75,14 +82,17 @@ class FleetMetrics:
 
 
 class MetricsServer:
-    """Serves `/metrics` on a port, from a thread of its own."""
+    """Serves `/metrics` on a port, in its own thread."""
 
     def __init__(self, port: int, group: str, fleet: Measured) -> None:
-        """`port` 0: a free one. Raises OSError where the port is taken."""
+        """`port` 0: a free one. Raises RuntimeError where the port is taken."""
         registry = CollectorRegistry()
         registry.register(FleetMetrics(group, fleet))
         address = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # of IPv4 and IPv6, where there are both
-        self._server, self._thread = start_http_server(port, addr=address, registry=registry)
+        try:
+            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
+        except OSError as error:
+            raise RuntimeError(f"metrics_port {port} cannot be served: {error.strerror}: name another one") from None
 
     @property
     def port(self) -> int:

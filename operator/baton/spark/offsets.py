@@ -1,4 +1,4 @@
-"""An offset of the source: how far each partition of each queue is read.
+"""Offsets and options of the source, as users and Spark write them, checked.
 
 As text it is JSON, `{"orders": {"0": 17, "1": 4}}`: queue, partition, position. A position is the number of an entry: everything
 up to it and with it is read.
@@ -6,9 +6,29 @@ up to it and with it is read.
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
+
+# -- answers other than what Spark asked for
+
+
+class SourceError(Exception):
+    """Ends the query. Its text is what the user reads: what is wrong, and the cure."""
+
+
+class AskAgain(Exception):  # noqa: N818 - nothing is wrong
+    """Something is waited for: Spark's thread asks again after so many milliseconds, unless its query is stopped."""
+
+    def __init__(self, milliseconds: int) -> None:
+        super().__init__(milliseconds)
+        self.milliseconds = milliseconds
+
+
+# -- offsets
 
 Positions = Mapping[Partition, int]
 
@@ -17,27 +37,23 @@ LONGEST = 16 * 1024 * 1024
 _MOST = 2**63
 
 
-class OffsetError(ValueError):
-    """What is wrong with the text of an offset, and where it came from."""
-
-
 _KEPT = 8
 _known: dict[str, Positions] = {}
 """Of the last texts: Spark names the same offset several times in a batch."""
 
 
 def parse_offset(text: str, what: str = "the offset") -> Positions:
-    """Positions of the text. `what`: where it stood, the beginning of the message of an OffsetError."""
+    """Positions of the text. `what`: where it stood, the beginning of the message of an SourceError."""
     if (known := _known.get(text)) is not None:
         return known
     if len(text) > LONGEST:
-        raise OffsetError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
+        raise SourceError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        raise OffsetError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
+        raise SourceError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
     if not isinstance(raw, dict) or not all(isinstance(partitions, dict) for partitions in raw.values()):
-        raise OffsetError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
+        raise SourceError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
     positions = {
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
@@ -64,10 +80,10 @@ def _keep(text: str, positions: Positions) -> None:
 
 
 def of_these_queues(positions: Positions, queues: Collection[QueueName], group: str) -> None:
-    """Raises OffsetError where a checkpoint has positions of a queue that this fleet does not read."""
+    """Raises SourceError where a checkpoint has positions of a queue that this fleet does not read."""
     foreign = sorted({partition.queue for partition in positions} - set(queues))
     if foreign:
-        raise OffsetError(
+        raise SourceError(
             f"the checkpoint is of queue {', '.join(map(quoted, foreign[:5]))}, and the fleet of group {group} reads "
             f"{', '.join(sorted(queues))}: give the query a checkpoint of its own, or the fleet the queue"
         )
@@ -75,11 +91,145 @@ def of_these_queues(positions: Positions, queues: Collection[QueueName], group: 
 
 def _number(what: str, queue: str, number: str) -> int:
     if not (number.isascii() and number.isdigit() and len(number) < 10) or str(int(number)) != number:
-        raise OffsetError(f"{what} names partition {quoted(number)} of queue {quoted(queue)}: expected a number from 0")
+        raise SourceError(f"{what} names partition {quoted(number)} of queue {quoted(queue)}: expected a number from 0")
     return int(number)
 
 
 def _position(what: str, queue: str, number: str, position: object) -> int:
     if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < _MOST:
-        raise OffsetError(f"{what} has {quoted(str(position))} for {quoted(queue)}/{number}: expected a position, 0 or more")
+        raise SourceError(f"{what} has {quoted(str(position))} for {quoted(queue)}/{number}: expected a position, 0 or more")
     return position
+
+
+# -- the options of `spark.readStream.format("baton")` and of `spark.read.format("baton")`
+
+MAX_ROWS = 200_000
+MAX_BYTES = 256 * 1024 * 1024
+_MOST_COUNTED = 2**53
+
+_STREAM = {
+    "group": "group",
+    "startingoffsets": "startingOffsets",
+    "failondataloss": "failOnDataLoss",
+    "maxrowspertrigger": "maxRowsPerTrigger",
+    "maxbytespertrigger": "maxBytesPerTrigger",
+}
+_OF_KAFKA = {"maxoffsetspertrigger": "maxrowspertrigger", "subscribe": "group"}
+"""What is called so in Kafka's source, and how it is called here."""
+_BATCH = {"group": "group", "startingoffsets": "startingOffsets", "endingoffsets": "endingOffsets"}
+
+
+class OffsetPlace(StrEnum):
+    """Where to begin or to end, unless positions say so."""
+
+    COMMITTED = "committed"
+    """Behind what the queue knows to be done."""
+    EARLIEST = "earliest"
+    """With the first entry that is there."""
+    LATEST = "latest"
+    """Behind the last entry that is there."""
+
+
+Offsets = OffsetPlace | Mapping[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Of one stream."""
+
+    starting: Offsets = OffsetPlace.COMMITTED
+    """Where a query without a checkpoint begins. Partitions that positions do not name begin behind what is committed."""
+    fail_on_data_loss: bool = True
+    max_rows: int = MAX_ROWS
+    """Of all partitions in one batch."""
+    max_bytes: int = MAX_BYTES
+    """Of all partitions in one batch; each that has a part in it has at least one entry. About so many, of a queue that does not
+    tell how large its entries are."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """Of one batch read."""
+
+    starting: Offsets = OffsetPlace.EARLIEST
+    ending: Offsets = OffsetPlace.LATEST
+
+
+def stream_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> StreamOptions:
+    """`options`: as Spark has them, names in lower case. Raises SourceError."""
+    _all_known(options, _STREAM, group, "a stream")
+    return StreamOptions(
+        starting=_offsets(options, "startingoffsets", queues, OffsetPlace.COMMITTED, tuple(OffsetPlace)),
+        fail_on_data_loss=_switch(options, "failondataloss", default=True),
+        max_rows=_count(options, "maxrowspertrigger", MAX_ROWS),
+        max_bytes=_count(options, "maxbytespertrigger", MAX_BYTES),
+    )
+
+
+def batch_options(options: Mapping[str, str], group: str, queues: Collection[QueueName]) -> BatchOptions:
+    """`options`: as Spark has them, names in lower case. Raises SourceError."""
+    _all_known(options, _BATCH, group, "a batch read")
+    made = BatchOptions(
+        starting=_offsets(
+            options, "startingoffsets", queues, OffsetPlace.EARLIEST, (OffsetPlace.COMMITTED, OffsetPlace.EARLIEST)
+        ),
+        ending=_offsets(options, "endingoffsets", queues, OffsetPlace.LATEST, (OffsetPlace.COMMITTED, OffsetPlace.LATEST)),
+    )
+    if isinstance(made.starting, Mapping) and isinstance(made.ending, Mapping):
+        for partition, start in made.starting.items():
+            if made.ending.get(partition, start) < start:
+                raise SourceError(
+                    f"endingOffsets has {made.ending[partition]} for {partition.queue}/{partition.number} and startingOffsets "
+                    f"{start}: let it begin before it ends"
+                )
+    return made
+
+
+def _all_known(options: Mapping[str, str], known: Mapping[str, str], group: str, what: str) -> None:
+    unknown = sorted(options.keys() - known.keys())
+    if unknown:
+        raise SourceError(
+            f"{what} has no option {quoted(unknown[0])}{_hint(unknown[0], known)}: it has {', '.join(known.values())}"
+        )
+    if options.get("group", group) != group:
+        raise SourceError(f"the option group is {quoted(options['group'])}, and the fleet is of group {group}")
+
+
+def _hint(unknown: str, known: Mapping[str, str]) -> str:
+    if unknown in _STREAM or unknown in _BATCH:
+        return f" (of a {'stream' if unknown in _STREAM else 'batch read'} only)"
+    near = [known[name] for name in get_close_matches(_OF_KAFKA.get(unknown, unknown), known, n=1)]
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def _offsets(
+    options: Mapping[str, str], name: str, queues: Collection[QueueName], default: OffsetPlace, places: Collection[OffsetPlace]
+) -> Offsets:
+    text = options.get(name)
+    if text is None:
+        return default
+    spelled = {**_STREAM, **_BATCH}[name]
+    if text.lower() in {place.value for place in places}:
+        return OffsetPlace(text.lower())
+    if not text.lstrip().startswith("{"):
+        known = ", ".join(place.value for place in places)
+        raise SourceError(f'{spelled} is {quoted(text)}: set it to {known}, or {{"queue": {{"0": position}}}}')
+    positions = parse_offset(text, spelled)
+    for partition in positions:
+        if partition.queue not in queues:
+            raise SourceError(f"{spelled} names queue {quoted(partition.queue)}: the fleet reads {', '.join(sorted(queues))}")
+    return positions
+
+
+def _switch(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise SourceError(f"{_STREAM[name]} is {quoted(text)}: set it to true or false")
+    return text == "true"
+
+
+def _count(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= 16) or not 0 < int(text) <= _MOST_COUNTED:
+        raise SourceError(f"{_STREAM[name]} is {quoted(text)}: set it to a whole number, 1 or more")
+    return int(text)

@@ -1,13 +1,15 @@
 """The fleet's queues, as its driver asks them: many partitions at a time, and a queue that is away is noted and asked again."""
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from baton.consumer.queue_requests import TOLD_AFTER
+from baton.consumer.queue_requests import TOLD_AFTER, alike
 from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import (
     AheadAnswer,
@@ -22,15 +24,161 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
-from baton.spark.batch_end import Question
-from baton.spark.late_answers import PATIENCE, AskedAtOnce, UnderWay, left
-from baton.spark.queue_outages import QueueAwayError, QueueOutages
-from baton.spark.range_placement import Range
+from baton.spark.ledger import PartitionGrant
+
+log = logging.getLogger("baton.spark")
+
+
+class Range(NamedTuple):
+    """One partition's part of a batch: the entries behind `start`, up to `end`."""
+
+    partition: Partition
+    start: int
+    end: int
+
+    @property
+    def queue(self) -> QueueName:
+        return self.partition.queue
+
+
+class Question(NamedTuple):
+    """What a queue is asked: how far one may read behind `start`, with so many entries and bytes at most."""
+
+    grant: PartitionGrant
+    start: int
+    most_entries: int
+    most_bytes: int
+
+    @property
+    def queue(self) -> QueueName:
+        return self.grant.partition.queue
+
+    def request(self) -> AheadRequest:
+        """As the queue takes it."""
+        return AheadRequest(
+            self.grant.partition.number, self.grant.uid, self.grant.epoch, self.start, self.most_entries, self.most_bytes
+        )
+
+
+# -- queues that are out of reach
+
+AGAIN = 0.5
+"""Seconds until a queue that is out of reach is asked again."""
+
+
+class QueueAwayError(Exception):
+    """A queue is out of reach for now. It is noted already."""
+
+
+class QueueOutages:
+    """Queues that are out of reach: noted when they are asked, told in the log and to the group, and over when they answer.
+    Thread-safe."""
+
+    def __init__(self) -> None:
+        self._away: dict[QueueName, tuple[float, str]] = {}
+        """Since when (monotonic), and why."""
+
+    def queues(self) -> frozenset[QueueName]:
+        """Those that are away."""
+        return frozenset(self._away.copy())
+
+    def longer_than(self, since: float) -> Iterable[str]:
+        """Why the queues are away that were so by then (monotonic)."""
+        return [why for _, (begun, why) in sorted(self._away.copy().items()) if begun <= since]
+
+    @contextmanager
+    def noted(self, queue: QueueName) -> Iterator[None]:
+        """The queue is asked. Raises QueueAwayError where it is out of reach."""
+        try:
+            yield
+        except QueueUnreachable as error:
+            self.begin(queue, error)
+            raise QueueAwayError(str(error)) from None
+        if self._away.pop(queue, None):
+            log.info("queue %s answers again", queue)
+
+    def begin(self, queue: QueueName, error: QueueUnreachable) -> None:
+        """It is out of reach."""
+        since, why = self._away.get(queue, (time.monotonic(), ""))
+        if not why:
+            log.warning("queue %s is out of reach: %s", queue, error)
+        self._away[queue] = since, why if alike(why, str(error)) else str(error)
+
+
+# -- queues that answer late
+
+PATIENCE = 0.5
+"""Seconds for a queue to answer where others have; one that has needed more for such a question has twice that."""
+
+T = TypeVar("T")
+K = TypeVar("K", Partition, Range, Question)
+UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
+"""By queue, since when (monotonic)."""
+
+
+class AskedAtOnce:
+    """Asks queues at the same time. One that answers late holds up no other: it is left behind until it has answered. For one
+    thread; any may look at `late`."""
+
+    def __init__(self, queues: int, patience: float = PATIENCE) -> None:
+        """`queues`: how many there are. `patience`: see `PATIENCE`."""
+        self._alone = queues <= 1
+        self._threads = ThreadPoolExecutor(max_workers=max(1, queues), thread_name_prefix="baton-ask")
+        self._behind: UnderWay = {}
+        self._least = patience
+        self._patience: dict[tuple[str, QueueName], float] = {}
+        """By the kind of question: one that takes long is no reason to wait long for the answer to another."""
+
+    def ask(self, kind: str, asked: Mapping[QueueName, Callable[[], T]]) -> dict[QueueName, T]:
+        """The answers of those that answer: not of who is away, or takes longer than it did for the last question of this kind.
+        Such a one is not asked again before it has answered or failed; what it answers then is dropped."""
+        found: dict[QueueName, T] = {}
+        if self._alone:
+            for name, what in asked.items():
+                with suppress(QueueAwayError):
+                    found[name] = what()
+            return found
+        behind = left(self._behind)
+        now = time.monotonic()
+        answers = {
+            name: self._threads.submit(self._timed, kind, name, what) for name, what in asked.items() if name not in behind
+        }
+        _, late = wait(answers.values(), timeout=self.patience(kind, answers))
+        self._behind = {**behind, **{name: (now, answer) for name, answer in answers.items() if answer in late}}
+        for name, answer in answers.items():
+            if answer not in late:
+                with suppress(QueueAwayError):
+                    found[name] = answer.result()
+        return found
+
+    def late(self) -> UnderWay:
+        """Those that have been left behind, and have not answered yet."""
+        return left(self._behind)
+
+    def patience(self, kind: str, queues: Iterable[QueueName]) -> float:
+        """Seconds for all of these to answer a question of this kind."""
+        return max((self._patience.get((kind, name), self._least) for name in queues), default=self._least)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._threads.shutdown(wait=False)
+
+    def _timed(self, kind: str, name: QueueName, what: Callable[[], T]) -> T:
+        began = time.monotonic()
+        answer = what()
+        self._patience[kind, name] = max(self._least, 2 * (time.monotonic() - began))
+        return answer
+
+
+def left(those: UnderWay) -> UnderWay:
+    """Those that have not ended."""
+    return {name: (since, one) for name, (since, one) in those.items() if not one.done()}
+
+
+# -- all of them
 
 _MOMENT = 0.001
 """Seconds: as short as a server can be asked to wait."""
-
-T = TypeVar("T")
 
 
 class FleetQueues:
@@ -115,9 +263,8 @@ class FleetQueues:
 
     def fence(self, query: Mapping[QueueName, int], partitions: Iterable[Partition]) -> int | None:
         """The number of a later query that reads one of these partitions; None: there is none. Raises QueueAwayError."""
-        asked = list(partitions)
-        for name, places in _by_queue(one.queue for one in asked):
-            latest = self._ask(name, methodcaller("fence", query[name], [asked[place].number for place in places]))
+        for name, those in _by_queue(partitions).items():
+            latest = self._ask(name, methodcaller("fence", query[name], [one.number for one in those]))
             if latest != query[name]:
                 return int(latest)
         return None
@@ -132,30 +279,17 @@ class FleetQueues:
 
     def ahead(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
         """How far one may read, in the order of the questions; None where the queue is away."""
-        answers: list[AheadAnswer | None] = [None] * len(questions)
-        places_of = dict(_by_queue(one.grant.queue for one in questions))
-        asked = {}
-        for name, places in places_of.items():
-            requests = [
-                AheadRequest(grant.partition, grant.uid, grant.epoch, start, entries, size)
-                for grant, start, entries, size in (questions[place] for place in places)
-            ]
-            asked[name] = methodcaller("ahead", query[name], requests)
-        for name, found in self._ask_each("ahead", asked).items():
-            for place, answer in zip(places_of[name], found, strict=True):
-                answers[place] = answer
-        return answers
+        of = _by_queue(questions)
+        asked = {name: methodcaller("ahead", query[name], [one.request() for one in those]) for name, those in of.items()}
+        found: dict[Question, AheadAnswer] = {}
+        for name, answers in self._ask_each("ahead", asked).items():
+            found |= zip(of[name], answers, strict=True)
+        return [found.get(one) for one in questions]
 
     def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range], *, partly: bool = False) -> dict[Range, LogAnswer]:
         """Record ranges. `partly`: what is there of them is enough. Raises QueueAwayError; what was recorded by then may be
         recorded again."""
-        found: dict[Range, LogAnswer] = {}
-        for name, places in _by_queue(one.partition.queue for one in ranges):
-            mine = [ranges[place] for place in places]
-            told = [RangeToLog(one.partition.number, one.start, one.end, partly) for one in mine]
-            answers = self._ask(name, methodcaller("log", query[name], told))
-            found |= zip(mine, answers, strict=True)
-        return found
+        return self._tell("log", query, ranges, lambda one: RangeToLog(one.partition.number, one.start, one.end, partly))
 
     def finish(
         self, query: Mapping[QueueName, int], ends: Mapping[Partition, int], foreign: Mapping[Partition, Sequence[str]]
@@ -163,26 +297,17 @@ class FleetQueues:
         """Finish what was recorded up to these ends. `foreign`: entries that are none, for the dead letters. Raises
         QueueAwayError; what was finished by then may be finished again.
         """
-        found: dict[Partition, FinishAnswer] = {}
-        partitions = sorted(ends)
-        for name, places in _by_queue(partition.queue for partition in partitions):
-            mine = [partitions[place] for place in places]
-            told = [RangeToFinish(one.number, ends[one], foreign.get(one, ())) for one in mine]
-            answers = self._ask(name, methodcaller("finish", query[name], told))
-            found |= zip(mine, answers, strict=True)
-        return found
+        return self._tell("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one], foreign.get(one, ())))
 
     def set_aside(
         self, query: Mapping[QueueName, int], ranges: Sequence[Range], failures: int, why: str
     ) -> dict[Range, SetAsideAnswer]:
         """Move the entries of these ranges to the dead letters. Raises QueueAwayError; what was moved by then stays there."""
-        found: dict[Range, SetAsideAnswer] = {}
-        for name, places in _by_queue(one.partition.queue for one in ranges):
-            mine = [ranges[place] for place in places]
-            told = [RangeToSetAside(one.partition.number, one.start, one.end, failures) for one in mine]
-            answers = self._ask(name, methodcaller("set_aside", query[name], told, why))
-            found |= zip(mine, answers, strict=True)
-        return found
+
+        def told(one: Range) -> RangeToSetAside:
+            return RangeToSetAside(one.partition.number, one.start, one.end, failures)
+
+        return self._tell("set_aside", query, ranges, told, why)
 
     def wait(self, partitions: Iterable[Partition], seconds: float) -> set[Partition]:
         """Those of the partitions that may have something new, as soon as one has; none after an `interrupt`, or so long. All of
@@ -256,6 +381,15 @@ class FleetQueues:
             self._outages.begin(name, error)
             return {Partition(name, number) for number in numbers}
 
+    def _tell(
+        self, kind: str, query: Mapping[QueueName, int], those: Iterable[K], told: Callable[[K], object], *more: object
+    ) -> dict[K, Any]:
+        """The answers, by what each queue was told its part of. Raises QueueAwayError."""
+        found: dict[K, Any] = {}
+        for name, mine in _by_queue(those).items():
+            found |= zip(mine, self._ask(name, methodcaller(kind, query[name], [told(one) for one in mine], *more)), strict=True)
+        return found
+
     def _ask_each(self, kind: str, asked: Mapping[QueueName, Callable[[LoggedRanges], T]]) -> dict[QueueName, T]:
         """The answers of those that answer. For one thread."""
 
@@ -269,8 +403,8 @@ class FleetQueues:
             return what(self._queues[name])
 
 
-def _by_queue(queues: Iterable[QueueName]) -> Iterable[tuple[QueueName, list[int]]]:
-    places: dict[QueueName, list[int]] = {}
-    for place, queue in enumerate(queues):
-        places.setdefault(queue, []).append(place)
-    return places.items()
+def _by_queue(those: Iterable[K]) -> dict[QueueName, list[K]]:
+    found: dict[QueueName, list[K]] = {}
+    for one in those:
+        found.setdefault(one.queue, []).append(one)
+    return found

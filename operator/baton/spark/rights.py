@@ -1,9 +1,10 @@
-"""What the driver's account has to be allowed, asked of the API server before the fleet starts.
+"""What the driver's account has to be allowed, asked of the API server before the fleet starts, and while it runs.
 
-Without these Spark or the driver would wait for ever, each with a warning of its own.
+Without these rights Spark or the driver would wait for ever, each with its own warning.
 """
 
 import logging
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -49,24 +50,23 @@ def require(api: ApiConnection, namespace: str, group: str, patience: float = _P
     does not answer is no refusal: the fleet waits for it elsewhere.
     """
     until = time.monotonic() + patience
-    wanted = needed(group)
     while True:
         try:
-            wanted = missing(api, namespace, wanted)
-            whose = account(api) if wanted and time.monotonic() >= until else ""
+            found = lacking(api, namespace, group)
         except Exception as error:  # whatever the way to the API server raises
             log.info("the rights of the driver's account were not looked at: %s", error)
             return
-        if not wanted:
+        if not found:
             return
-        if whose:
-            raise MissingRights(sentence(whose, namespace, wanted))
+        if time.monotonic() >= until:
+            raise MissingRights(found)
         time.sleep(_AGAIN)
 
 
-def missing(api: ApiConnection, namespace: str, rights: Iterable[Right]) -> tuple[Right, ...]:
-    """Those that the API server says no to."""
-    return tuple(right for right in rights if not _allowed(api, namespace, right))
+def lacking(api: ApiConnection, namespace: str, group: str) -> str:
+    """What a fleet needs and the account may not do, in one line for the user; empty: nothing."""
+    refused = [right for right in needed(group) if not _allowed(api, namespace, right)]
+    return sentence(_account(api), namespace, refused) if refused else ""
 
 
 def sentence(account: str, namespace: str, rights: Iterable[Right]) -> str:
@@ -92,8 +92,56 @@ def _allowed(api: ApiConnection, namespace: str, right: Right) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def account(api: ApiConnection) -> str:
+def _account(api: ApiConnection) -> str:
     """The name of the driver's account, as the API server knows it."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or "of the driver")
+
+
+# -- while it runs
+
+_EVERY = 30.0
+"""Seconds."""
+
+
+class Rights:
+    """Where the driver learns what its account lacks: without Kubernetes, nothing."""
+
+    def missing(self) -> str:
+        """A sentence for people; empty: nothing, as far as is known."""
+        return ""
+
+    def close(self) -> None:
+        """Look no more."""
+
+
+class WatchedRights(Rights):
+    """Asks again while the fleet runs, for a Role may be changed. Without it only Spark's log would tell, as of an executor that
+    cannot be made: the driver's Lease does."""
+
+    def __init__(self, api: ApiConnection, namespace: str, group: str, every: float = _EVERY) -> None:
+        """`every`: seconds between two looks."""
+        self._api, self._namespace, self._group, self._every = api, namespace, group, every
+        self._missing = ""
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="baton-rights", daemon=True).start()
+
+    def missing(self) -> str:
+        return self._missing
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._every):
+            try:
+                self._look()
+            except Exception as error:  # an API server that does not answer is no refusal
+                log.debug("the rights of the driver's account were not looked at: %s", error)
+
+    def _look(self) -> None:
+        found = lacking(self._api, self._namespace, self._group)
+        if found and found != self._missing:
+            log.error("%s", found)
+        self._missing = found

@@ -1,10 +1,13 @@
 """A fleet from its start to its end: all that runs in the driver beside Spark's own threads."""
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pyspark.core.rdd import RDD
@@ -14,27 +17,136 @@ from pyspark.sql import SparkSession
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.session import Release
-from baton.spark.active_queries import running_in
+from baton.model.wording import first_of
+from baton.queues.kinds import with_spark
 from baton.spark.decisions import Decisions
 from baton.spark.dismissals import Dismissals
 from baton.spark.environment import FleetEnvironment
 from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
-from baton.spark.executors import Executors
+from baton.spark.executors import Executor, Executors, by_pod, location
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.group_queries import GroupQueries
-from baton.spark.locality import Executor, by_pod, location
+from baton.spark.ledger import GrantsInUse, Ownership
+from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport, parse_reports
-from baton.spark.source_metrics import FleetView, fleet_view
-from baton.spark.spark_life import SparkLife, stopped
-from baton.spark.start_times import StartTimes
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
 from baton.spark.surroundings import Surroundings
-from baton.spark.unread_queues import unread_queues
 
 log = logging.getLogger("baton.spark")
+
+# -- where the seconds of a start go
+
+STEPS = ("Spark", "Lease", "executors", "partitions", "first batch")
+"""In their order: its context is there; the Lease is held; one executor is warm; one partition has an owner; a batch is done."""
+
+LATE = 30.0
+"""Seconds at one step after which people are told what is waited for."""
+
+_WAITING = {
+    "executors": "no executor has finished its first, empty task yet: see whether the executors' pods are there and run "
+    "(kubectl get pods -l spark-role=executor), and what the driver's log says of them; where it says that heartbeats timed out, "
+    "the machine is too busy: give baton.spark.conf a longer executor_timeout",
+    "partitions": "no executor owns a partition yet: kubectl describe consumergroup {group} says what the group waits for, and "
+    "baton doctor what its pods lack",
+}
+
+
+class StartTimes:
+    """From the start of the process to the first batch. Thread-safe; a step counts once."""
+
+    def __init__(self, group: str, begun: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`begun`: when the process was started, on that clock."""
+        self._group = group
+        self._clock = clock
+        self._told = ""
+        self._last = self._begun = clock() - _age() if begun is None else begun
+        self._seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def done(self, step: str) -> None:
+        """A step has ended. The last one tells them all."""
+        with self._lock:
+            if step in self._seconds or STEPS[-1] in self._seconds:
+                return
+            now = self._clock()
+            self._seconds[step] = now - self._last
+            self._last = now
+        if step == STEPS[-1]:
+            each = ", ".join(f"{name} {seconds:.1f}" for name, seconds in self._seconds.items())
+            log.info("the first batch is done %.1f s after the start of the driver (seconds: %s)", now - self._begun, each)
+
+    def look(self) -> None:
+        """Say once of a step what is waited for, where it takes long."""
+        with self._lock:
+            step = next((step for step in STEPS if step not in self._seconds), "")
+            late = self._clock() - self._last > LATE and step != self._told
+        if late and step in _WAITING:
+            self._told = step
+            log.warning("for %.0f s group %s waits: %s", LATE, self._group, _WAITING[step].format(group=self._group))
+
+    def over(self) -> bool:
+        """The last step has ended."""
+        return STEPS[-1] in self._seconds
+
+
+def _age() -> float:
+    """Seconds since this process was started."""
+    fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
+# -- whether Spark goes on: a JVM that was killed says nothing, so it is asked
+
+_UNANSWERED = 3
+"""Questions in a row that are not answered: then the JVM has gone."""
+
+
+class SparkLife:
+    """One thread asks; any may read."""
+
+    def __init__(self, stopped: Callable[[], bool]) -> None:
+        """`stopped`: asks the JVM whether its Spark was stopped. Raises whatever py4j does where there is no JVM."""
+        self._stopped = stopped
+        self._unanswered = 0
+        self.goes_on = True
+        self.gone = ""
+        """Why the JVM is taken for gone; empty: it is not."""
+
+    def look(self) -> None:
+        """Ask."""
+        try:
+            self.goes_on = not self._stopped()
+        except Exception as error:  # a hiccup of py4j, or there is no JVM any more
+            self._unanswered += 1
+            if self._unanswered >= _UNANSWERED:
+                self.goes_on, self.gone = False, f"Spark's JVM has gone ({error})"
+        else:
+            self._unanswered = 0
+
+
+def stopped(spark: SparkSession) -> bool:
+    """By the holder of the session, or by Spark itself. Asks the JVM."""
+    context = spark.sparkContext._jsc
+    return context is None or bool(context.sc().isStopped())
+
+
+# -- queues that the fleet was not told of
+
+
+def unread_queues(ownership: Ownership, named: Set[QueueName]) -> str:
+    """What is wrong and the cure, for people; empty: every queue of which the fleet owns something is `named`."""
+    unread = sorted({partition.queue for partition in ownership.partitions} - named)
+    if not unread:
+        return ""
+    which = "queue" if len(unread) == 1 else "queues"
+    return (
+        f"The fleet owns partitions of {which} {first_of(unread, 5)} and does not read them: name each with its URL in the "
+        f"queues of baton.spark.Fleet, or take it out of the ConsumerGroup's spec.queues. (Spark reads queues of {with_spark()}.)"
+    )
+
+
+# -- the fleet
 
 _WARMING = 30.0
 """Seconds that a new executor may take until it reads."""
@@ -67,8 +179,10 @@ class RunningFleet:
         """Waits for the Lease. `java`: see `source_classes`; the group is claimed there, and is given up when all has ended.
         `stop`: what stops the fleet where the JVM ends, within so many seconds. Raises RuntimeError where the wait is
         `given_up`."""
-        self._spark, self._group, self._counts = spark, group, counts
-        self._java, self._warm_up = java, warm_up
+        self._spark, self._java, self._group, self._urls = spark, java, group, urls
+        self._environment, self._executors, self._counts, self._warm_up = environment, executors, counts, warm_up
+        self._holdup_timeout, self._repeat_wait, self._query_failure = holdup_timeout, repeat_wait, query_failure
+        self._stop_fleet, self._given_up = stop, given_up
         self._start = StartTimes(group)
         self._start.done("Spark")
         self._life = SparkLife(partial(stopped, spark))
@@ -77,46 +191,37 @@ class RunningFleet:
         """Why it has ended without a `stop`: a sentence; empty: it has not."""
         self._released: frozenset[Release] = frozenset()
         self._ready: Mapping[MemberId, Executor] = {}
-        self._closing: list[Callable[[], object]] = [lambda: java.Groups.release(group)]
-        """What ends all that has begun, the last first."""
+        self._closing = ExitStack()
+        """Ends all that has begun, the last first."""
+        self._closing.callback(java.Group.release, group)
         try:
-            self._begin(urls, environment, executors, holdup_timeout, repeat_wait, query_failure, stop, given_up)
+            self._begin()
             java.JvmEnd.stopsFirst(group, round(stops_within))
         except BaseException:
             self._close()
             raise
 
-    def _begin(
-        self,
-        urls: Mapping[QueueName, str],
-        environment: FleetEnvironment,
-        executors: Executors,
-        holdup_timeout: float,
-        repeat_wait: float,
-        query_failure: Callable[[], str],
-        stop: Callable[[], None],
-        given_up: Callable[[], bool],
-    ) -> None:
+    def _begin(self) -> None:
         spark, group, counts = self._spark, self._group, self._counts
-        self._queues = FleetQueues(urls, environment.namespace, group)
-        self._closing.append(self._queues.close)
-        self._session = environment.session(group)
+        self._queues = FleetQueues(self._urls, self._environment.namespace, group)
+        self._closing.callback(self._queues.close)
+        self._session = self._environment.session(group)
         self._session.say(app=spark.sparkContext.applicationId)
-        self._session.acquire(given_up)
-        self._closing.append(self._session.close)
-        if given_up():
+        self._session.acquire(self._given_up)
+        self._closing.callback(self._session.close)
+        if self._given_up():
             raise RuntimeError(f"the fleet of group {group} was stopped while it waited for the group")
         self._start.done("Lease")
-        self._ledger = environment.ledger(group)
-        self._closing.append(self._ledger.close)
-        self._leaving = environment.leaving(group)
-        self._closing.append(self._leaving.close)
-        self._rights = environment.rights(group)
-        self._closing.append(self._rights.close)
+        self._ledger = self._environment.ledger(group)
+        self._closing.callback(self._ledger.close)
+        self._leaving = self._environment.leaving(group)
+        self._closing.callback(self._leaving.close)
+        self._rights = self._environment.rights(group)
+        self._closing.callback(self._rights.close)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
-        self._closing.append(lambda: self._finishing.close(0))
+        self._closing.callback(self._finishing.close, 0)
         self._around = Surroundings(
             group=group,
             queues=self._queues,
@@ -125,35 +230,35 @@ class RunningFleet:
             executors=lambda: self._ready,
             finishing=self._finishing,
             counts=counts,
-            repeat_wait=repeat_wait,
+            repeat_wait=self._repeat_wait,
             over=self.over,
             stopping=self._stopping.is_set,
         )
         running = running_in(spark)
-        self._decisions = Decisions(self._around, lambda: frozenset(running()), stop)
+        self._decisions = Decisions(self._around, lambda: frozenset(running()), self._stop_fleet)
         self.queries = GroupQueries(spark, running, self._decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
-        self._java.Groups.register(group, self._decisions)
+        self._java.Group.register(group, self._decisions)
         FleetLoop(
             alive=self._follow,
             ended=self._close,
             ready=self._executors_are,
             ledger=self._ledger,
             grants_in_use=grants_in_use,
-            executors=executors,
+            executors=self._executors,
             session=self._session,
             counts=counts,
             executor_warm_up=ExecutorWarmUp(
                 self._first_task, self._batch_without_rows, _WARMING, begin=self._begin_warm_up, cancel=self._cancel_warm_up
             ),
-            dismissals=Dismissals(self._leaving, executors),
+            dismissals=Dismissals(self._leaving, self._executors),
             troubles=lambda: {
                 "trouble": self._trouble(),
-                "query_failure": query_failure(),
+                "query_failure": self._query_failure(),
                 "missing_rights": self._rights.missing(),
             },
-            patience=holdup_timeout,
+            patience=self._holdup_timeout,
             queues_answer=self._queues.answer,
         ).start()
         grants_in_use.review()
@@ -183,7 +288,7 @@ class RunningFleet:
         behind: dict[Partition, int] = {}
         for stream in self._decisions.streams():
             behind |= stream.rows_behind(stream.position)
-        return fleet_view(self._around, behind)
+        return self._around.view(behind)
 
     def stop(self, grace: float) -> None:
         """See `Fleet.stop`. Further calls wait for the first."""
@@ -234,11 +339,10 @@ class RunningFleet:
     def _close(self) -> None:
         self._ended.set()
         self._stopping.set()
-        for close in reversed(self._closing):
-            try:
-                close()
-            except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
-                log.debug("closing: %s", error)
+        try:
+            self._closing.close()
+        except Exception as error:  # Spark, its JVM or the API server has gone first; the others are closed all the same
+            log.debug("closing: %s", error)
         log.info("the fleet has ended: %s", self._counts.statistics().to_json())
         self.closed.set()
 
@@ -287,7 +391,7 @@ def source_classes(spark: SparkSession) -> Any:
     """`dev.baton.spark` in the driver's JVM. Raises RuntimeError where it is not there."""
     jvm: Any = spark.sparkContext._jvm
     found = jvm.dev.baton.spark
-    if type(found.Groups).__name__ == "JavaPackage":
+    if type(found.Group).__name__ == "JavaPackage":
         raise RuntimeError(
             "Baton's jar is not in this Spark application: make the session with the settings of baton.spark.conf(…)"
         )

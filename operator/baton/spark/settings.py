@@ -1,16 +1,106 @@
 """The Spark settings that a fleet needs, with the reason of each."""
 
 import os
+import re
 import secrets
+import sys
 from collections.abc import Mapping
 
+import pyspark
+
 from baton.model.options import number, text, whole
-from baton.spark import jar_file, spark_version
+from baton.spark import jar_file
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
 from baton.spark.driver_pod import submitted as submitted_settings
 from baton.spark.executors import POD_NAME_PREFIX
-from baton.spark.local_settings import local, under_dev
-from baton.spark.steady_settings import LEAST_TIMEOUT, Settings, steady
+
+# -- Spark's version: Baton calls classes that Spark keeps for itself, and its jar is compiled against Spark's own
+
+SPARK = "4.3."
+
+
+def check_spark(version: str = pyspark.__version__) -> None:
+    """Raises RuntimeError for a Spark of another version, before one of its classes is missed."""
+    if not version.startswith(SPARK):
+        raise RuntimeError(
+            f"This version of Baton is for Spark {SPARK}x, and this is Spark {version}: install pyspark {SPARK}x, or another "
+            "version of baton-consumer"
+        )
+
+
+# -- wherever executors run
+
+Settings = dict[str, bool | float | int | str | None]
+"""As `SparkSession.builder.config(map=…)` takes them."""
+
+LEAST_TIMEOUT = 2.0
+"""Seconds without heartbeat: they come every second."""
+
+
+def steady(executor_timeout: float) -> Settings:
+    """`executor_timeout`: seconds without heartbeat after which an executor is replaced."""
+    return {
+        # The size of the fleet is the ConsumerGroup's; two who decide it would fight.
+        "spark.dynamicAllocation.enabled": "false",
+        # A range rather waits for its owner than is lent to another executor. But what prefers an executor that has just died
+        # waits as long, for nothing, and its host is as dead.
+        "spark.locality.wait.process": "3s",
+        "spark.locality.wait.node": "0s",
+        "spark.locality.wait.rack": "0s",
+        # A second copy of a reading task would take the range from the first.
+        "spark.speculation": "false",
+        # That executors come and go is no reason to give up.
+        "spark.executor.maxNumFailures": "1000000",
+        "spark.task.maxFailures": "8",
+        "spark.excludeOnFailure.enabled": "false",
+        # A stopped executor is noticed after executor_timeout instead of two minutes, and replaced.
+        "spark.executor.heartbeatInterval": "1s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": str(round(executor_timeout * 1000)),
+        "spark.network.timeoutInterval": "1s",
+        # Blocks of a pod that is gone: its address may not even refuse, and Spark would try for two minutes.
+        "spark.shuffle.io.connectionCreationTimeout": "5s",
+        "spark.shuffle.io.retryWait": "1s",
+        # Ten thousand large entries at once are more than the memory of a Python worker.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
+        # Who stops a query whose function hangs is to go on after that, and to give the group up.
+        "spark.sql.streaming.stopTimeout": "30s",
+        # Decommissioning moves blocks about and was seen to stall a batch for two minutes; handing partitions off is Baton's
+        # work.
+        "spark.decommission.enabled": "false",
+    }
+
+
+# -- on one machine: executors are processes beside the driver
+
+_MEBIBYTES = {"m": 1, "g": 1024}
+
+
+def under_dev(environment: Mapping[str, str]) -> bool:
+    """The program was started by `baton dev run`."""
+    return bool(environment.get("BATON_API_SERVER"))
+
+
+def local(executors: int, cores: int, memory: str, executor_timeout: float) -> Settings:
+    """`memory` of an executor, such as 512m or 1g. Raises ValueError for another form."""
+    found = re.fullmatch(r"(\d{1,6})([mg])", memory.lower())
+    if found is None:
+        raise ValueError(f"executor_memory is {memory!r}: set it to a number of MiB or GiB, such as 512m or 1g")
+    mebibytes = int(found[1]) * _MEBIBYTES[found[2]]
+    return {
+        "spark.master": f"local-cluster[{executors},{cores},{mebibytes}]",
+        "spark.jars": str(jar_file.path()),
+        "spark.executor.memory": f"{mebibytes}m",
+        "spark.executor.cores": str(cores),
+        "spark.pyspark.python": sys.executable,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Spark's own 200 make a batch of any aggregation last minutes here.
+        "spark.sql.shuffle.partitions": str(executors * cores),
+        **steady(executor_timeout),
+    }
+
+
+# -- on Kubernetes
 
 ALLOCATOR = "spark.kubernetes.allocation.pods.allocator"
 _IMAGE, _TEMPLATE = "spark.kubernetes.container.image", "spark.kubernetes.executor.podTemplateFile"
@@ -55,7 +145,7 @@ def conf(
     Under `baton dev run` the executors are processes of this machine, and only what is said of executors counts.
     `environment`: instead of this process's.
     """
-    spark_version.check()
+    check_spark()
     environment = os.environ if environment is None else environment
     whole("executors", 2 if executors is None else executors, 1)
     whole("executor_cores", 1 if executor_cores is None else executor_cores, 1)

@@ -1,30 +1,125 @@
 """One stream of the source: a query that reads the group's queues, batch after batch."""
 
+import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.wording import counted
+from baton.queues.logged_ranges import LaterQuery
 from baton.spark.batch_search import BatchSearch
-from baton.spark.errors import AskAgain, SourceError
+from baton.spark.executors import Executor
 from baton.spark.finishing import PlannedBatch
-from baton.spark.first_positions import committed_positions, first_positions
-from baton.spark.locality import Executor
-from baton.spark.offsets import Positions, of_these_queues, parse_offset
-from baton.spark.ownership import PartitionGrant
-from baton.spark.query_numbers import QueryNumbers
-from baton.spark.queue_outages import QueueAwayError
-from baton.spark.range_placement import Range, owners, placed, ranges
-from baton.spark.range_tasks import range_tasks
-from baton.spark.receipts import How
-from baton.spark.recorded_ranges import Recorded, record_ranges, superseded
-from baton.spark.running_query import RunningQuery
-from baton.spark.source_options import StreamOptions
+from baton.spark.ledger import PartitionGrant
+from baton.spark.offsets import AskAgain, Positions, SourceError, StreamOptions, of_these_queues, parse_offset
+from baton.spark.queues import QueueAwayError, Range
+from baton.spark.ranges import (
+    Recorded,
+    committed_positions,
+    first_positions,
+    owners,
+    placed,
+    range_tasks,
+    ranges,
+    record_ranges,
+    superseded,
+)
+from baton.spark.statistics import How
 from baton.spark.surroundings import Surroundings
 
 log = logging.getLogger("baton.spark")
+
+# -- the query that a stream is part of: a source sees the options of `load()`, not those of `writeStream`
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """What counts of it."""
+
+    id: str
+    alone: bool = True
+    """It has no other source, which would wait while this one waits for entries."""
+
+
+def running_query(text: str) -> RunningQuery:
+    """`text`: JSON, as RunningQuery.java tells it. Raises SourceError for a query that would lose rows, or read none."""
+    told = json.loads(text)
+    if told.get("asyncProgress"):
+        raise SourceError(
+            "the query has asyncProgressTrackingEnabled, whose logs say that a batch is done before it is: rows could be lost. "
+            "Take this option out of writeStream"
+        )
+    if told.get("once"):
+        raise SourceError(
+            "the query has the trigger once, which is one batch; and the first batch of a query has no rows, for it writes down "
+            "where the query begins. Use trigger(availableNow=True), which reads all that is there and ends"
+        )
+    batch, batch_of_files = told.get("batch", -1), told.get("batchOfFiles", -1)
+    if batch_of_files > batch:
+        raise SourceError(
+            f"the folder that the query writes to has batches up to {batch_of_files}, and its checkpoint up to {batch}: "
+            "that is new, or older. Spark's file sink skips the batches that it has, and rows would be lost. Give the query "
+            "another path, or the checkpoint that belongs to these files"
+        )
+    return RunningQuery(told["id"], told.get("sources", 1) <= 1)
+
+
+# -- the query's number at each queue, and what earlier queries left to finish
+
+_BEGIN_AGAIN = 1.0
+"""Seconds until a queue that was away is asked for a number again."""
+_SETTLE_EVERY = 30.0
+
+
+class QueryNumbers:
+    """Of one stream, for its thread."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.known: Mapping[QueueName, int] = {}
+        """At each queue that has answered."""
+        self._again = self._settled = around.clock()
+
+    def begin(self, start: Positions) -> None:
+        """Once the Lease is held: take a number from each queue that answers, and finish what the last query has written down as
+        done but had no time to finish. Without a checkpoint all have to answer, or QueueAwayError is raised."""
+        names, now = self._around.queues.names, self._around.clock()
+        if names == self.known.keys() or (start and now < self._again):
+            return
+        self._again = now + _BEGIN_AGAIN
+        found = self._around.queues.begin(names - self.known.keys())
+        for queue, number in found.items():
+            with suppress(QueueAwayError):
+                if any(partition.queue == queue for partition in start):
+                    there = self._around.queues.positions({queue}).keys()  # one that was made again may have fewer partitions
+                    left = {one: end for one, end in start.items() if one in there}
+                    self._around.queues.finish({queue: number}, left, {})
+                self.known = {**self.known, queue: number}
+        if not start and names != self.known.keys():
+            raise QueueAwayError
+
+    def settle(self, start: Positions) -> None:
+        """A failover may have lost that a batch was finished. Of a partition to which nothing new comes it is not said again, and
+        if it is to be emptied it would never be. A queue at which a batch is just being finished is left to that, and one that
+        does not answer is told the next time."""
+        now = self._around.clock()
+        if now - self._settled >= _SETTLE_EVERY:
+            self._settled = now
+            for queue in sorted(self._around.queues.answering(self.known)):
+                if not self._around.finishing.settled({queue}):
+                    continue
+                mine = {partition: end for partition, end in start.items() if partition.queue == queue}
+                with suppress(QueueAwayError):
+                    for answer in self._around.queues.finish(self.known, mine, {}).values():
+                        if isinstance(answer, LaterQuery):
+                            raise superseded(answer.number)
+
+
+# -- the stream
 
 IDLE = 0.2
 """Seconds for which Spark is kept when there is nothing: it would ask again after a hundredth of a second."""
@@ -187,6 +282,22 @@ class Stream:
         """Entries of each partition behind its position, as far as its queue has said."""
         return self._search.last_entries.behind(positions)
 
+    def metrics(self, consumed: Positions) -> Mapping[str, str]:
+        """What a query's progress says of its source: texts by name. The counts of ranges are of all finished batches."""
+        behind = self.rows_behind(consumed)
+        view, statistics = self._around.view(behind), self._around.counts.statistics()
+        return {
+            "rowsBehind": str(sum(behind.values())),
+            "maxRowsBehind": str(max(behind.values(), default=0)),
+            "partitionsOwned": str(view.partitions_owned),
+            "partitionsWaiting": str(view.partitions_waiting),
+            "partitionsRevoking": str(view.partitions_revoking),
+            "rangesReadOnOwner": str(statistics.ranges_read_on_owner),
+            "rangesLent": str(statistics.ranges_lent),
+            "readsRefused": str(statistics.reads_refused),
+            "generation": str(self._around.ledger.read().generation),
+        }
+
     def busy(self) -> bool:
         """A batch runs."""
         return self._planned is not None or self._chosen is not None
@@ -266,7 +377,7 @@ class Stream:
         addresses: Mapping[QueueName, Mapping[str, Any]],
     ) -> dict[str, Any]:
         ownership, recorded = self._around.ledger.read().ownership, self._recorded
-        revoking = {Partition(one.queue, one.partition): one for one in ownership.revoking & grants}
+        revoking = {one.partition: one for one in ownership.revoking & grants}
         owned = owners({**ownership.owners, **revoking}, executors, [one.partition for one in recorded])
         told = [placed(one, owned.get(one.partition), executors, logged.seen) for one, logged in recorded.items()]
         tasks = range_tasks(

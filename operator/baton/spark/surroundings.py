@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from baton.model.ids import MemberId
+from baton.model.ids import MemberId, Partition, QueueName
+from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerView
-from baton.spark.locality import Executor
+from baton.spark.ledger import GrantsInUse, LedgerView
 from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, FleetView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +32,13 @@ class Surroundings:
     """No further batch is begun."""
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+    def view(self, behind: Mapping[Partition, int]) -> FleetView:
+        """What the driver sees now. `behind`: entries that are not read, of each partition that there is."""
+        ownership, executors, names = self.ledger.read().ownership, self.executors(), self.queues.names
+        owned = sum(grant.queue in names and grant.member in executors for grant in ownership.owned)
+        revoking = sum(grant.queue in names for grant in ownership.revoking)
+        lag: dict[QueueName, int] = dict.fromkeys(sorted(names), 0)
+        for partition, rows in behind.items():
+            lag[partition.queue] = lag.get(partition.queue, 0) + rows
+        return FleetView(owned, max(0, len(behind) - owned - revoking), revoking, lag, self.counts.step_seconds())

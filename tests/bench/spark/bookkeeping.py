@@ -6,7 +6,7 @@ driver without ownership would ask of the same queue, by pipelines of redis-py.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -14,35 +14,18 @@ from baton.model.ledger import MemberEntry
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import partition_keys
 from baton.spark.decisions import Decisions
+from baton.spark.executors import Executor, by_pod
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerSnapshot
-from baton.spark.locality import Executor, by_pod
+from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport, parse_reports
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, RangeReport, parse_reports
 from baton.spark.surroundings import Surroundings
 from tests.bench.spark.streams import GROUP, Streams, keys_of
+from tests.written_ledger import WrittenLedger
 
 _LOOK = 0.001
 _EACH = 2
 """Rows that a batch has of each partition."""
-
-
-class _Ledger:
-    """It stays as it is."""
-
-    def __init__(self, snapshot: LedgerSnapshot) -> None:
-        self._snapshot = snapshot
-
-    def read(self) -> LedgerSnapshot:
-        return self._snapshot
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class _Tasks:
@@ -120,7 +103,7 @@ def plain(streams: Streams, partitions: int, batches: int) -> list[float]:
 
 @contextmanager
 def _decisions(
-    url: str, queue: str, ledger: _Ledger, executors: Sequence[Executor], tasks: _Tasks
+    url: str, queue: str, ledger: WrittenLedger, executors: Sequence[Executor], tasks: _Tasks
 ) -> Iterator[tuple[Decisions, Finishing]]:
     queues, counts, ready = FleetQueues({QueueName(queue): url}, "bench", "group"), Counts(), by_pod(executors)
     grants_in_use = GrantsInUse(ledger, lambda releases: None)
@@ -145,14 +128,16 @@ def _decisions(
         queues.close()
 
 
-def _shared_out(streams: Streams, queue: str, partitions: int, executors: Sequence[Executor]) -> _Ledger:
-    entries = {}
+def _shared_out(streams: Streams, queue: str, partitions: int, executors: Sequence[Executor]) -> WrittenLedger:
+    entries = []
     for nth, executor in enumerate(executors):
         uid, owned = Uid(f"uid-{executor.pod}"), range(nth, partitions, len(executors))
         streams.grant(queue, owned, uid)
         grants = {QueueName(queue): dict.fromkeys(owned, Epoch(1))}
-        entries[executor.pod] = MemberEntry(GROUP, executor.pod, uid, 1, True, grants, {})
-    return _Ledger(LedgerSnapshot(entries))
+        entries.append(MemberEntry(GROUP, executor.pod, uid, 1, True, grants, {}))
+    ledger = WrittenLedger()
+    ledger.write(*entries)
+    return ledger
 
 
 def _send(url: str, queue: str, partitions: int) -> None:

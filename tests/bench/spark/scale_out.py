@@ -16,8 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
-from baton.spark.executors import SparkExecutors
-from baton.spark.locality import Executor, location
+from baton.spark.executors import Executor, SparkExecutors, location
 from tests.bench.comparison import Case, compared, tell
 from tests.bench.spark.measuring import beside, progress_of
 from tests.integration.spark.world import World, wait_for

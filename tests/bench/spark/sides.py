@@ -90,7 +90,7 @@ class Unowned:
     @contextmanager
     def reading(self, queue: str, partitions: int, limit: int) -> Iterator[DataFrame]:
         java: Any = self._spark.sparkContext._jvm
-        groups = java.dev.baton.spark.Groups
+        groups = java.dev.baton.spark.Group
         groups.register(unowned.GROUP, unowned.Unowned(self._streams, queue, partitions, limit))
         try:
             yield _frame(self._spark, unowned.GROUP, limit)

@@ -146,7 +146,7 @@ def test_its_spark_side_needs_spark_and_nothing_of_the_operator(consumers: Fresh
         assert found is not None and found.origin is not None
         (tmp_path / name).symlink_to(Path(found.origin).parent)
     found_there = consumers.modules(*OPTIONAL, "baton.spark.metrics", beside=tmp_path)
-    assert {"baton.spark.fleet", "baton.spark.ledger_view"} <= set(found_there["imported"])
+    assert {"baton.spark.fleet", "baton.spark.ledger"} <= set(found_there["imported"])
     assert MAKES_NO_CONSUMER.isdisjoint(found_there["loaded"])
 
 

@@ -13,10 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
 from baton.spark import Fleet
-from baton.spark.leaving_pods import LeavingPods, NoLeavingPods
-from baton.spark.ledger_view import LedgerView, MountedLedger
+from baton.spark.environment import FleetEnvironment
+from baton.spark.ledger import LedgerView, MountedLedger
 from baton.spark.session import DriverSession, FleetSession
-from baton.spark.watched_rights import AllRights, Rights
 from tests.local_spark import local_spark
 
 TERM = 4.0
@@ -38,7 +37,7 @@ class Place(NamedTuple):
     temporary_files: str
 
 
-class Surrounding:
+class Surrounding(FleetEnvironment):
     """An API server that has Leases only, and a ledger in a folder."""
 
     namespace = "default"
@@ -53,12 +52,6 @@ class Surrounding:
     def session(self, group: str) -> FleetSession:
         lease = KubernetesLease(self._api, self.namespace, driver_lease_name(group))
         return DriverSession(lease, group, self._place.name, TERM, TERM / 8)
-
-    def leaving(self, group: str) -> LeavingPods:
-        return NoLeavingPods()
-
-    def rights(self, group: str) -> Rights:
-        return AllRights()
 
 
 def main(place: Place) -> None:

@@ -72,13 +72,13 @@ class StandIn:
         self.ranges = RedisRanges(self.url, self.queue)
         self.producer = RedisProducer(self.url, self.queue)
         self.query = self.ranges.begin()
-        self._jvm.dev.baton.spark.Groups.register(self.group, self)
+        self._jvm.dev.baton.spark.Group.register(self.group, self)
         return self
 
     def __exit__(self, *_: object) -> None:
         for query in self.spark.streams.active:
             query.stop()
-        self._jvm.dev.baton.spark.Groups.release(self.group)
+        self._jvm.dev.baton.spark.Group.release(self.group)
         self.producer.close()
         self.ranges.close()
 

@@ -15,7 +15,7 @@ from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import driver_lease_name
 from baton.model.session import Release
-from baton.spark.ledger_view import WatchedLedger
+from baton.spark.ledger import WatchedLedger
 from baton.spark.session import DriverSession
 from cluster import Cluster
 from tests.ids import by_queue, epochs

@@ -10,7 +10,7 @@ import yaml
 from baton.consumer.api_server import ApiConnection
 from baton.spark import rights
 from baton.spark.driver_pod import DRIVER_POD, NAMESPACE, DriverPod
-from baton.spark.watched_rights import WatchedRights
+from baton.spark.rights import WatchedRights
 from cluster import Cluster
 from tests.integration.spark.world import wait_for
 from tests.service_account import mounted

@@ -7,8 +7,7 @@ import pytest
 
 from baton.spark import conf, jar_file
 from baton.spark.executors import POD_NAME_PREFIX
-from baton.spark.settings import ALLOCATOR
-from baton.spark.steady_settings import Settings
+from baton.spark.settings import ALLOCATOR, Settings
 
 POD = {"POD_NAMESPACE": "shop", "POD_IP": "10.1.2.3", "POD_NAME": "driver-abc"}
 

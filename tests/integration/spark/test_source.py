@@ -16,8 +16,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
-from baton.spark.leaving_pods import LeavingPods
-from baton.spark.session import SilentSession
+from baton.spark.dismissals import LeavingPods
+from baton.spark.session import FleetSession
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.redis_server import RedisServer
 from tests.waiting import until
@@ -398,7 +398,7 @@ def test_a_query_that_fails_before_it_has_all_of_its_sources_leaves_no_listener(
 
 
 def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSession, tmp_path: Path) -> None:
-    class Lease(SilentSession):
+    class Lease(FleetSession):
         given_up = False
 
         def close(self) -> None:

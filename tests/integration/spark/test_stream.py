@@ -15,22 +15,18 @@ from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.outbox import Sent
-from baton.spark.errors import AskAgain, SourceError
+from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.locality import Executor
-from baton.spark.offsets import offset_text
-from baton.spark.queue_outages import QueueAwayError
-from baton.spark.queues import FleetQueues
-from baton.spark.running_query import RunningQuery
-from baton.spark.source_options import StreamOptions
+from baton.spark.ledger import GrantsInUse
+from baton.spark.offsets import AskAgain, SourceError, StreamOptions, offset_text
+from baton.spark.queues import FleetQueues, QueueAwayError
 from baton.spark.statistics import Counts
-from baton.spark.stream import IDLE, Stream
+from baton.spark.stream import IDLE, RunningQuery, Stream
 from baton.spark.surroundings import Surroundings
 from tests.redis_server import RedisServer
 from tests.unit.spark.builders import entry
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
+from tests.written_ledger import WrittenLedger
 
 ORDERS, ME, QUEUE = QueueName("orders"), MemberId("exec-1"), "default/orders"
 ONLY = Partition(ORDERS, 0)

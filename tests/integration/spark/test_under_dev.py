@@ -16,7 +16,7 @@ import pytest
 from baton.dev.server import DevServer
 from baton.model.lease import holder_of
 from baton.queues.redis import RedisProducer
-from baton.spark.development import Development
+from baton.spark.environment import Development
 from baton.spark.session import FleetSession
 from tests.integration.dev.test_dev import BATON, Dev, ended, stopped
 from tests.local_spark import JAVA, java_options

@@ -24,7 +24,7 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
 from baton.spark.executors import SparkExecutors
-from baton.spark.session import SilentSession
+from baton.spark.session import FleetSession
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class World:
         self._grants: dict[int, tuple[str, int]] = {}
         self._revoking: set[int] = set()
         self._generation = 0
-        self.session = SilentSession()
+        self.session = FleetSession()
         self.fleet: Fleet | None = None
         self.query: StreamingQuery | None = None
         self.rows: list[Row] = []

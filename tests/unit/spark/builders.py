@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from baton.model import Epoch, MemberId, QueueName, Uid
+from baton.model import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.spark.locality import Executor
-from baton.spark.ownership import PartitionGrant
+from baton.spark.executors import Executor
+from baton.spark.ledger import PartitionGrant
 from tests.ids import by_queue, epochs
 
 Numbers = Mapping[int, int]
@@ -26,7 +26,7 @@ def entry(
 
 
 def grant(member: str, partition: int, epoch: int = 1, queue: str = "orders") -> PartitionGrant:
-    return PartitionGrant(QueueName(queue), partition, Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
+    return PartitionGrant(Partition(QueueName(queue), partition), Epoch(epoch), MemberId(member), Uid(f"uid-{member}"))
 
 
 def executor(number: int, active: int = 0, finished: int = 0) -> Executor:

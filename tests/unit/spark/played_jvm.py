@@ -40,7 +40,7 @@ class PlayedJvm:
             release=self._release,
             register=lambda group, decisions: None,
         )
-        return SimpleNamespace(Groups=groups, JvmEnd=SimpleNamespace(stopsFirst=lambda group, seconds: self._answer(None)))
+        return SimpleNamespace(Group=groups, JvmEnd=SimpleNamespace(stopsFirst=lambda group, seconds: self._answer(None)))
 
     def registered(self) -> Any:
         """Executors: none."""

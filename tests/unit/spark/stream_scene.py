@@ -7,22 +7,19 @@ from baton.model.ids import MemberId, QueueName
 from baton.model.session import Release
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges
+from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.locality import Executor
-from baton.spark.offsets import Positions, offset_text
+from baton.spark.ledger import GrantsInUse
+from baton.spark.offsets import MAX_BYTES, Positions, StreamOptions, offset_text
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import RangeReport
-from baton.spark.running_query import RunningQuery
-from baton.spark.source_options import MAX_BYTES, StreamOptions
-from baton.spark.statistics import Counts
-from baton.spark.stream import Stream
+from baton.spark.statistics import Counts, RangeReport
+from baton.spark.stream import RunningQuery, Stream
 from baton.spark.surroundings import Surroundings
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.simulation.spark.partition import Answer, Partition
 from tests.unit.spark.builders import Numbers, entry, executor
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.written_ledger import WrittenLedger
+from tests.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 _TOO_OFTEN = 100

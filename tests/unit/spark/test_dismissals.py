@@ -1,19 +1,41 @@
 """Executors whose pods are asked to stop."""
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import pytest
 
 from baton.model.ids import MemberId
-from baton.spark.dismissals import LAST, Dismissals
-from baton.spark.locality import Executor
+from baton.spark.dismissals import LAST, Dismissals, LeavingPods, ends, graces
+from baton.spark.executors import Executor
+from tests.ids import by_member
 from tests.unit.spark.builders import executor
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def test_a_pod_that_is_asked_to_stop_has_the_grace_that_kubernetes_gave_it() -> None:
+    asked = pod("exec-1", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=60)
+    assert graces([asked, pod("exec-2"), pod("exec-3", deletionTimestamp="2026-01-01T00:00:00Z")]) == {"exec-1": 60, "exec-3": 0}
+
+
+def test_a_pod_that_is_asked_again_with_less_time_is_killed_earlier_and_never_later() -> None:
+    def asked(grace: int) -> list[dict[str, Any]]:
+        return [pod("exec-1", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=grace), pod("exec-2")]
+
+    first = ends({}, asked(60), 100.0)
+    assert first == by_member({"exec-1": 160.0})
+    assert ends(first, asked(60), 110.0) == first, "the same word, heard again"
+    assert ends(first, asked(5), 110.0) == by_member({"exec-1": 115.0})
+
 
 FLEET = (executor(1), executor(2))
 LEAVES = MemberId("exec-2")
 
 
-class Pods:
+class Pods(LeavingPods):
     """Until when those that are asked to stop may live."""
 
     def __init__(self) -> None:
@@ -21,9 +43,6 @@ class Pods:
 
     def until(self) -> dict[MemberId, float]:
         return self.leaving
-
-    def close(self) -> None:
-        pass
 
 
 class Scheduler:

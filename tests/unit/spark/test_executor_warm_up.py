@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
-from baton.spark.locality import Executor
+from baton.spark.executors import Executor
 from tests.unit.spark.builders import executor
 from tests.waiting import PATIENCE, until
 

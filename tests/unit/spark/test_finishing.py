@@ -6,15 +6,14 @@ import pytest
 
 from baton.model.ids import QueueName
 from baton.spark.finishing import Finishing, PlannedBatch
-from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import How, RangeReport
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, How, RangeReport
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import until
+from tests.written_ledger import WrittenLedger
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
 P, Q = a_partition("orders", 0), a_partition("parcels", 0)

@@ -10,15 +10,14 @@ from baton.model.session import Release
 from baton.queues.logged_ranges import FinishAnswer, Finished, LaterQuery, RangeToFinish
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.finishing import Finishing, PlannedBatch
-from baton.spark.grants_in_use import GrantsInUse
+from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
-from baton.spark.receipts import How, RangeReport
-from baton.spark.statistics import Counts
+from baton.spark.statistics import Counts, How, RangeReport
 from tests.ids import a_partition
 from tests.simulation.spark import partition as model
 from tests.simulation.spark.modelled_ranges import ModelledRanges
 from tests.unit.spark.builders import entry, grant
-from tests.unit.spark.written_ledger import WrittenLedger
+from tests.written_ledger import WrittenLedger
 
 ORDERS = QueueName("orders")
 WITHIN = 30.0

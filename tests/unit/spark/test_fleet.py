@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession
 
 from baton.spark import Directory, Fleet
-from baton.spark.session import SilentSession
+from baton.spark.session import FleetSession
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_client_of_spark_connect_is_told_who_starts_a_fleet() -> None:
         Fleet(client, group="orders", queues={"orders": "redis://redis.shop"})
 
 
-class ToldToStop(SilentSession):
+class ToldToStop(FleetSession):
     """While another driver's Lease is waited for."""
 
     def acquire(self, given_up: Callable[[], bool] = lambda: False) -> None:
@@ -59,7 +59,7 @@ def test_a_program_that_waits_for_the_lease_ends_on_a_signal_also_when_its_fleet
         return True
 
     groups = SimpleNamespace(claim=claim, release=claimed.discard)
-    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Groups=groups))))
+    jvm = SimpleNamespace(dev=SimpleNamespace(baton=SimpleNamespace(spark=SimpleNamespace(Group=groups))))
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm, applicationId="spark-1"), _jsparkSession=None)
     unused: Any = object()
     place = Directory(tmp_path, session=ToldToStop())

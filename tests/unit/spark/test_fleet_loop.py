@@ -1,22 +1,145 @@
 """The driver's look after its fleet, with a scheduler, a ledger and a session that the test plays."""
 
+import json
 import threading
 from collections.abc import Iterable
 
 import pytest
 
 from baton.model import MemberId
-from baton.spark.dismissals import LAST, Dismissals
+from baton.model.ledger import LedgerError, MemberEntry
+from baton.spark.dismissals import LAST, Dismissals, LeavingPods
 from baton.spark.executor_warm_up import ExecutorWarmUp
-from baton.spark.fleet_loop import EVERY, SOON, FleetLoop
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.locality import Executor
-from baton.spark.scale import RequestedScale
-from baton.spark.session import SilentSession
+from baton.spark.executors import Executor
+from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, Order, order, stuck_executors, to_kill
+from baton.spark.ledger import GrantsInUse, RequestedScale, parse_scale
+from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
 from tests.unit.spark.builders import entry, executor
-from tests.unit.spark.written_ledger import WrittenLedger
 from tests.waiting import PATIENCE, until
+from tests.written_ledger import WrittenLedger
+
+HELD_UP_FOR = 5.0
+
+
+def test_an_executor_that_missed_a_deadline_and_is_the_last_at_work_is_killed_after_a_while() -> None:
+    fleet = [executor(1, active=1), executor(2)]
+    found = stuck_executors(None, fleet, frozenset({"1"}), now=100.0)
+    assert to_kill(found, HELD_UP_FOR, 104.9) == frozenset()
+    found = stuck_executors(found, fleet, frozenset({"1"}), now=105.0)
+    assert to_kill(found, HELD_UP_FOR, 105.0) == {"1"}
+
+
+def test_nobody_is_killed_while_others_still_work_on_the_batch() -> None:
+    fleet = [executor(1, active=1), executor(2, active=1)]
+    assert stuck_executors(None, fleet, frozenset({"1"}), 0.0) is None
+
+
+def test_the_clock_starts_only_when_the_others_are_done() -> None:
+    missed = frozenset({"1"})
+    found = stuck_executors(None, [executor(1, active=1), executor(2, active=1)], missed, 0.0)
+    found = stuck_executors(found, [executor(1, active=1), executor(2)], missed, 50.0)
+    assert found is not None
+    assert found.since == 50.0
+
+
+def test_a_slow_executor_that_kept_its_deadlines_is_left_alone() -> None:
+    assert stuck_executors(None, [executor(1, active=1)], frozenset(), 0.0) is None
+
+
+def test_a_function_that_is_busy_in_the_driver_is_nobody_s_fault() -> None:
+    assert stuck_executors(None, [executor(1), executor(2)], frozenset({"1"}), 0.0) is None
+
+
+def test_who_finishes_tasks_is_slow_and_not_stopped() -> None:
+    missed = frozenset({"1"})
+    found = stuck_executors(None, [executor(1, active=1, finished=3)], missed, 0.0)
+    found = stuck_executors(found, [executor(1, active=1, finished=4)], missed, 4.0)
+    assert to_kill(found, HELD_UP_FOR, 6.0) == frozenset()
+
+
+def test_no_hold_up_kills_nobody() -> None:
+    assert to_kill(None, HELD_UP_FOR, 1e9) == frozenset()
+
+
+NOBODY: frozenset[MemberId] = frozenset()
+
+
+def victims(*numbers: int) -> frozenset[MemberId]:
+    return frozenset(MemberId(f"exec-{number}") for number in numbers)
+
+
+def by_member(*entries: MemberEntry) -> dict[MemberId, MemberEntry]:
+    return {entry.member: entry for entry in entries}
+
+
+def test_a_ledger_that_asks_for_no_size_leaves_the_fleet_alone() -> None:
+    assert parse_scale(None) is None
+    assert parse_scale(json.dumps({"generation": 3})) is None
+
+
+def test_the_size_and_the_victims_are_read_from_the_group_key() -> None:
+    assert parse_scale(json.dumps({"scale": {"replicas": 4, "victims": ["exec-3"]}})) == RequestedScale(4, victims(3))
+    assert parse_scale(json.dumps({"scale": {"replicas": 0}})) == RequestedScale(0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"of": ' + "[" * 100_000,
+        '{"scale": 3}',
+        '{"scale": {"replicas": "4"}}',
+        '{"scale": {"replicas": -1}}',
+        '{"scale": {"replicas": true}}',
+        '{"scale": {"replicas": 2147483648}}',
+        '{"scale": {"replicas": 4, "victims": null}}',
+        '{"scale": {"replicas": 4, "victims": 3}}',
+        '{"scale": {"replicas": 4, "victims": "exec-3"}}',
+        '{"scale": {"replicas": 4, "victims": [["exec-3"]]}}',
+    ],
+)
+def test_a_size_that_cannot_be_one_is_refused(text: str) -> None:
+    with pytest.raises(LedgerError, match="group"):
+        parse_scale(text)
+
+
+def test_growing_asks_for_more_and_ends_nobody() -> None:
+    assert order(RequestedScale(4), [executor(1), executor(2)], {}, NOBODY) == Order(4)
+
+
+def test_a_victim_stays_while_its_key_owns_something() -> None:
+    ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2", {1: 1}))
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
+
+
+def test_a_victim_stays_while_it_lets_go() -> None:
+    ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2", {}, {1: 1}))
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(2)
+
+
+def test_a_victim_stays_while_a_batch_has_rows_of_it() -> None:
+    ledger = by_member(entry("exec-2"))
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, victims(2)) == Order(2)
+
+
+def test_a_victim_that_has_handed_off_goes() -> None:
+    ledger = by_member(entry("exec-1", {0: 1}), entry("exec-2"))
+    assert order(RequestedScale(1, victims(2)), [executor(1), executor(2)], ledger, NOBODY) == Order(1, ("2",))
+
+
+def test_a_victim_without_a_key_goes() -> None:
+    assert order(RequestedScale(0, victims(2)), [executor(2)], {}, NOBODY) == Order(0, ("2",))
+
+
+def test_a_victim_that_is_already_gone_is_not_waited_for() -> None:
+    assert order(RequestedScale(1, victims(9)), [executor(1)], {}, NOBODY) == Order(1)
+
+
+def test_while_a_victim_drains_a_crashed_executor_is_still_replaced() -> None:
+    ledger = by_member(entry("exec-3", {0: 1}))
+    assert order(RequestedScale(2, victims(3)), [executor(1), executor(3)], ledger, NOBODY).target == 3
 
 
 class Scheduler:
@@ -43,12 +166,12 @@ class Scheduler:
         return self.running
 
 
-class PlayedPods:
+class PlayedPods(LeavingPods):
     def __init__(self, until: dict[MemberId, float]) -> None:
-        self.until = lambda: until
+        self._until = until
 
-    def close(self) -> None:
-        pass
+    def until(self) -> dict[MemberId, float]:
+        return self._until
 
 
 class Scene:
@@ -58,7 +181,7 @@ class Scene:
         if not warm_up_patience:
             self.go_on.set()
             self.warm.set()
-        self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), SilentSession()
+        self.scheduler, self.ledger, self.session = Scheduler(), WrittenLedger(), FleetSession()
         self.grants_in_use = GrantsInUse(self.ledger, lambda releases: None)
         self.ready: list[tuple[str, ...]] = []
         self.trouble = ""

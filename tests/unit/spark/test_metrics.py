@@ -9,8 +9,7 @@ import pytest
 
 from baton.model.ids import QueueName
 from baton.spark.metrics import MetricsServer
-from baton.spark.source_metrics import FleetView
-from baton.spark.statistics import Statistics
+from baton.spark.statistics import FleetView, Statistics
 from tests.waiting import PATIENCE
 
 

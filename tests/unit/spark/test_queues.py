@@ -10,10 +10,7 @@ from baton.model.ids import QueueName
 from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
-from baton.spark.batch_end import Question
-from baton.spark.late_answers import AskedAtOnce
-from baton.spark.queue_outages import QueueAwayError
-from baton.spark.queues import FleetQueues
+from baton.spark.queues import AskedAtOnce, FleetQueues, Question, QueueAwayError
 from cluster.ports import free_ports
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant

@@ -1,5 +1,6 @@
-"""A fleet whose JVM is killed, or whose Spark is stopped, while it runs."""
+"""A fleet at its start, and one whose JVM is killed or whose Spark is stopped while it runs."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,13 +8,109 @@ from typing import Any
 
 import pytest
 
+from baton.model.ids import QueueName
 from baton.spark import Directory, Fleet
-from baton.spark.session import SilentSession
+from baton.spark.ledger import Ownership
+from baton.spark.running_fleet import LATE, STEPS, SparkLife, StartTimes, unread_queues
+from baton.spark.session import FleetSession
+from tests.unit.spark.builders import grant
 from tests.unit.spark.played_jvm import PlayedJvm
 from tests.waiting import PATIENCE, until
 
 
-class Lease(SilentSession):
+def test_the_seconds_of_each_step_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    now = [10.0]
+    times = StartTimes("orders", 10.0, lambda: now[0])
+    with caplog.at_level(logging.INFO, "baton.spark"):
+        for step, seconds in zip(STEPS, (9.0, 0.5, 12.0, 1.0, 4.0), strict=True):
+            now[0] += seconds
+            times.done(step)
+            times.done(step)
+    assert caplog.messages == [
+        "the first batch is done 26.5 s after the start of the driver (seconds: Spark 9.0, Lease 0.5, executors 12.0, "
+        "partitions 1.0, first batch 4.0)"
+    ]
+
+
+def test_the_start_of_this_process_is_known() -> None:
+    times = StartTimes("orders")
+    assert times._begun < times._clock()
+
+
+def test_who_waits_long_is_told_once_what_for(caplog: pytest.LogCaptureFixture) -> None:
+    now = [10.0]
+    times = StartTimes("orders", 10.0, lambda: now[0])
+
+    def after(seconds: float) -> list[str]:
+        now[0] += seconds
+        caplog.clear()
+        times.look()
+        times.look()
+        return [message.partition(":")[0] for message in caplog.messages]
+
+    assert after(LATE + 1) == [], "the start of Spark, and the Lease, have words of their own"
+    times.done("Spark")
+    times.done("Lease")
+    assert after(LATE) == []
+    assert after(1) == ["for 30 s group orders waits"]
+    assert after(LATE) == []
+    times.done("executors")
+    assert after(LATE + 1) == ["for 30 s group orders waits"]
+    assert "kubectl describe consumergroup orders" in caplog.text
+    times.done("partitions")
+    assert after(LATE + 1) == [], "a fleet without entries has nothing to do"
+
+
+def life(answers: Iterator[bool | None]) -> SparkLife:
+    """None: no answer."""
+
+    def stopped() -> bool:
+        answer = next(answers)
+        if answer is None:
+            raise ConnectionRefusedError("no JVM listens")
+        return answer
+
+    return SparkLife(stopped)
+
+
+def test_a_jvm_that_answers_again_was_not_gone() -> None:
+    asked = life(iter([None, None, False, None, None, False]))
+    for _ in range(6):
+        asked.look()
+        assert asked.goes_on
+        assert not asked.gone
+
+
+def test_a_jvm_that_does_not_answer_any_more_has_gone() -> None:
+    asked = life(iter([None, None, None]))
+    for _ in range(3):
+        assert asked.goes_on
+        asked.look()
+    assert not asked.goes_on
+    assert asked.gone == "Spark's JVM has gone (no JVM listens)"
+
+
+def test_spark_that_was_stopped_is_not_gone() -> None:
+    asked = life(iter([True]))
+    asked.look()
+    assert (asked.goes_on, asked.gone) == (False, "")
+
+
+ORDERS = frozenset({QueueName("orders")})
+
+
+def test_a_fleet_that_was_told_of_all_its_queues_has_no_trouble() -> None:
+    assert unread_queues(Ownership(), ORDERS) == ""
+    assert unread_queues(Ownership(frozenset({grant("a", 0)}), frozenset({grant("b", 1)})), ORDERS) == ""
+
+
+def test_queues_that_the_fleet_was_not_told_of_are_named_with_the_cure() -> None:
+    owned = frozenset({grant("a", 0), grant("a", 0, queue="parcels")})
+    said = unread_queues(Ownership(owned, frozenset({grant("b", 1, queue="letters")})), ORDERS)
+    assert said.startswith("The fleet owns partitions of queues letters, parcels and does not read them: name each with its URL")
+
+
+class Lease(FleetSession):
     def __init__(self) -> None:
         super().__init__()
         self.free = self.given_up = False

@@ -1,8 +1,93 @@
+"""The driver's Lease, and two programs in one pod: they have the same UID, and so the same Lease."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from baton.model.lease import Manifest
 from baton.model.names import STATISTICS_ANNOTATION
-from baton.spark.session import DriverSession, Word
+from baton.spark.session import DriverSession, SoleDriver, Word
 from tests.in_memory_lease import InMemoryLease
+from tests.processes import ChildProcess
 from tests.unit.spark.builders import grant
-from tests.waiting import HOUR, until
+from tests.waiting import HOUR, PATIENCE, until
+
+_PROGRAM = """
+import sys
+from baton.spark.session import SoleDriver
+driver = SoleDriver("orders", sys.argv[1])
+driver.acquire()
+print("acquired", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_program(holder: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """That drives orders."""
+    with ChildProcess([sys.executable, "-c", _PROGRAM, holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"acquired\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_program_waits_for_another_one_of_its_pod_and_goes_on_when_that_is_killed(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    store = InMemoryLease()
+    second = DriverSession(store, "orders", holder, duration=HOUR, every=HOUR)
+    thread = threading.Thread(target=second.acquire)
+    with caplog.at_level(logging.WARNING, "baton.spark"), another_program(holder) as first:
+        thread.start()
+        until(lambda: caplog.messages)
+        assert caplog.messages == ["another program of this pod drives group orders; waiting until it has ended"]
+        assert store.lease is None and thread.is_alive(), "it has not touched the Lease"
+        first.kill()
+        thread.join(PATIENCE)
+    assert store.holder() == holder and len(caplog.messages) == 1
+    second.close()
+    with another_program(holder):
+        pass  # it was given up
+
+
+class InterruptedLease(InMemoryLease):
+    """Somebody presses Ctrl-C while the program waits for it."""
+
+    def write(self, lease: Manifest) -> Manifest | None:
+        raise KeyboardInterrupt
+
+
+def test_a_program_that_was_interrupted_while_it_waited_for_the_lease_does_not_wait_for_itself(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    first = DriverSession(InterruptedLease(), "orders", holder, duration=HOUR, every=HOUR)
+    with pytest.raises(KeyboardInterrupt):
+        first.acquire()
+    with another_program(holder):
+        pass  # `first` is still there
+
+
+def test_another_group_and_another_pod_are_not_waited_for(tmp_path_factory: pytest.TempPathFactory) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    with another_program(holder):
+        for other in (SoleDriver("payments", holder), SoleDriver("orders", f"{holder}-2")):
+            other.acquire()
+            other.release()
+
+
+def test_a_wait_for_another_program_can_be_given_up(tmp_path_factory: pytest.TempPathFactory) -> None:
+    holder = str(tmp_path_factory.getbasetemp())
+    with another_program(holder):
+        SoleDriver("orders", holder).acquire(lambda: True)
 
 
 def test_the_driver_s_word_names_its_executors_and_application() -> None:

@@ -1,5 +1,6 @@
-"""What a query's stream decides."""
+"""What a query's stream decides, and what is refused of its query."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,18 +10,31 @@ from baton.model.ids import Partition, QueueName
 from baton.queues.logged_ranges import PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges
-from baton.spark.errors import AskAgain, SourceError
+from baton.spark.batch_search import LastEntries
 from baton.spark.finishing import PlannedBatch
-from baton.spark.first_positions import first_positions
-from baton.spark.last_entries import LastEntries
-from baton.spark.offsets import OffsetError
-from baton.spark.queues import FleetQueues
-from baton.spark.range_placement import Range
-from baton.spark.receipts import How, RangeReport
-from baton.spark.source_options import OffsetPlace
+from baton.spark.offsets import AskAgain, OffsetPlace, SourceError
+from baton.spark.queues import FleetQueues, Range
+from baton.spark.ranges import first_positions
+from baton.spark.statistics import How, RangeReport
+from baton.spark.stream import running_query
 from tests.ids import a_partition
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.unit.spark.stream_scene import ORDERS, PARCELS, StreamScene, at, numbers, text
+
+
+def query_told(**facts: object) -> str:
+    return json.dumps({"id": "query", "asyncProgress": False, "once": False, "sources": 1, **facts})
+
+
+@pytest.mark.parametrize(("batch", "of_files"), [(-1, -1), (4, -1), (4, 3), (4, 4)])
+def test_files_have_no_batch_that_the_checkpoint_has_not_begun(batch: int, of_files: int) -> None:
+    assert running_query(query_told(batch=batch, batchOfFiles=of_files)).alone
+
+
+@pytest.mark.parametrize(("batch", "of_files"), [(-1, 0), (4, 5)])
+def test_files_that_would_skip_batches_are_refused(batch: int, of_files: int) -> None:
+    with pytest.raises(SourceError, match="rows would be lost"):
+        running_query(query_told(batch=batch, batchOfFiles=of_files))
 
 
 @pytest.fixture
@@ -464,7 +478,7 @@ def test_a_queue_that_is_away_ends_nothing(scene: StreamScene) -> None:
 
 
 def test_a_checkpoint_of_another_queue_is_refused(scene: StreamScene) -> None:
-    with pytest.raises(OffsetError, match="returns"):
+    with pytest.raises(SourceError, match="returns"):
         scene.stream().latest_offset('{"returns": {"0": 1}}')
 
 

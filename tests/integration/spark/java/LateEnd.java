@@ -16,8 +16,8 @@ public final class LateEnd {
           new CountDownLatch(1).await();
           return "{}";
         });
-    Groups.claim("orders");
-    Groups.register("orders", (Decisions) silent);
+    Group.claim("orders");
+    Group.register("orders", (Decisions) silent);
     JvmEnd.stopsFirst("orders", 1);
     ShutdownHookManager.get().addShutdownHook(() -> System.out.println("Spark ends"), AS_SPARK, 1, TimeUnit.MINUTES);
     System.exit(0);

@@ -149,7 +149,7 @@ public final class PartsOfATask {
   }
 
   private static Range range() {
-    Broadcast<PlannedQueue> planned = new Known(new PlannedQueue("redis", 7, "{}", "", ""));
+    Broadcast<Range.Queue> planned = new Known(new Range.Queue("redis", 7, "{}", "", ""));
     return new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
   }
 
@@ -186,16 +186,16 @@ public final class PartsOfATask {
     public void close() {}
   }
 
-  private static final class Known extends Broadcast<PlannedQueue> {
-    private final PlannedQueue value;
+  private static final class Known extends Broadcast<Range.Queue> {
+    private final Range.Queue value;
 
-    Known(PlannedQueue value) {
-      super(1, ClassTag$.MODULE$.apply(PlannedQueue.class));
+    Known(Range.Queue value) {
+      super(1, ClassTag$.MODULE$.apply(Range.Queue.class));
       this.value = value;
     }
 
     @Override
-    public PlannedQueue getValue() {
+    public Range.Queue getValue() {
       return value;
     }
 

@@ -1,7 +1,7 @@
 """A run of Spark's driver with our own decisions. Spark's part is the protocol's; the source's part is `baton.spark`."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,9 @@ from baton.model.ledger import MemberEntry
 from baton.model.session import Release
 from baton.queues.protocol import QueueUnreachable
 from baton.spark.decisions import Decisions
+from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
-from baton.spark.grants_in_use import GrantsInUse
-from baton.spark.ledger_view import LedgerSnapshot
-from baton.spark.locality import Executor
+from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts
 from baton.spark.surroundings import Surroundings
@@ -21,6 +20,7 @@ from tests.simulation.spark.protocol.driver import Driver, Offset
 from tests.simulation.spark.protocol.promises import BrokenPromiseError, Row
 from tests.simulation.spark.protocol.task import Slot, Task, uid
 from tests.simulation.spark.source.queue import SimulatedRanges
+from tests.written_ledger import WrittenLedger
 
 if TYPE_CHECKING:
     from tests.simulation.spark.source.world import Fleet
@@ -32,34 +32,12 @@ class KilledError(BaseException):
     """The driver died in the middle of a question."""
 
 
-class Ledger:
-    """As one driver has last seen it."""
-
-    def __init__(self) -> None:
-        self._seen = LedgerSnapshot()
-        self._told: list[Callable[[], None]] = []
-
-    def read(self) -> LedgerSnapshot:
-        return self._seen
-
-    def on_change(self, told: Callable[[], None]) -> None:
-        self._told.append(told)
-
-    def close(self) -> None:
-        pass
-
-    def see(self, entries: Mapping[MemberId, MemberEntry]) -> None:
-        self._seen = LedgerSnapshot(entries)
-        for told in self._told:
-            told()
-
-
 @dataclass(slots=True, eq=False)
 class SourceDriver(Driver):
     """Its steps are those of the protocol's driver, but for the questions to the source."""
 
     world: "Fleet" = field(kw_only=True)
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: WrittenLedger = field(default_factory=WrittenLedger)
     decisions: Decisions = field(init=False)
     finishing: Finishing = field(init=False)
     stream: str = ""
@@ -96,7 +74,7 @@ class SourceDriver(Driver):
             sleep=self.world.pass_time,
         )
         self.decisions = Decisions(around, frozenset, lambda: None)
-        self.ledger.see(self.world.entries())
+        self.ledger.write(*self.world.entries().values())
 
     def steps(self, executors: Sequence[str]) -> Iterator[tuple[str | int, ...]]:
         if self.told:
@@ -119,7 +97,7 @@ class SourceDriver(Driver):
                     self.may_fail = 0
                     self.finishing.finish_next(QUEUE)
                 case "see":
-                    self.ledger.see(world.entries())
+                    self.ledger.write(*world.entries().values())
                 case _:
                     super(SourceDriver, self).do(world, what, *arguments)
         except KilledError:

@@ -18,7 +18,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
   private final Group group;
   private final CaseInsensitiveStringMap options;
-  private StructType columns = Columns.SCHEMA;
+  private StructType columns = EntryRow.SCHEMA;
 
   BatonScan(Group group, CaseInsensitiveStringMap options) {
     this.group = group;
@@ -70,7 +70,7 @@ final class BatonScan implements SupportsPushDownRequiredColumns, Scan {
 
       @Override
       public PartitionReaderFactory createReaderFactory() {
-        return new RangeReaderFactory(columns, null);
+        return new TaskReader.Factory(columns, null);
       }
     };
   }

@@ -73,7 +73,7 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new RangeReaderFactory(columns, Receipts.of(name));
+    return new TaskReader.Factory(columns, Receipts.of(name));
   }
 
   @Override
@@ -113,5 +113,19 @@ final class BatonStream implements MicroBatchStream, SupportsTriggerAvailableNow
   static String local(String property) {
     String value = SparkContext.getOrCreate().getLocalProperty(property);
     return value == null ? "" : value;
+  }
+
+  /** A position in all partitions, as the decisions wrote it. Two are equal if their texts are. */
+  private static final class JsonOffset extends Offset {
+    private final String json;
+
+    JsonOffset(String json) {
+      this.json = json;
+    }
+
+    @Override
+    public String json() {
+      return json;
+    }
   }
 }

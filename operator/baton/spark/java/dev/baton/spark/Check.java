@@ -1,5 +1,6 @@
 package dev.baton.spark;
 
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import redis.clients.jedis.CommandArguments;
@@ -12,7 +13,7 @@ final class Check {
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);
 
   private final Range range;
-  private final PlannedQueue queue;
+  private final Range.Queue queue;
   private final Reader reader;
   private boolean wholeScript;
   private long asked;
@@ -55,7 +56,7 @@ final class Check {
   boolean passed(Object answer, long when) throws RefusedException {
     wholeScript = answer instanceof JedisDataException failed && failed.getMessage().startsWith("NOSCRIPT");
     if (wholeScript) return false;
-    List<Object> words = Answers.list(answer);
+    List<Object> words = list(answer);
     String code = word(words, 0);
     if (!code.equals("OK")) throw new RefusedException(code, range.named() + why(code, words));
     lent = word(words, 1).equals("lent");
@@ -75,6 +76,17 @@ final class Check {
   }
 
   private static String word(List<Object> words, int place) {
-    return place < words.size() ? Answers.text(words.get(place)) : "";
+    return place < words.size() ? text(words.get(place)) : "";
+  }
+
+  /** A list, as Jedis gives what a Redis answers. Throws the error that is there instead. */
+  @SuppressWarnings("unchecked")
+  static List<Object> list(Object answer) {
+    if (answer instanceof JedisDataException failed) throw failed;
+    return (List<Object>) answer;
+  }
+
+  static String text(Object word) {
+    return word instanceof byte[] bytes ? new String(bytes, StandardCharsets.UTF_8) : String.valueOf(word);
   }
 }

@@ -5,6 +5,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -14,6 +15,19 @@ import org.apache.spark.unsafe.types.UTF8String;
  * @param <E> an entry, as the server's client has it
  */
 abstract class EntryRow<E> {
+  /** Kafka has keys, values and headers that are null; Redis has none. */
+  static final StructType SCHEMA =
+      new StructType()
+          .add("queue", DataTypes.StringType, false)
+          .add("partition", DataTypes.IntegerType, false)
+          .add("offset", DataTypes.LongType, false)
+          .add("key", DataTypes.BinaryType, true)
+          .add("value", DataTypes.BinaryType, true)
+          .add("headers", DataTypes.createMapType(DataTypes.StringType, DataTypes.BinaryType, true), false)
+          .add("timestamp", DataTypes.TimestampType, false)
+          .add("epoch", DataTypes.LongType, false)
+          .add("redelivered", DataTypes.BooleanType, false);
+
   protected final Range range;
   private final Object[] values;
   private final InternalRow row;

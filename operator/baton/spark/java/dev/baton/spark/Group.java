@@ -6,19 +6,48 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import py4j.Py4JException;
 
-/** A group's decisions, with each answer checked: an error becomes one exception with its text. */
-final class Group {
+/**
+ * A group's decisions, with each answer checked: an error becomes one exception with its text. Python puts them here by py4j, while
+ * the group's fleet runs in this driver.
+ */
+public final class Group {
   static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<String, Decisions> BY_NAME = new ConcurrentHashMap<>();
+  private static final Set<String> CLAIMED = ConcurrentHashMap.newKeySet();
   private static final int MOST_CHARACTERS = 500;
 
   final String name;
 
   Group(String name) {
     this.name = name;
+  }
+
+  /** To be called before a fleet starts. False: another one of that group runs in this driver. */
+  public static boolean claim(String group) {
+    return CLAIMED.add(group);
+  }
+
+  /** The group's queries ask these decisions from now on. */
+  public static void register(String group, Decisions decisions) {
+    BY_NAME.put(group, decisions);
+  }
+
+  /** The fleet has stopped, or could not start. */
+  public static void release(String group) {
+    BY_NAME.remove(group);
+    CLAIMED.remove(group);
+  }
+
+  /** Null where no fleet of that group runs. */
+  static Decisions find(String group) {
+    return BY_NAME.get(group);
   }
 
   /** The group that the options name. Throws IllegalArgumentException where that cannot be read. */
@@ -69,9 +98,9 @@ final class Group {
   }
 
   private Decisions decisions() {
-    Decisions found = Groups.find(name);
+    Decisions found = find(name);
     if (found != null) return found;
-    String others = String.join(", ", Groups.names());
+    String others = String.join(", ", new TreeSet<>(BY_NAME.keySet()));
     throw new IllegalArgumentException(
         "No fleet of group " + name + " runs in this driver" + (others.isEmpty() ? "" : ", but one of " + others)
             + ": the program that started the driver (with Spark Connect, the server) is to call fleet = baton.spark.Fleet("

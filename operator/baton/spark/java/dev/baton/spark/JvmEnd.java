@@ -30,7 +30,7 @@ public final class JvmEnd {
   }
 
   private static void stop(String group) {
-    if (Groups.find(group) == null) return;
+    if (Group.find(group) == null) return;
     Thread asking = new Thread(() -> ask(group), "baton-jvm-end");
     asking.setDaemon(true);
     asking.start();

@@ -16,10 +16,10 @@ final class Plans {
   /** In the names of a queue's keys, instead of the partition's number. */
   private static final String ANY_PARTITION = ":#:";
 
-  private final Map<PlannedQueue, Broadcast<PlannedQueue>> sent = new HashMap<>();
+  private final Map<Range.Queue, Broadcast<Range.Queue>> sent = new HashMap<>();
 
   InputPartition[] ranges(JsonNode plan) {
-    Map<String, Broadcast<PlannedQueue>> queues = new HashMap<>();
+    Map<String, Broadcast<Range.Queue>> queues = new HashMap<>();
     plan.path("queues").properties().forEach(one -> queues.put(one.getKey(), broadcast(queue(one.getValue()))));
     sent.values().retainAll(queues.values());
     Map<Integer, List<Range>> tasks = new TreeMap<>();
@@ -28,14 +28,14 @@ final class Plans {
       int task = range.path("task").asInt(tasks.size());
       tasks.computeIfAbsent(task, nth -> new ArrayList<>()).add(range(range, plan.path("queues").path(queue), queues.get(queue)));
     }
-    return tasks.values().stream().map(RangeTask::new).toArray(InputPartition[]::new);
+    return tasks.values().stream().map(TaskReader.Task::new).toArray(InputPartition[]::new);
   }
 
-  private Broadcast<PlannedQueue> broadcast(PlannedQueue queue) {
+  private Broadcast<Range.Queue> broadcast(Range.Queue queue) {
     return sent.computeIfAbsent(queue, new JavaSparkContext(SparkContext.getOrCreate())::broadcast);
   }
 
-  private static Range range(JsonNode range, JsonNode queue, Broadcast<PlannedQueue> planned) {
+  private static Range range(JsonNode range, JsonNode queue, Broadcast<Range.Queue> planned) {
     String place = ":" + range.path("partition").asInt() + ":";
     List<String> keys = new ArrayList<>();
     queue.path("keys").forEach(key -> keys.add(key.asText().replace(ANY_PARTITION, place)));
@@ -54,8 +54,8 @@ final class Plans {
         planned);
   }
 
-  private static PlannedQueue queue(JsonNode queue) {
-    return new PlannedQueue(
+  private static Range.Queue queue(JsonNode queue) {
+    return new Range.Queue(
         queue.path("kind").asText(),
         queue.path("query").asLong(),
         queue.path("server").toString(),

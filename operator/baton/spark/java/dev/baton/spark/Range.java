@@ -24,7 +24,7 @@ record Range(
     long redeliveredTo,
     List<String> keys,
     String stream,
-    Broadcast<PlannedQueue> planned)
+    Broadcast<Queue> planned)
     implements Serializable {
 
   /** For people. */
@@ -42,5 +42,20 @@ record Range(
 
   String[] preferredLocations() {
     return location.isEmpty() ? new String[0] : new String[] {location};
+  }
+
+  /**
+   * What all ranges of a queue have in common. Never printed: the server has a password in it.
+   *
+   * @param kind of queue, as its address says
+   * @param query the number of the query; 0: nothing is fenced or recorded
+   * @param server as JSON
+   * @param script text of the check before each page; "" where the kind has none
+   */
+  record Queue(String kind, long query, String server, String script, String sha) implements Serializable {
+    @Override
+    public String toString() {
+      return "Queue[query " + query + "]";
+    }
   }
 }

@@ -96,7 +96,7 @@ final class RedisPages implements Pages<Object> {
       send();
       return attempt();
     }
-    return Answers.list(answers.get(0));
+    return Check.list(answers.get(0));
   }
 
   private void send() {
@@ -137,7 +137,7 @@ final class RedisPages implements Pages<Object> {
   /** 0 without a number. */
   private static long size(Object answer) {
     try {
-      return Long.parseLong(Answers.text(answer));
+      return Long.parseLong(Check.text(answer));
     } catch (NumberFormatException none) {
       return 0;
     }
@@ -147,7 +147,7 @@ final class RedisPages implements Pages<Object> {
   private void resize(List<Object> page) {
     long bytes = 0;
     for (Object entry : page) {
-      for (Object field : Answers.list(Answers.list(entry).get(1))) bytes += ((byte[]) field).length;
+      for (Object field : Check.list(Check.list(entry).get(1))) bytes += ((byte[]) field).length;
     }
     long fit = WANTED * page.size() / Math.max(1, bytes);
     count = (int) Math.max(1, Math.min(Math.min(fit, most), (long) GROWTH * asked));

@@ -1,9 +1,12 @@
 package dev.baton.spark;
 
 import java.util.Iterator;
+import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 
 /** The rows of a task's ranges, one range after the other. */
@@ -17,7 +20,7 @@ final class TaskReader implements PartitionReader<InternalRow> {
 
   private long rangesLent;
 
-  TaskReader(RangeTask task, StructType columns, Receipts receipts) {
+  TaskReader(Task task, StructType columns, Receipts receipts) {
     this.ranges = task.ranges().iterator();
     this.columns = columns;
     this.receipts = receipts;
@@ -64,5 +67,26 @@ final class TaskReader implements PartitionReader<InternalRow> {
   @Override
   public void close() {
     reader.close();
+  }
+
+  /** The ranges that one task reads, one after the other; all of one executor. */
+  record Task(List<Range> ranges) implements InputPartition {
+    @Override
+    public String[] preferredLocations() {
+      return ranges.get(0).preferredLocations();
+    }
+  }
+
+  /**
+   * Makes the reader of a task's ranges, in the task.
+   *
+   * @param receipts null: nothing is reported
+   */
+  record Factory(StructType columns, Receipts receipts) implements PartitionReaderFactory {
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+      if (partition instanceof WarmUp.Task none) return none.reader(columns);
+      return new TaskReader((Task) partition, columns, receipts);
+    }
   }
 }

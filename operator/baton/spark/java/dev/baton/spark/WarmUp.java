@@ -50,7 +50,7 @@ public final class WarmUp {
   /** This is the stream's last batch that has rows. To be called while Spark plans it. */
   static void remember(String stream, StreamExecution query, InputPartition[] planned) {
     Map<String, Range> ranges = new HashMap<>();
-    for (InputPartition task : planned) ((RangeTask) task).ranges().forEach(range -> ranges.putIfAbsent(range.queue(), range));
+    for (InputPartition task : planned) ((TaskReader.Task) task).ranges().forEach(range -> ranges.putIfAbsent(range.queue(), range));
     IncrementalExecution execution = query.lastExecution();
     if (execution != null && !ranges.isEmpty()) LAST.put(stream, new Batch(query, execution, List.copyOf(ranges.values())));
   }
@@ -167,7 +167,7 @@ public final class WarmUp {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-      return new RangeReaderFactory(columns, null);
+      return new TaskReader.Factory(columns, null);
     }
 
     @Override

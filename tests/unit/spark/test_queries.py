@@ -1,8 +1,12 @@
+"""Queries that fail, and their end."""
+
+from collections.abc import Mapping
+
 import pytest
 
 from baton.model.ids import Partition, QueueName
-from baton.spark.query_failures import QueryFailures, last_line, of_rows
-from baton.spark.range_placement import Range
+from baton.spark.queries import QueryFailures, last_line, of_rows, stop_queries
+from baton.spark.queues import Range
 
 
 def up_to(end: int) -> frozenset[Range]:
@@ -139,3 +143,27 @@ def test_the_ids_of_the_query_are_no_part_of_what_went_wrong() -> None:
 terminated with exception: [USER_RAISED_EXCEPTION] no such product SQLSTATE: P0001 SQLSTATE: XXKST
 === Streaming Query ==="""
     assert last_line(text) == "[USER_RAISED_EXCEPTION] no such product"
+
+
+class Query:
+    def __init__(self, why: str = "") -> None:
+        self._why, self.stopped = why, False
+
+    def stop(self) -> None:
+        if self._why:
+            raise RuntimeError(self._why)
+        self.stopped = True
+
+
+def test_a_query_that_cannot_be_stopped_does_not_keep_others_from_stopping() -> None:
+    queries = {"a": Query("its thread does not end"), "b": Query(), "of another group": Query()}
+    stop_queries(lambda: queries, ["a", "b", "ended already"])
+    assert [queries[one].stopped for one in queries] == [False, True, False]
+
+
+def test_queries_of_a_jvm_that_has_gone_need_not_be_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    def gone() -> Mapping[str, Query]:
+        raise ConnectionRefusedError("there is no JVM")
+
+    stop_queries(gone, ["a"])
+    assert "there is no JVM" in caplog.text
