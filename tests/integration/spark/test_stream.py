@@ -11,10 +11,10 @@ import redis
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ids import Partition
+from baton.queues.producer_side import Sent
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys, queue_key
-from baton.queues.redis.outbox import Sent
 from baton.spark.errors import AskAgain, SourceError
 from baton.spark.finishing import Finishing
 from baton.spark.grants_in_use import GrantsInUse
