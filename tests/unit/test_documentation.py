@@ -11,7 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 import baton.consumer
+import baton.producers
 import baton.spark
+import baton.testing
 from baton.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +135,9 @@ def test_every_room_is_in_the_table_for_developers() -> None:
     assert {name for name in packages | rooms if f"`{name}`" not in table} == set()
 
 
-@pytest.mark.parametrize("package", [baton.consumer, baton.spark], ids=lambda package: str(package.__name__))
+@pytest.mark.parametrize(
+    "package", [baton.consumer, baton.producers, baton.spark, baton.testing], ids=lambda package: str(package.__name__)
+)
 def test_every_name_that_a_package_exports_is_in_the_reference(package: ModuleType) -> None:
     page = (ROOT / "docs" / "reference" / "python.md").read_text()
     members = page.partition(f"::: {package.__name__}\n")[2].partition("members: [")[2].partition("]")[0]

@@ -50,6 +50,8 @@ class QueueKind:
     """The environment variable from which a pod has the address of its group's queues."""
     consumer: str | None = None
     """The consumer's side: an OpenConsumerSide (baton.queues.consumer_side)."""
+    producer: str | None = None
+    """What programs send with: a Producer (baton.queues.producer_side), made of address, queue, `patience` and `linger`."""
     schemes: tuple[str, ...] = ()
     """What an address of such a queue begins with, up to the ://."""
     spark: str | None = None

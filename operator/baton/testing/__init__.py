@@ -29,6 +29,8 @@ from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner, QueueUnreachable
 from baton.queues.redis.routing import RoutingTable
 
+__all__ = ["AsyncTestQueue", "SetAside", "TestQueue"]
+
 _POD = Uid("pod-of-the-test")
 _LOOK_EVERY = 0.02
 """Seconds."""

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import redis
+from baton.spark.errors import AskAgain, SourceError
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ids import Partition
+from baton.queues.producer_side import Sent
 from baton.queues.protocol import Claimant
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.keys import partition_keys, queue_key
-from baton.queues.redis.outbox import Sent
 from baton.spark.executors import Executor
 from baton.spark.finishing import Finishing
 from baton.spark.ledger import GrantsInUse

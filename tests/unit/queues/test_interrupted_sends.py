@@ -10,10 +10,10 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from baton.queues.producer_side import Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import RedisProducer
 from baton.queues.redis.keys import entry_id
-from baton.queues.redis.outbox import Sent
 from baton.queues.redis.producer import PendingSend
 from baton.queues.redis.routing import RoutingTable
 from tests.unit.queues.interrupting import Interrupted, Steps

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baton.queues.redis.outbox import READ_TABLE, Failed, Outbox, ReadTable, Round, SendListener, Sent, Waiting, to_partition
+from baton.queues.producer_side import Sent
+from baton.queues.redis.outbox import READ_TABLE, Failed, Outbox, ReadTable, Round, SendListener, Waiting, to_partition
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0

@@ -77,5 +77,5 @@ def test_nobody_is_served_after_the_end(fleet: Counted) -> None:
 
 
 def test_two_on_one_port_are_refused(fleet: Counted, server: MetricsServer) -> None:
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(RuntimeError, match="in use"):
         MetricsServer(server.port, "payments", fleet)

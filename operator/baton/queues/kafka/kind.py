@@ -21,5 +21,6 @@ KIND = QueueKind(
     variable="BATON_KAFKA_URL",
     spark="baton.queues.kafka.ranges:KafkaRanges",
     consumer="baton.queues.kafka.consumer_side:KafkaConsumerSide",
+    producer="baton.queues.kafka.producer:KafkaProducer",
     schemes=("kafka", "kafkas"),
 )

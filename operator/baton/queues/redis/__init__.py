@@ -11,11 +11,11 @@ from baton.model.extras import extra
 if TYPE_CHECKING:
     from baton.queues.entry import Entry
     from baton.queues.fence import PartitionPaused, StaleOwner
+    from baton.queues.producer_side import Sent
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
     from baton.queues.redis.async_producer import AsyncRedisProducer
     from baton.queues.redis.dead_letters import RedisDeadLetters
-    from baton.queues.redis.outbox import Sent
     from baton.queues.redis.producer import PendingSend, RedisProducer
     from baton.queues.redis.reader import RedisReader
     from baton.queues.redis.sending import AsyncPendingSend
@@ -38,12 +38,12 @@ __all__ = [
 _MODULES = {
     "entry": ("Entry",),
     "fence": ("PartitionPaused", "StaleOwner"),
+    "producer_side": ("Sent",),
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),
     "redis.async_producer": ("AsyncRedisProducer",),
     "redis.sending": ("AsyncPendingSend",),
     "redis.dead_letters": ("RedisDeadLetters",),
-    "redis.outbox": ("Sent",),
     "redis.producer": ("PendingSend", "RedisProducer"),
     "redis.reader": ("RedisReader",),
 }

@@ -9,18 +9,16 @@ from secrets import token_hex
 from typing import Self
 
 from baton.model.wording import counted
+from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.connection import KeptTaskConnection, async_client
-from baton.queues.redis.headers import Headers
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import Outbox, ReadTable, Round, Sent, Waiting, all_known
+from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting, all_known
 from baton.queues.redis.sending import (
     AllAwaited,
     AsyncPendingSend,
     Awaited,
-    Given,
-    Key,
     SendOptions,
     UnseenFailures,
     all_sent,

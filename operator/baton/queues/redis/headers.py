@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-Headers = Mapping[str, bytes | str]
+from baton.queues.producer_side import Headers
 
 
 def pack(headers: Headers | None = None) -> bytes:

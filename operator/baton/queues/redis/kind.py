@@ -16,6 +16,7 @@ KIND = QueueKind(
     operator="baton.queues.redis.operator_side:open_queue",
     variable="BATON_REDIS_URL",
     consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
+    producer="baton.queues.redis.producer:RedisProducer",
     schemes=(*SCHEMES, SOCKET),
     spark="baton.queues.redis.ranges:open_ranges",
     dead_letters="baton.queues.redis.dead_letters:open_dead_letters",

@@ -9,21 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from baton.queues.producer_side import Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.keys import entry_id
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 _BATCH_BYTES = 1_000_000
-
-
-class Sent(NamedTuple):
-    """An entry that is in the queue."""
-
-    partition: int
-    offset: str | None
-    """As its consumer has it. None: not known, for an earlier try had brought it there, or it waits while its key moves."""
-    duplicate: bool = False
-    """An earlier try had brought it there, whose answer was lost. It is there once."""
 
 
 class Failed(NamedTuple):

@@ -21,15 +21,14 @@ from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
+from baton.queues.producer_side import Given, Headers, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.connection import KeptConnection, client
-from baton.queues.redis.headers import Headers
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import Outbox, ReadTable, Round, SendListener, Sent, Waiting, all_known
+from baton.queues.redis.outbox import Outbox, ReadTable, Round, SendListener, Waiting, all_known
 from baton.queues.redis.routing import slot_of
 from baton.queues.redis.sending import (
-    Given,
     SendOptions,
     SendOutcome,
     UnseenFailures,

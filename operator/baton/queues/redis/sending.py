@@ -11,14 +11,11 @@ from typing import Any, Self
 
 from baton.model.options import function, number, whole
 from baton.model.wording import counted
+from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.headers import Headers, pack, utf8
-from baton.queues.redis.outbox import Failed, Outbox, SendListener, Sent, Waiting, all_known, to_partition
+from baton.queues.redis.headers import pack, utf8
+from baton.queues.redis.outbox import Failed, Outbox, SendListener, Waiting, all_known, to_partition
 from baton.queues.redis.routing import slot_of
-
-Key = bytes | str | None
-Given = tuple[Key, bytes | str] | tuple[Key, bytes | str, Headers | None]
-"""Key, value, and headers."""
 
 MOST_BYTES = 64 * 2**20
 """Of an entry. Whoever reads it has it whole, and the server serves nobody while it copies one: half a second for this much.

@@ -1,0 +1,128 @@
+"""KafkaProducer with a real broker: where messages go, that none is lost silently, and what its errors say."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer as Client
+
+from baton.producers import KafkaDelivery, KafkaProducer, Producer, QueueUnreachable, producer_from_environment
+from tests.integration.kafka.reading import committed_messages, committed_values
+from tests.kafka_broker import KafkaBroker
+
+_topics = itertools.count(1)
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    name = f"produced-{next(_topics)}"
+    broker.make_topic(name, 4)
+    return name
+
+
+@pytest.fixture
+def producer(broker: KafkaBroker, topic: str) -> Iterator[KafkaProducer]:
+    with KafkaProducer(f"kafka://{broker.servers}", topic) as made:
+        yield made
+
+
+def test_a_message_is_where_it_says_with_its_headers(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    sent = producer.send("customer-17", "shipped", {"traceparent": b"00-1"})
+    (message,) = committed_messages(broker, topic)[sent.partition]
+    assert (message.key(), message.value(), message.headers()) == (b"customer-17", b"shipped", [("traceparent", b"00-1")])
+    assert sent.offset == str(message.offset())
+    assert producer.send(None, b"x", partition=3).partition == 3
+
+
+def test_keys_go_where_javas_clients_put_them(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    java = Client({"bootstrap.servers": broker.servers, "partitioner": "murmur2_random"})
+    placed: dict[str, int | None] = {}
+    keys = [f"customer-{number}" for number in range(20)]
+    for key in keys:
+        java.produce(
+            topic,
+            b"",
+            key=key,
+            on_delivery=lambda _, message: placed.update({(message.key() or b"").decode(): message.partition()}),
+        )
+    java.flush()
+    assert {key: producer.send(key, b"").partition for key in keys} == placed
+
+
+def test_many_are_sent_in_the_order_of_their_keys(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    sent = producer.send_many([(f"customer-{number % 7}", str(number)) for number in range(500)])
+    assert len(sent) == 500
+    for values in committed_values(broker, topic):
+        by_customer: dict[int, list[int]] = {}
+        for value in values:
+            by_customer.setdefault(int(value or 0) % 7, []).append(int(value or 0))
+        assert all(numbers == sorted(numbers) for numbers in by_customer.values())
+
+
+def test_what_lingers_is_there_after_the_end_of_with(broker: KafkaBroker, topic: str) -> None:
+    heard: list[KafkaDelivery] = []
+    with KafkaProducer(f"kafka://{broker.servers}", topic, linger=60) as producer:
+        deliveries = [producer.produce("k", str(number), on_delivery=heard.append) for number in range(100)]
+        assert not deliveries[0].done()
+    assert [delivery.result(0).offset for delivery in deliveries] == [str(number) for number in range(100)]
+    assert heard == deliveries
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.send("k", "v")
+
+
+def test_a_failure_that_nothing_looked_at_is_raised_at_the_end(broker: KafkaBroker) -> None:
+    producer = KafkaProducer(f"kafka://{broker.servers}", "nowhere-to-be-found", patience=3)
+    producer.produce("k", "v")
+    with pytest.raises(QueueUnreachable, match=r"1 message to nowhere-to-be-found not sent: .* has no topic .*: create it"):
+        producer.close()
+    producer.close()
+
+
+def test_one_that_the_program_looked_at_is_not(broker: KafkaBroker) -> None:
+    told = threading.Event()
+    with KafkaProducer(f"kafka://{broker.servers}", "nowhere-to-be-found", patience=3) as producer:
+        assert isinstance(producer.produce("k", "v").exception(), QueueUnreachable)
+        producer.produce("k", "v", on_delivery=lambda delivery: told.set())
+    assert told.is_set()
+
+
+def test_without_a_broker_it_gives_up_after_its_patience_and_says_why() -> None:
+    with KafkaProducer("kafka://127.0.0.1:1", "orders", patience=1) as producer:
+        with pytest.raises(QueueUnreachable, match=r"Kafka at 127\.0\.0\.1:1"):
+            producer.send("k", "v")
+        producer.produce("k", "v")
+        with pytest.raises(QueueUnreachable, match=r"1 message to orders not sent"):
+            producer.flush()
+
+
+def test_a_full_buffer_refuses(broker: KafkaBroker) -> None:
+    producer = KafkaProducer("kafka://127.0.0.1:1", "orders", patience=1, buffer_bytes=100_000)
+
+    def fill() -> None:
+        while True:
+            producer.produce("k", b"x" * 10_000, on_delivery=lambda delivery: None)
+
+    with pytest.raises(QueueUnreachable, match="buffer is full"):
+        fill()
+    producer.close(0)
+
+
+def test_what_no_try_would_help_is_a_value_error(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    with pytest.raises(ValueError, match=r"larger than the topic .* takes: raise its max\.message\.bytes"):
+        producer.send("k", b"x" * 2_000_000)
+    with pytest.raises(ValueError, match="no such partition"):
+        producer.send("k", "v", partition=9)
+    with pytest.raises(ValueError, match="a partition is a number from 0"):
+        producer.send("k", "v", partition=-1)
+    with pytest.raises(TypeError, match="a value is bytes or str, not int"):
+        producer.send("k", 1)  # type: ignore[arg-type]
+
+
+def test_a_program_changes_its_queue_by_its_url(broker: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BATON_REDIS_URL", raising=False)
+    monkeypatch.setenv("BATON_KAFKA_URL", f"kafka://{broker.servers}")
+    producer: Producer
+    with producer_from_environment(topic) as producer:
+        producer.send("k", "v")
+    assert [value for values in committed_values(broker, topic) for value in values] == [b"v"]
