@@ -62,7 +62,7 @@ def test_many_are_sent_in_the_order_of_their_keys(broker: KafkaBroker, producer:
 
 def test_what_lingers_is_there_after_the_end_of_with(broker: KafkaBroker, topic: str) -> None:
     heard: list[KafkaDelivery] = []
-    with KafkaProducer(f"kafka://{broker.servers}", topic, linger=60) as producer:
+    with KafkaProducer(f"kafka://{broker.servers}", topic, linger=60, patience=120) as producer:
         deliveries = [producer.produce("k", str(number), on_delivery=heard.append) for number in range(100)]
         assert not deliveries[0].done()
     assert [delivery.result(0).offset for delivery in deliveries] == [str(number) for number in range(100)]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from baton.spark.errors import AskAgain, SourceError
 
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ids import Partition

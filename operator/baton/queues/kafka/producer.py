@@ -74,7 +74,7 @@ class KafkaProducer:
         self, url: str, topic: str, *, patience: float = 30.0, linger: float = 0.005, buffer_bytes: int = 32_000_000
     ) -> None:
         """`url`: as in BATON_KAFKA_URL. `patience`: seconds for which a message is tried again. `linger`: seconds that what is
-        given to `produce` waits for others. `buffer_bytes`: so much may wait; then `produce` waits for room. Raises
+        given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: so much may wait; then `produce` waits for room. Raises
         QueueUnreachable for a URL that is none, ValueError and TypeError for other options.
         """
         number("patience", patience, 0.001)
@@ -93,9 +93,9 @@ class KafkaProducer:
                 "acks": "all",
                 "enable.idempotence": True,
                 "partitioner": "murmur2_random",
-                "linger.ms": min(linger, patience) * 1000,
-                "delivery.timeout.ms": max(1, int(patience * 1000)),
-                "topic.metadata.propagation.max.ms": min(5_000, int(patience * 1000)),
+                "linger.ms": min(linger, patience / 2) * 1000,
+                "delivery.timeout.ms": max(2, int(patience * 1000)),
+                "topic.metadata.propagation.max.ms": min(5_000, int(patience * 500)),
                 "queue.buffering.max.kbytes": max(1, int(buffer_bytes) // 1024),
                 "message.max.bytes": _ANY_SIZE,
                 "error_cb": self._heard,
