@@ -74,8 +74,8 @@ class KafkaProducer:
         self, url: str, topic: str, *, patience: float = 30.0, linger: float = 0.005, buffer_bytes: int = 32_000_000
     ) -> None:
         """`url`: as in BATON_KAFKA_URL. `patience`: seconds for which a message is tried again. `linger`: seconds that what is
-        given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: so much may wait; then `produce` waits for room. Raises
-        QueueUnreachable for a URL that is none, ValueError and TypeError for other options.
+        given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: so much may wait; then `produce` waits
+        for room. Raises QueueUnreachable for a URL that is none, ValueError and TypeError for other options.
         """
         number("patience", patience, 0.001)
         number("linger", linger, 0)
@@ -163,8 +163,8 @@ class KafkaProducer:
                     ) from None
                 self._closed.wait(_LOOK_EVERY)
             except KafkaException as failure:
-                self._seen(delivery)
-                raise self._error(failure.args[0]) from None
+                delivery._future.set_exception(self._error(failure.args[0]))
+                return delivery
 
     def flush(self, within: float | None = None) -> None:
         """Send at once what was given to `produce`, and wait until the outcome is known, for so many seconds at most. Raises
