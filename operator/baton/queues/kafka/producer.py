@@ -40,7 +40,7 @@ class KafkaDelivery:
 
     def result(self, timeout: float | None = None) -> Sent:
         """Wait for it. Raises QueueUnreachable where the message may not be in the topic, ValueError where no other try would
-        help, and TimeoutError after so many seconds: it is under way still."""
+        help, and TimeoutError after `timeout` seconds: it is still under way."""
         self._producer._seen(self)
         try:
             return self._future.result(timeout)
@@ -167,7 +167,7 @@ class KafkaProducer:
                 return delivery
 
     def flush(self, within: float | None = None) -> None:
-        """Send at once what was given to `produce`, and wait until the outcome is known, for so many seconds at most. Raises
+        """Send at once what was given to `produce`, and wait until the outcome is known, for `within` seconds at most. Raises
         QueueUnreachable where a message may not be in the topic and the program did not look at its delivery."""
         left = self._flushed(within)
         if left:
