@@ -189,7 +189,8 @@ class Handoff(Shape):
     deadline: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """When the giver is fenced off."""
     unacknowledged: int | None = None
-    """The messages that the giver still has to acknowledge, if the queue knows the number."""
+    """The messages that the giver still has to acknowledge, if the queue knows the number. None too where the giver has none and
+    has not released the partition yet: its `on_revoked` runs, for example."""
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """Why it moves."""
 

@@ -132,8 +132,10 @@ def handoff(move: Handoff, now: float) -> str:
     """`partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left`"""
     why = f": {move.reason}" if move.reason else ""
     waits = []
-    if move.unacknowledged is not None:
+    if move.unacknowledged:
         waits.append(f"waits for {counted(move.unacknowledged, 'unacknowledged message')}")
+    elif move.unacknowledged is None and move.giver:
+        waits.append(f"waits for {move.giver} to release it")
     if (deadline := read_seconds(move.deadline, None)) is not None:
         waits.append(f"{deadline - now:.0f} s left" if deadline > now else "overdue")
     way = f"from {move.giver or 'no owner'} to {move.receiver or 'no owner'}"

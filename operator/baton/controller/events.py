@@ -175,13 +175,14 @@ def _goes(those: Sequence[Revoked]) -> str:
 
 def _waits(those: Sequence[Revoked], unacknowledged: Mapping[Partition, int | None]) -> str:
     until = f"until {to_text(max(one.deadline for one in those))} at most"
+    waits = _verb(those, "waits", "they wait")
     known = [count for one in those if (count := unacknowledged.get(one.partition)) is not None]
     if len(known) < len(those):
-        return f"{'the giver has' if len({one.member for one in those}) == 1 else 'the givers have'} {until}"
+        giver = those[0].member if len({one.member for one in those}) == 1 else "their givers"
+        return f"{waits} for {giver} to release {_verb(those, 'it', 'them')}, {until}"
     messages = sum(known)
     if not messages:
         return "nothing is unacknowledged"
-    waits = _verb(those, "waits", "they wait")
     return f"{waits} for {counted(messages, 'unacknowledged message')}, {until}"
 
 
@@ -261,7 +262,7 @@ class EventRounds:
         self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
     ) -> list[EventMessage]:
         """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
-        handed off (None: they cannot say)."""
+        handed off (None: their owners have not released them, and no number says why)."""
         for one in happened:
             self._untold.append((now, one))
             if isinstance(one, Revoked):
@@ -383,7 +384,7 @@ class EventRecorder:
             self._of_group(last)
 
     async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        """What the queues say is still to be acknowledged of partitions that are being handed off (None: they cannot say)."""
+        """`unacknowledged`: as `EventRounds.turn`."""
         if self._rounds.untold:
             await self._turn((), unacknowledged, now)
 

@@ -13,7 +13,7 @@ from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, Partition
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueAdapter, QueueUnreachable
+from baton.queues.protocol import IN_USE, Owner, PartitionUnavailable, QueueAdapter, QueueUnreachable
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class QueueWork:
         """The epochs of the last outcomes, of partitions that are wanted."""
         self._drained: dict[Partition, Epoch] = {}
         self.unacknowledged: dict[Partition, int | None] = {}
-        """The outstanding messages of each paused partition; None: the queue does not know."""
+        """The outstanding messages of each paused partition; None: its owner has not released it, and no number says why."""
         self.held = False
         """Nothing is due: the effects are of an earlier incarnation of the queue."""
 
@@ -164,18 +164,21 @@ class QueueWork:
             self._drained[partition] = wanted.epoch
 
     def paused(self, pause: Pause, left: int | None) -> bool:
-        """Record how much is outstanding under a pause. Returns True for the first answer, and when nothing is outstanding."""
+        """Record how much is outstanding under a pause. Returns True for the first answer, when nothing is outstanding, and when
+        only the owner's release is waited for any more."""
         partition = pause.partition
         if self._wanted.get(partition) != pause:
             return False
+        known = None if left == IN_USE else left
         first = partition not in self.unacknowledged
-        self.unacknowledged[partition] = left
+        news = first or left == 0 or (known is None and self.unacknowledged[partition] is not None)
+        self.unacknowledged[partition] = known
         if left:
             self._draining[partition] = pause
         elif left == 0:
             self._draining.pop(partition, None)
             self._drained[partition] = pause.epoch
-        return first or left == 0
+        return news
 
     def let_go(self, pause: Pause) -> bool:
         """Nothing is outstanding, and what comes `then` is done now. Returns False if the pause is not wanted any more."""

@@ -35,6 +35,10 @@ class Claimant(NamedTuple):
     """Of the queue, as the group first knew it; None: it knows none yet."""
 
 
+IN_USE = -1
+"""The owner of a paused partition has not released it, and no number of entries says what it still does."""
+
+
 class Owner(NamedTuple):
     """The owner record at the queue. `uid` None: no owner. Epoch 0: never granted."""
 
@@ -126,12 +130,12 @@ class QueueAdapter(Protocol):
 
         Does nothing where another epoch is in force: then nothing that was handed out under `epoch` can still be
         acknowledged, and the answer is 0, or the owner since then, if the one before may have handed it over. None: this queue
-        cannot say (External).
+        cannot say (External). IN_USE: ask again.
         """
 
     async def outstanding(self, partition: int) -> int | Owner | None:
-        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with; an owner
-        and None: as `pause`."""
+        """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with; an owner,
+        IN_USE and None: as `pause`."""
 
     async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.

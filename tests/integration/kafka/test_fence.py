@@ -16,7 +16,7 @@ from baton.queues.kafka import guard
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import CommittedOffsets, KafkaClient
-from baton.queues.protocol import Claimant, Owner, QueueConflict, QueueUnreachable
+from baton.queues.protocol import IN_USE, Claimant, Owner, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import PATIENCE, eventually, until
@@ -462,7 +462,7 @@ async def test_who_is_just_committing_has_not_let_go_and_goes_on(queue: Queue) -
     reader = await queue.granted("a", 1)
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
     await begin_a_commit(queue)
-    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert await queue.operator.pause(0, Epoch(1)) == IN_USE
     assert (await queue.operator._transactions.now((0,)))[1] == (0,), "it was not waited for, nor aborted"
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)

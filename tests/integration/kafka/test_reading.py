@@ -17,9 +17,9 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import Commit
-from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import IN_USE, PartitionUnavailable, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
-from tests.integration.kafka.reading import committed_messages, read
+from tests.integration.kafka.reading import committed_messages, read, read_some
 from tests.kafka_broker import ORDERED
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
@@ -190,7 +190,7 @@ async def test_what_is_acknowledged_for_soon_is_committed_in_a_moment_and_at_the
         await asyncio.to_thread(reader.ack, number, Epoch(1), [entries[1].offset], soon=True)
         await asyncio.to_thread(reader.let_go, {number: Epoch(1)}, PATIENCE)
         assert await queue.committed(number) == 2
-        assert await queue.operator.pause(number, Epoch(1)) == 1, "one was not finished"
+        assert await queue.operator.pause(number, Epoch(1)) == IN_USE, "one was not finished"
 
 
 async def test_who_acknowledges_for_soon_after_another_was_granted_hears_of_it(queue: Queue) -> None:
@@ -222,7 +222,7 @@ async def test_after_an_owner_that_let_go_nothing_is_marked_redelivered_and_afte
     assert [(entry.value, entry.redelivered) for entry in entries] == [(b"2", True), (b"3", True), (b"4", True)]
     await asyncio.to_thread(second.ack, 0, Epoch(2), [entry.offset for entry in entries])
     await asyncio.to_thread(until, lambda: not second.read(0, Epoch(2)) and second._positions[0].caught_up)
-    assert await queue.operator.pause(0, Epoch(2)) == 1
+    assert await queue.operator.pause(0, Epoch(2)) == IN_USE
     await asyncio.to_thread(second.let_go, {0: Epoch(2)}, PATIENCE)
     await queue.let_go()
     queue.send("5")
@@ -250,7 +250,7 @@ async def test_an_owner_with_unfinished_entries_lets_go_without_saying_that_it_w
     reader = await queue.granted("a", 1)
     await asyncio.to_thread(read, reader, 0, 1, 2)
     await asyncio.to_thread(reader.let_go, {0: Epoch(1)}, PATIENCE)
-    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert await queue.operator.pause(0, Epoch(1)) == IN_USE
 
 
 async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is(queue: Queue) -> None:
@@ -264,7 +264,7 @@ async def test_a_process_that_starts_again_in_its_pod_goes_on_where_the_group_is
     (entry,) = await asyncio.to_thread(read, again, 0, 1, 1)
     await asyncio.to_thread(again.ack, 0, Epoch(1), [entry.offset])
     assert (entry.value, await queue.committed()) == (b"4", 4)
-    assert await queue.operator.pause(0, Epoch(1)) == 1
+    assert await queue.operator.pause(0, Epoch(1)) == IN_USE
 
 
 async def test_a_process_that_has_not_begun_to_read_is_sure_of_nothing(queue: Queue) -> None:
@@ -580,7 +580,7 @@ async def test_only_the_entry_on_which_processes_end_becomes_a_dead_letter(make:
         reader = queue.reader("a")
 
         def poisoned_or_done() -> bool:
-            for entry in reader.read(0, Epoch(1), 3):
+            for entry in read_some(reader, 0, 1, 3):
                 if entry.value == b"poison":
                     return True
                 handled.append(entry.value)

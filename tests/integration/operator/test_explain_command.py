@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from baton.kube.api import core_path
 from baton.model.session import Release
 from baton.queues.redis import RedisProducer, RedisReader
 from tests.integration.operator.baton_command import baton
@@ -91,3 +92,42 @@ async def test_an_entry_that_processes_are_handed_out_again_and_again_is_named(
         return f"Entry {entry.offset} was handed out 3 times and never acknowledged." in shown.stdout
 
     await eventually(named, "the entry is named")
+
+
+async def test_a_hand_off_says_whether_it_waits_for_messages_or_for_the_release(
+    empty: World, start: Callable[..., Operator], kubeconfig: Path, redis_server: RedisServer
+) -> None:
+    await start(empty, "leader").leads()
+    here = f"{empty.namespace}/farewell"
+    await empty.redis("farewell", redis_server.url, partitions=1, rebalance={"delaySeconds": 0, "maxHandoffSeconds": 600})
+    await empty.group("farewell")
+    uid = await empty.pod("giver", "farewell")
+    await empty.spread("farewell", 1)
+    ((epoch,),) = [owned.values() for owned in (await empty.entries("farewell"))["giver"].owned.values()]
+    with RedisProducer(redis_server.url, here) as producer:
+        producer.send("key", "value")
+    with RedisReader(redis_server.url, here, uid) as reader:
+        (entry,) = reader.read(0, epoch)
+        reader.keep(0, epoch)  # as a consumer with on_revoked does
+        await empty.pod("receiver", "farewell")
+        drains = {"metadata": {"annotations": {"baton.dev/drain": "true"}}}
+        await empty.api.merge(core_path(empty.namespace, "pods", "giver"), drains)
+
+        async def said(what: str) -> bool:
+            return f"; waits for {what}, " in (await explain(kubeconfig, here, "farewell/0")).stdout
+
+        async def waits_for_the_message() -> bool:
+            return await said("1 unacknowledged message")
+
+        async def waits_for_the_release() -> bool:
+            return await said("giver to release it")
+
+        await eventually(waits_for_the_message, "an entry is in hand")
+        reader.ack(0, epoch, [entry.offset])
+        await eventually(waits_for_the_release, "on_revoked is waited for")
+        reader.let_go({0: epoch}, within=1.0)
+
+        async def handed_over() -> bool:
+            return bool((await empty.owned("farewell")).get("receiver"))
+
+        await eventually(handed_over, "the receiver has it")

@@ -10,6 +10,7 @@ import pytest
 from baton.consumer import HeldEntry
 from baton.consumer.callbacks import Callbacks
 from baton.model.ids import Epoch, Partition
+from baton.queues.protocol import IN_USE
 from tests.integration.redis.conftest import Queue
 from tests.integration.redis.pods import Operator, Pod, acknowledged, lag, operating
 from tests.waiting import PATIENCE, eventually, until
@@ -216,10 +217,10 @@ async def busy(operator: Operator, queue: Queue) -> tuple[Busy, Pod]:
 
 async def test_the_next_owner_does_not_begin_before_on_revoked_has_returned(operator: Operator, queue: Queue) -> None:
     told, pod = await busy(operator, queue)
-    assert await queue.operator.pause(1, Epoch(1)) == 1
+    assert await queue.operator.pause(1, Epoch(1)) == IN_USE
     told.handler_may_end.set()
     until(lambda: told.words[-1] == ("revoked", [1]))
-    assert await queue.operator.outstanding(1) == 1
+    assert await queue.operator.outstanding(1) == IN_USE
     assert pod.released() == set()
     told.may_be_revoked.set()
 

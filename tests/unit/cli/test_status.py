@@ -85,7 +85,9 @@ def test_a_hand_off_is_a_sentence() -> None:
     assert handoff(move, 5.0) == (
         "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for 2 unacknowledged messages, 3 s left"
     )
-    assert handoff(move.model_copy(update={"unacknowledged": None}), 10.0).endswith("exec-7 joined; overdue")
+    assert handoff(move.model_copy(update={"unacknowledged": None}), 10.0).endswith(
+        "exec-7 joined; waits for exec-3 to release it, overdue"
+    )
 
 
 @pytest.mark.parametrize(("steps", "said"), [("EvenShares", True), ("Every", False)])

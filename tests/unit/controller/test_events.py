@@ -89,10 +89,11 @@ def test_a_hand_off_is_told_with_who_why_what_it_waits_for_and_until_when() -> N
 
 
 @pytest.mark.parametrize("answers", [{partition(5): None}, {}])
-def test_where_the_queue_cannot_say_or_does_not_answer_the_deadline_is_told(answers: dict[Partition, int | None]) -> None:
+def test_where_the_queue_tells_no_number_the_release_is_waited_for(answers: dict[Partition, int | None]) -> None:
     (note,) = notes(revoked(5), unacknowledged=answers)
     assert note == (
-        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; the giver has until 1970-01-01T00:00:03Z at most"
+        "partition 5 of orders goes from exec-3 to exec-7: exec-7 joined; waits for exec-3 to release it, until "
+        "1970-01-01T00:00:03Z at most"
     )
 
 
@@ -209,8 +210,8 @@ def test_a_step_of_ten_thousand_moves_is_a_few_sentences() -> None:
     grants = [Granted(one.partition, one.receiver or A, Epoch(2), one.member, 0.5) for one in many]
     releases = [Released(one.partition, one.member, ReleaseCause.CONSUMER) for one in many]
     assert notes(*many, *releases, *grants) == [
-        "10,000 partitions of orders go from 700 members to 300: 300 pods joined; the givers have until "
-        "1970-01-01T00:00:03Z at most",
+        "10,000 partitions of orders go from 700 members to 300: 300 pods joined; they wait for their givers to release them, "
+        "until 1970-01-01T00:00:03Z at most",
         "700 members have let go of 10,000 partitions of orders",
         "300 members own 10,000 partitions of orders more, paused for 0.5 s at most",
     ]

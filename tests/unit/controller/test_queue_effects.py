@@ -12,7 +12,7 @@ from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import IN_USE, Owner, QueueUnreachable
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import HOUR, eventually
 
@@ -92,13 +92,22 @@ def test_an_outcome_stays_until_it_was_told_and_is_wanted_again_if_the_grant_sti
 
 def test_a_pause_is_over_when_nothing_is_outstanding_and_not_where_the_queue_cannot_say() -> None:
     work = QueueWork()
-    work.want(pauses(0, 1, 2))
+    work.want(pauses(0, 1, 2, 3))
     taken(work)
-    for number, left in enumerate((None, 3, 0)):
+    for number, left in enumerate((None, 3, 0, IN_USE)):
         work.paused(Pause(partition(number), Epoch(1), 100.0), left)
     assert list(work.drained) == [(partition(2), Epoch(1))]
-    assert work.unacknowledged == {partition(0): None, partition(1): 3, partition(2): 0}
-    assert list(work.draining) == [Pause(partition(1), Epoch(1), 100.0)], "there is no use in asking the first again"
+    assert work.unacknowledged == {partition(0): None, partition(1): 3, partition(2): 0, partition(3): None}
+    assert list(work.draining) == list(pauses(1, 3).values()), "there is no use in asking the first again"
+
+
+def test_that_only_the_release_is_waited_for_any_more_is_news_once() -> None:
+    work = QueueWork()
+    work.want(pauses(0))
+    taken(work)
+    pause = Pause(partition(0), Epoch(1), 100.0)
+    assert [work.paused(pause, left) for left in (2, 1, IN_USE, IN_USE, 0)] == [True, False, True, False, True]
+    assert list(work.drained) == [(partition(0), Epoch(1))]
 
 
 def test_an_accepted_grant_that_is_not_wanted_any_more_is_told_before_anything_else_is_done() -> None:

@@ -75,13 +75,16 @@ const legend = () => el("ul", { id: "legend", class: "legend" },
 const queueTable = (queues) => table("Queues", ["Queue", "Partitions", "States", "Scale"], queues.map((one) => [
   one.name, one.partitions ?? "?", Object.entries(one.states).map(([word, count]) => `${count} ${word}`).join(", "), one.scale ?? "–"]), { class: "stacked words" });
 
+const waitsFor = (one) => one.unacknowledged ? `, ${counted(one.unacknowledged, "unacknowledged message")}`
+  : one.deadline && one.unacknowledged === null ? `, waits for ${one.from} to release it` : null;
+
 function handoffList([handoffs, slots]) {
   if (!handoffs.count && !slots.length) return null;
   const hidden = handoffs.count - handoffs.shown.length;
   return [
     el("h3", {}, "Hand-offs"),
     el("ul", {}, handoffs.shown.map((one) => el("li", {}, el("b", {}, `${one.queue} ${one.partition}`), ` ${one.from ?? "unowned"} → ${one.to ?? "unowned"} `,
-      one.deadline ? clock(one.deadline) : "waits for its grant", one.unacknowledged ? `, ${counted(one.unacknowledged, "unacknowledged message")}` : null, one.why ? `: ${one.why}` : null)),
+      one.deadline ? clock(one.deadline) : "waits for its grant", waitsFor(one), one.why ? `: ${one.why}` : null)),
     slots.map((one) => el("li", {}, `The slot of ${one.member} is kept `, one.until ? clock(one.until, "until the plan") : null, `: ${ranges(one.partitions)}`))),
     hidden > 0 ? el("p", {}, `and ${counted(hidden, "more hand-off")}: see the grid`) : null,
   ];

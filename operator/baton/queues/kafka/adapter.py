@@ -36,7 +36,7 @@ from baton.queues.kafka.topic import (
     unfinished,
 )
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.protocol import IN_USE, Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -491,7 +491,7 @@ class KafkaQueue:
         """How much is left where this is seen of it. Who is just committing is asked about again: nobody waits for a commit
         here, and none is aborted."""
         if now is None:
-            return 1
+            return IN_USE
         left = self._pauses.left(partition, epoch, now.record)
         return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Owner) else left
 

@@ -3,7 +3,7 @@ Pure."""
 
 from baton.model.ids import Epoch
 from baton.queues.kafka.record import BY_GIVER, Record
-from baton.queues.protocol import Owner
+from baton.queues.protocol import IN_USE, Owner
 
 
 class Pauses:
@@ -33,13 +33,13 @@ class Pauses:
         self._let_go.discard(partition)
 
     def left(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Owner:
-        """How much is left of what was paused under this epoch, where this record stands. 1: the owner has not let go; how much
-        it has in hand only it knows. One to whom it was handed over: until that was `told`, for whoever asks again grants."""
+        """How much is left of what was paused under this epoch, where this record stands. IN_USE: the owner has not let go, and
+        only it knows how much it has in hand. One to whom it was handed over: until that was `told`; who asks again grants."""
         if record is None or epoch is None or record.epoch < epoch:
             return 0
         if record.epoch == epoch:
             if not record.released:
-                return 1
+                return IN_USE
             self._let_go.add(partition)
             return 0
         return Owner(record.uid, record.epoch) if self.is_news(partition, record) else 0

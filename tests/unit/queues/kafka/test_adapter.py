@@ -14,7 +14,7 @@ from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.pauses import Pauses
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.topic import Topic
-from baton.queues.protocol import Claimant, Owner
+from baton.queues.protocol import IN_USE, Claimant, Owner
 from tests.unit.queues.kafka.slow_coordinator import OWNED, PARTITIONS, SlowCoordinator
 
 # -- What the operator takes a paused partition's record for.
@@ -33,7 +33,7 @@ def paused() -> Pauses:
 @pytest.mark.parametrize(
     ("record", "left"),
     [
-        (RECORD, 1),  # how much it has in hand only it knows
+        (RECORD, IN_USE),  # how much it has in hand only it knows
         (replace(RECORD, released=True), 0),
         (replace(RECORD, uid=Uid("b"), epoch=THREE), Owner(Uid("b"), THREE)),
         (replace(RECORD, uid=None, epoch=THREE), 0),  # nobody was granted it since

@@ -215,8 +215,11 @@ end
 local function outstanding(pending)
   return math.max(handed_out(pending), tonumber(redis.call('HGET', PROGRESS, 'count') or 0))
 end
--- What a hand-off waits for: 1 where nothing is outstanding and the owner has not let go yet.
-local function in_use() return math.max(outstanding(), tonumber(redis.call('HGET', OWNER, 'kept') or 0)) end
+-- What a hand-off waits for; -1 (IN_USE): nothing is outstanding, and the owner has not let go yet.
+local function in_use()
+  local left = outstanding()
+  return left == 0 and redis.call('HEXISTS', OWNER, 'kept') == 1 and -1 or left
+end
 
 -- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once. A logged range
 -- with one of them cannot be read any more: it would not have the same rows as before. Answer: how many there were.
