@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ def test_words_that_are_not_ascii_end_no_command_where_the_locale_is(command: li
     arguments = [word.encode() for word in [str(Path(sys.executable).parent / "baton"), *command]]
     done = subprocess.run(arguments, env=os.environ | ASCII, capture_output=True, check=False)
     assert b"UnicodeEncodeError" not in done.stderr and b"Traceback" not in done.stderr, done.stderr.decode()
+
+
+def test_a_chart_tells_apart_what_it_shows_where_the_locale_is_ascii() -> None:
+    command = [str(Path(sys.executable).parent / "baton"), "simulate", str(ROOT / "manifests/examples/scenarios/node-drain.yaml")]
+    shown = subprocess.run(command, env=os.environ | ASCII, capture_output=True, text=True, check=True).stdout
+    legend = re.findall(
+        r"(\S) (paused|without an owner|Holddown|Rebalancing|time at rest)", shown.partition("\nA p-1")[2].partition("\n\n")[0]
+    )
+    signs = {sign for sign, _ in legend if sign != "?"}
+    assert len(signs) == 5, legend
 
 
 def test_no_text_is_read_or_written_by_the_locale() -> None:

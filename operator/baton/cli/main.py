@@ -3,6 +3,7 @@
 A subcommand's module is imported only when it is called, so that `baton plan` starts fast, and help and a shell's completion do.
 """
 
+import codecs
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -77,12 +78,24 @@ COMMANDS = {
 """Where each is, and what it does in a few words."""
 
 
+_ALIKE = "baton-alike"
+_IN_ASCII = str.maketrans("─═▒░·⋮…→│╭┬", "-=%:.|.>|++")
+"""What a chart tells apart stays so."""
+
+
+def _alike(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_IN_ASCII)
+    return text.encode("ascii", "replace").decode(), error.end
+
+
 class _Lazy(HintingGroup):
     def main(self, *args: Any, **extra: Any) -> Any:
-        """An output that lacks a character shows a question mark: in any locale, for help, errors and logs, too."""
+        """An output that lacks a character shows one like it or a question mark, in any locale, for help, errors and logs too."""
+        codecs.register_error(_ALIKE, _alike)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="replace")
+                stream.reconfigure(errors=_ALIKE)
         return super().main(*args, **extra)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
