@@ -11,13 +11,14 @@ from tests.waiting import PATIENCE
 
 PROGRAM = """
 import os, time
-from baton.consumer import Consumer
+from baton.consumer import Batch, Consumer
 
-def handle(entry):
-    if entry.value == b"poison":
-        os._exit(7)
-    time.sleep(0.005)
-    os.write(1, b"done %d %s\\n" % (entry.partition, entry.value))
+def handle(work):
+    for entry in work if isinstance(work, Batch) else [work]:
+        if entry.value == b"poison":
+            os._exit(7)
+        time.sleep(0.005)
+        os.write(1, b"done %d %s\\n" % (entry.partition, entry.value))
 
 Consumer.from_environment().run(handle, **OPTIONS)
 """

@@ -82,7 +82,6 @@ KAFKA = (
     Mutation("position", "reserve what has ended a process before it is begun", _KAFKA + "read_position.py", _OFFSETS, "reserved = self.record.reserved if self.waits else max(", "reserved = max("),
     Mutation("position", "leave reserved what has ended a process and was not begun", _KAFKA + "read_position.py", _OFFSETS, "reserved = self.record.reserved if self.waits else self.progress.end", "reserved = self.progress.end"),
     Mutation("position", "hand out what is behind an entry that has ended a process", _KAFKA + "read_position.py", _OFFSETS, "if self.careful or self.waits:", "if self.careful:"),
-    Mutation("position", "tell how often processes ended where a limit ends that", _KAFKA + "read_position.py", _OFFSETS, "ended > 0 and not record.most and", "ended > 0 and"),
     Mutation("position", "count no failure", _KAFKA + "read_position.py", _OFFSETS, "self.record.tries.get(offset, 0) + 1)", "self.record.tries.get(offset, 0))"),
     Mutation("position", "set aside one try too early", _KAFKA + "read_position.py", _OFFSETS, "for place in places) > self.record.most", "for place in places) >= self.record.most"),
     Mutation("position", "count ended processes for an entry that there is not", _KAFKA + "read_position.py", _OFFSETS, " if offset == self.first else {offset}", " if False else {offset}"),

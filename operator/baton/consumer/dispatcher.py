@@ -150,7 +150,7 @@ def _tell(sequence: EntrySequence) -> None:
     if entry.times >= _TOLD_FROM:
         log.warning(
             "%s/%d entry %s (key %s) was handed out %d times and never acknowledged: it begins now, after others. If it ends the "
-            "process each time, set maxRedeliveries, and it becomes a dead letter",
+            "process each time, maxRedeliveries makes it a dead letter",
             *sequence.holding.partition,
             *(entry.offset, shown_key(entry), entry.times),
         )
@@ -213,8 +213,9 @@ class Dispatcher:
         if sequence is None:
             return False
         size = self.wants[0].batch
-        sequence.turn_has_come(1 if size is None else size.entries)
-        entries = sequence.hand_out(1) if size is None else sequence.hand_out(size.entries, size.bytes) or sequence.hand_out(1)
+        most = 1 if size is None or sequence.waiting[0].alone else size.entries
+        sequence.turn_has_come(most)
+        entries = sequence.hand_out(most, inf if size is None else size.bytes) or sequence.hand_out(1)
         if parts := _still_held([(sequence, entries)]):
             self._deliver(self.wants.popleft(), parts)
         return True

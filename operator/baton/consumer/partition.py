@@ -384,7 +384,7 @@ class HeldPartition:
         columns = repeat(read.make), read.sources, read.offsets, read.keys, read.values
         made: Iterable[HeldEntry] = map(HeldEntry, *columns, sequences, count(nth))
         if read.times:
-            made, self.left_over = _with_times(made, read.times), self.left_over or time.monotonic()
+            made, self.left_over = _with_times(made, read), self.left_over or time.monotonic()
         for sequence, entries in groupby(made, key=attrgetter("sequence")):
             if not sequence.dropped:
                 sequence.waiting.extend(entries)
@@ -441,9 +441,10 @@ class HeldPartition:
         self.acknowledged(taken=False)
 
 
-def _with_times(entries: Iterable[HeldEntry], times: Mapping[str, int]) -> Iterator[HeldEntry]:
+def _with_times(entries: Iterable[HeldEntry], read: Entries) -> Iterator[HeldEntry]:
     for entry in entries:
-        entry.times = times.get(entry.offset, 0)
+        entry.times = read.times.get(entry.offset, 0)
+        entry.alone = read.bounded and entry.times > 0
         yield entry
 
 

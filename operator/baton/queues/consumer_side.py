@@ -21,9 +21,8 @@ class Reader(Protocol):
     Reading, acknowledging and verifying raise StaleOwner, PartitionPaused (reading only) and QueueUnreachable. A queue that gives
     a paused partition away as soon as nothing of it is outstanding also has `keep(partition, epoch)`: from then on the partition
     counts as in use until it is let go of, so that `on_revoked` runs before the next owner begins. One that bounds what a pod may
-    have unacknowledged has `is_full()`, for any thread. One whose entries have `Entries.times`, and that is to count when one of
-    these is begun, has `begin_again(partition, epoch, offset, times)`: False where the entry was finished with, or is a dead
-    letter now.
+    have unacknowledged has `is_full()`, for any thread. One whose entries have `Entries.times` counts when one of these is begun,
+    by `begin_again(partition, epoch, offset, times)`: False where the entry was finished with, or is a dead letter now.
     """
 
     def read(self, partition: int, epoch: Epoch, count: int = ..., *, most_bytes: int = ..., new: bool = ...) -> Sequence[Entry]:

@@ -19,8 +19,10 @@ class Entries(Sequence[Entry]):
     without_key: bytes | None = b""
     """The key of an entry that was sent without one."""
     times: Mapping[str, int] = MappingProxyType({})
-    """How often entries, by offset, were handed out before and not finished with, where the queue knows that, and has no
-    maxRedeliveries, by which that ends."""
+    """How often entries, by offset, were handed out before and not finished with, where the queue knows that: once when they were
+    first read, and then each time that one was begun (`Reader.begin_again`)."""
+    bounded = False
+    """Those are counted for maxRedeliveries: each begins alone, so that none counts for another."""
 
     def __init__(self, sources: Sequence[Any], make: Callable[[Any], Entry] = _itself) -> None:
         """`make` makes an entry of its source, and may be asked for the same one again. It holds none of the others: what keeps

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entries import Entries
 from baton.queues.kafka.reader import KafkaReader
 from tests.crash_loop import CrashLoop
-from tests.integration.kafka.conftest import Queue
+from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import until
 
@@ -42,7 +44,9 @@ async def test_other_partitions_go_on_and_the_log_names_the_offset_at_which_proc
     assert told[0][0] == "2" and told[0][1] > 2 and list(told) == [0]
 
 
-async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(queue: Queue) -> None:
+@pytest.mark.parametrize("redeliveries", [0, 2])
+async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(make: MakeQueue, redeliveries: int) -> None:
+    queue = make(redeliveries=redeliveries)
     queue.send("poison", "behind")
     await asyncio.to_thread(read, await queue.granted("pod", 1), 0, 1, 2)
 
@@ -54,7 +58,7 @@ async def test_what_was_read_and_not_begun_is_not_what_a_process_has_ended_by(qu
         assert not reader.read(0, Epoch(1)), "nothing overtakes it"
         return reader, entries.times
 
-    for _ in range(2):
+    for _ in range(3):
         reader, times = await restarted()
         assert times == {"0": 1}
     assert not (await queue.operator.check()).unfinished

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from baton.model.ids import Epoch, Uid
 from tests.crash_loop import CrashLoop
 from tests.integration.redis.conftest import Queue, make_queue
@@ -52,3 +54,26 @@ async def test_with_order_by_key_other_keys_of_the_partition_go_on(queue: Queue,
     assert [entry.value for entry in left] == [b"poison", b"behind"]
     name = queue.name.removeprefix("shop/")
     assert (f"{name}/0 {left[0].offset}", 3) in crashes.told()
+
+
+@pytest.mark.parametrize("options", [{}, {"max_entries": 20}], ids=["entries", "batches"])
+async def test_with_a_limit_only_the_entry_that_ends_processes_becomes_a_dead_letter(
+    server: RedisServer, tmp_path: Path, options: dict[str, object]
+) -> None:
+    """And nothing else that the same processes had in their hands: each of these has one try left."""
+    queue = await make_queue(server.url, partitions=30)
+    await queue.limited(redeliveries=1)
+    for partition in range(30):
+        queue.send("poison" if partition == 15 else "good", partition=partition)
+    queue.send("poison", partition=15)
+    crashes = await loop(queue, tmp_path, **options)
+    before = queue.reader("pod")
+    assert sum(len(before.read(partition, Epoch(1))) for partition in range(30)) == 31
+    letters: list[bytes] = []
+    while not letters:
+        await asyncio.to_thread(crashes.run)
+        with queue.raw() as raw:
+            letters = [fields[b"value"] for n in range(30) for _, fields in raw.xrange(f"pq:{{{queue.name}}}:{n}:dead")]
+    assert letters == [b"poison"]
+    assert [crashes.done(partition) for partition in range(30)] == [["good"]] * 15 + [[]] + [["good"]] * 14
+    await queue.close()

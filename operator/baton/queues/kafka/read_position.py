@@ -146,7 +146,7 @@ class ReadPosition:
             recorded=at,
             begun_at=at,
             ended=ended,
-            waits=ended > 0 and not record.most and record.reserved <= at,
+            waits=ended > 0 and record.reserved <= at,
             alone_from=alone,
             handed_over=record.reader == BY_GIVER,
         )

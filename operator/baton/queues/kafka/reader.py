@@ -303,6 +303,7 @@ class KafkaReader:
         while position.hopeless:
             offset = position.hopeless[0]
             self.set_aside(partition, position.epoch, offset, _ENDED)
+            position.waits = False
             log.error("%s/%d entry %s moved to dead letters: %s", self._queue, partition, offset, _ENDED)
             position.hopeless.pop(0)
 

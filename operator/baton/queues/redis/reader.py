@@ -151,7 +151,6 @@ def holds(position: Position, outstanding: int, *, full: bool = False) -> None:
 
 
 _ACKS = 5000
-_ENDED = "its processes have ended while it was worked on"
 MOST_BYTES = 64_000_000
 """In one answer, if its user does not say so."""
 
@@ -191,9 +190,8 @@ class RedisReader:
         They have no more than `most_bytes` of keys, values and headers, unless the first alone has.
 
         A member holds no more than the queue's maxDeliveredUnacked over all partitions that this reader reads for it; beyond
-        that the answer is empty until something is acknowledged. Where the queue has maxRedeliveries, what was handed out
-        before comes one by one, and what was handed out too often has gone to the dead letters; else the answer says how often it
-        was handed out (`Entries.times`).
+        that the answer is empty until something is acknowledged. The answer says how often entries were handed out before
+        (`Entries.times`).
         `new` False: only what this owner was handed out before, by another reader (its process was restarted).
         """
         position = self._positions.of(partition, epoch)
@@ -202,7 +200,7 @@ class RedisReader:
         most = min(count, position.most)
         arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process(position), begins, most_bytes)
         answer = self._entries(scripts.READ, position, partition, arguments)
-        _, pending, seen, last, more, full, outstanding, about, texts, times = answer
+        _, pending, seen, last, more, full, outstanding, about, texts, times, redeliveries = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
         if entries:
@@ -215,6 +213,7 @@ class RedisReader:
             return entries
         found = Entries(entries)
         found.times = dict(zip((entry.offset for entry in entries), map(int, times.split()), strict=False))
+        found.bounded = redeliveries > 0
         return found
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
@@ -243,7 +242,8 @@ class RedisReader:
 
     def begin_again(self, partition: int, epoch: Epoch, offset: str, times: int) -> bool:
         """See `Reader`."""
-        again, _ = self._failed(partition, epoch, offset, _ENDED, deliveries=times + 1)
+        why = f"handed out {times} times and never acknowledged"
+        again, _ = self._failed(partition, epoch, offset, why, deliveries=times + 1)
         return again
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:

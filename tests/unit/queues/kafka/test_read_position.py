@@ -128,10 +128,10 @@ def test_what_a_process_ended_on_is_handed_out_alone_and_does_not_count_until_it
     assert begun.reserved > 12 and begun.ended_on(10, 100) == {10: 2}
 
 
-def test_how_often_processes_ended_is_not_told_where_a_limit_ends_that() -> None:
+def test_how_often_processes_ended_is_told_with_a_limit_too() -> None:
     one = position(replace(GRANTED, most=3, again=30, reserved=10, tries={10: 2}))
     one.handed_out([10])
-    assert (one.waits, one.times) == (False, {})
+    assert (one.waits, one.times) == (True, {"10": 2})
 
 
 def test_where_no_tries_are_counted_two_processes_that_ended_at_one_offset_make_it_careful() -> None:

@@ -70,7 +70,7 @@ if uid == ARGV[1] and tonumber(ARGV[2]) == epoch and epoch > 0 then redis.call('
 if tonumber(ARGV[2]) <= epoch then return {uid, epoch, paused and 1 or 0} end
 
 redis.call('HSET', OWNER, 'uid', ARGV[1], 'epoch', ARGV[2], 'paused', '0')
-redis.call('HDEL', OWNER, 'process', 'given', 'within', 'kept')
+redis.call('HDEL', OWNER, 'process', 'within', 'kept')
 -- What the former owner leaves is handed out first, and marked.
 local pending = redis.pcall('XPENDING', STREAM, GROUP) -- an error: nobody has made the stream yet
 if not pending.err and pending[1] > 0 then

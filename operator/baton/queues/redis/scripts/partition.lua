@@ -30,7 +30,7 @@ local function number(entry_id) return tonumber(entry_id:match('^%d+')) end
 
 local function of_owner()
   known_of_owner = known_of_owner or redis.call('HMGET', OWNER, 'uid', 'epoch', 'paused', 'process', 'maxRedeliveries',
-    'maxDeliveredUnacked', 'served', 'left', 'given')
+    'maxDeliveredUnacked', 'served', 'left')
   return known_of_owner
 end
 

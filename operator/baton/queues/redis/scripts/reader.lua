@@ -8,18 +8,16 @@
 -- member may not have because of its other partitions, 0 if only what is pending is wanted, the process that reads, 1 if it
 -- begins to, and how many bytes of entries it may have at most (but always one entry).
 -- Answer: OK, how many of the entries were pending, entries up to which all others may have been handed out before, last entry in the
--- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told), and without
--- maxRedeliveries how often each of the pending ones was handed out, with spaces between.
+-- stream, 1 if there may be more right now, 1 if the member may not have more, what is outstanding, the entries (told), how often each
+-- of the pending ones was handed out, with spaces between, and maxRedeliveries.
 --
 -- Pending after the cursor is what a former owner left, what this owner had before it was restarted in place, and what
--- a lost reply carried: all of it may have been worked on. To look at it counts no delivery. With maxRedeliveries one is counted here,
--- but for what this process was given in a lost reply, which nobody has worked on; without, the reader says when it is begun (RETRY).
+-- a lost reply carried: all of it may have been worked on. To look at it counts no delivery: the reader says when it is begun (RETRY).
 local begins = ARGV[8] == '1'
 local refused, paused = fence(ARGV[1], ARGV[2], not begins and ARGV[7])
 if refused then return refused end
 local known = of_owner()
-local lost = known[4] == ARGV[7] and tonumber(known[9] or 0) or 0 -- what is behind the cursor up to here, it was given
-if begins and known[4] ~= ARGV[7] then redis.call('HSET', OWNER, 'process', ARGV[7], 'given', 0) end
+if begins and known[4] ~= ARGV[7] then redis.call('HSET', OWNER, 'process', ARGV[7]) end
 local last = look()
 local cursor, count, elsewhere, most_bytes = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[9])
 local closing = paused or ARGV[6] == '0' -- then what a former owner left stays with the others that this owner never had
@@ -35,24 +33,6 @@ local given, cut = 0, false
 local wanted, exhausted = count, false
 if left then
   wanted = math.min(count, #redis.call('XPENDING', STREAM, GROUP, '(' .. id(cursor), id(served), count) + free)
-end
-if redeliveries > 0 then
-  -- One at a time, so that each delivery is counted for the entry that is worked on, and not for those that wait behind it.
-  local reach, from = (left and free == 0) and id(served) or '+', cursor
-  wanted = 0
-  for _ = 1, count do
-    local head = redis.call('XPENDING', STREAM, GROUP, '(' .. id(from), reach, 1)[1]
-    if not head then
-      exhausted = reach == '+'
-      break
-    elseif head[4] <= redeliveries or number(head[1]) <= lost then
-      wanted = 1
-      break
-    end
-    set_aside(head[1], head[4], 'handed out ' .. head[4] .. ' times and never acknowledged')
-    from = number(head[1])
-    if left then served = math.max(served, math.min(from, left)) end
-  end
 end
 local came, first, any_wanted, times = 0, served, wanted > 0, {}
 if wanted > 0 and highest <= cursor then
@@ -75,11 +55,7 @@ elseif wanted > 0 then
       if left then served = math.max(served, math.min(number(entry[1]), left)) end
       if whole then
         given = given + 1
-        if redeliveries == 0 then
-          times[given] = found[4]
-        elseif number(found[1]) > lost then
-          redis.call('XCLAIM', STREAM, GROUP, CONSUMER, 0, found[1], 'RETRYCOUNT', found[4] + 1, 'JUSTID')
-        end
+        times[given] = found[4]
       elseif entry[2] then
         set_foreign_aside(entry)
       else
@@ -133,11 +109,8 @@ end
 local full = not closing and not cut and room(held) == 0 and given < count and (not exhausted or last_handed_out() < last)
 local more = cut or given == count or filled and not full or not exhausted and (any_wanted or not full)
 if not more and not full then sleep(waits) end
-if redeliveries > 0 and given > 0 and number(about[given]) > lost then
-  redis.call('HSET', OWNER, 'given', string.format('%d', number(about[given])))
-end
 local about_them, their_texts = told()
-return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts, table.concat(times, ' ')}
+return {'OK', again, seen, last, more and 1 or 0, full and 1 or 0, held, about_them, their_texts, table.concat(times, ' '), redeliveries}
 
 --@script ack
 #!lua flags=allow-oom
