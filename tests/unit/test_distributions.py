@@ -101,3 +101,13 @@ def test_the_operators_folder_is_no_package() -> None:
 def test_each_has_the_license() -> None:
     for folder in ("consumer", "operator"):
         assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_nothing_tells_to_install_baton_by_a_name_that_anyone_could_register() -> None:
+    """Its distributions are on no public index."""
+    tree = [ROOT / folder / "README.md" for folder in (".", "operator", "consumer")]
+    for folder, files in (("docs", "*.md"), ("operator/baton", "*.py"), ("demo", "*.py"), ("manifests", "Dockerfile")):
+        tree += (ROOT / folder).rglob(files)
+    pattern = re.compile(r".*pip install[^`\n]* '?baton-.*")
+    found = {str(path): line for path in tree for line in pattern.findall(path.read_text(errors="replace"))}
+    assert found == {}

@@ -130,7 +130,7 @@ def operators(facts: ClusterFacts) -> Iterator[CheckResult]:
         else:
             yield CheckResult(Verdict.OK, name, f"{counted(ready, 'pod is', 'pods are')} Ready")
         if version is not None and version != baton.__version__:
-            cure = f"pip install baton-operator=={version}, or upgrade the operator to {baton.__version__}"
+            cure = f"install the command of release {version}, or upgrade the operator to {baton.__version__}"
             yield CheckResult(Verdict.WARNING, name, f"is release {version}, and this command {baton.__version__}", cure)
 
 
