@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from baton.spark import Directory, Fleet
 from tests.integration.spark.kafka_world import KafkaWorld
 from tests.integration.spark.world import World, Worlds, executor_pids, wait_for
 from tests.kafka_broker import KafkaBroker
+from tests.local_spark import JAVA
 from tests.redis_server import RedisServer
 
 ROWS = "partition int, value string"
@@ -123,6 +125,30 @@ def test_a_new_executor_has_connected_to_redis_before_it_owns_anything_and_asked
     wait_for(orders.committed, "all is committed")
     query.stop()
     assert values(orders.spark, tmp_path / "table") == numbers(40)
+
+
+def test_a_new_executor_has_called_spark_s_own_functions_of_the_query_before_rows_come(world: Worlds, tmp_path: Path) -> None:
+    """What they load at their first call, such as the rules of Unicode for upper(), would hold up all partitions."""
+    orders = world(2)
+    orders.share_out(2)
+    orders.fleet_here()
+    columns = "partition", F.upper(F.col("value").cast("string")).alias("value")
+    query = written(orders, lambda rows: rows.select(*columns), tmp_path / "table")
+    orders.send(*numbers(20))
+    wait_for(orders.committed, "all is committed")
+    [pid] = executor_pids(replaced(orders))
+    wait_for(lambda: "com.ibm.icu.impl.UCharacterProperty" in objects(pid), "upper() has been called")
+    orders.share_out(2)
+    orders.send(*numbers(20, 20))
+    wait_for(orders.committed, "all is committed")
+    query.stop()
+    assert values(orders.spark, tmp_path / "table") == numbers(40), "and no other row"
+
+
+def objects(pid: int) -> str:
+    """What the Java process has objects of."""
+    command = [str(JAVA / "bin" / "jcmd"), str(pid), "GC.class_histogram", "-all"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def ports(pid: int) -> set[str]:

@@ -12,7 +12,6 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.TaskAttemptID;
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.OutputWriter;
@@ -43,7 +42,7 @@ record FileWriting(OutputWriterFactory writers, StructType schema, SerializableC
     return new FileWriting(writers, schema, new SerializableConfiguration(job.getConfiguration()), (String) field(sink, "path"));
   }
 
-  /** Looks whether the sink's folder is there, and writes a row of nulls into a file of this machine, which goes again. */
+  /** Looks whether the sink's folder is there, and writes a row into a file of this machine, which goes again. */
   void tryOut() {
     try {
       org.apache.hadoop.fs.Path real = new org.apache.hadoop.fs.Path(folder);
@@ -52,7 +51,7 @@ record FileWriting(OutputWriterFactory writers, StructType schema, SerializableC
       try {
         TaskAttemptContext task = new TaskAttemptContextImpl(configuration.value(), new TaskAttemptID());
         OutputWriter writer = writers.newInstance(temporary.resolve("row").toUri().toString(), schema, task);
-        writer.write(new GenericInternalRow(schema.size()));
+        writer.write(SampleRow.of(schema));
         writer.close();
       } finally {
         try (Stream<Path> all = Files.walk(temporary)) {

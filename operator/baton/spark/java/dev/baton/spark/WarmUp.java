@@ -4,21 +4,29 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.NoSuchElementException;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.InputAdapter;
+import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SQLExecution$;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenExec;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.execution.adaptive.QueryStageExec;
 import org.apache.spark.sql.execution.datasources.v2.MicroBatchScanExec;
@@ -30,17 +38,23 @@ import org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
 import org.apache.spark.sql.types.StructType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
 /**
- * What a batch does in an executor, on no rows. The first one there loads classes, compiles its generated code, starts Python, and
- * connects: that takes seconds, for which the whole batch would wait.
+ * What a batch does in an executor, on no rows of the queue. The first one there loads classes, compiles its generated code, starts
+ * Python, and connects: that takes seconds, for which the whole batch would wait.
  */
 public final class WarmUp {
   private static final Map<String, Batch> LAST = new ConcurrentHashMap<>();
+  private static final Logger LOG = LoggerFactory.getLogger(WarmUp.class);
+  private static final Set<Class<?>> SPARKS =
+      Set.of(MicroBatchScanExec.class, ProjectExec.class, FilterExec.class, WholeStageCodegenExec.class, InputAdapter.class);
+  private static final String FUNCTIONS = Expression.class.getPackageName();
 
   private WarmUp() {}
 
@@ -70,7 +84,9 @@ public final class WarmUp {
 
   /**
    * So many tasks of the stream's last batch: of the stage that reads, from the source up to its shuffle or sink, with each queue
-   * asked and no row read. Returns when they ran, at once if the stream had no batch yet.
+   * asked and no row read. Then once more with a sample row, where that meets nothing but Spark's own functions: what these load
+   * when they are first called (upper(): a second and more) would hold up a batch, too. Returns when they ran, at once if the
+   * stream had no batch yet.
    */
   public static void run(String stream, String location, int tasks) throws IOException {
     Batch last = LAST.get(stream);
@@ -79,8 +95,9 @@ public final class WarmUp {
     session.sparkContext().setJobDescription("Warm up " + location);
     SparkSession.setActiveSession(session); // a plan takes the session of the thread that makes it
     try {
-      Found found = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks));
+      Found found = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks, false));
       if (found == null) return;
+      Found sampled = find(last.execution.executedPlan(), stream, new Tasks(last.ranges, location, tasks, true));
       FileWriting files =
           last.query.sink() instanceof FileStreamSink sink ? FileWriting.of(sink, session, last.execution.analyzed().schema()) : null;
       SQLExecution$.MODULE$.withSQLConfPropagated(session, () -> {
@@ -88,12 +105,39 @@ public final class WarmUp {
           rows.forEachRemaining(none -> {});
           if (files != null) files.tryOut();
         });
+        if (isSparks(sampled.plan)) sampled.plan.execute().toJavaRDD().foreachPartition(WarmUp::tryOut);
         return null;
       });
     } finally {
       SparkSession.clearActiveSession();
       session.sparkContext().setJobDescription(null);
     }
+  }
+
+  /** An exception on the sample row is ignored. */
+  private static void tryOut(Iterator<InternalRow> rows) {
+    try {
+      rows.forEachRemaining(none -> {});
+    } catch (TaskKilledException cancelled) {
+      throw cancelled;
+    } catch (Exception refused) {
+      LOG.debug("A sample row was not worked on", refused);
+    }
+  }
+
+  /** Whether it does nothing that a user of Spark wrote. */
+  private static boolean isSparks(SparkPlan plan) {
+    if (!SPARKS.contains(plan.getClass())) return false;
+    for (Expression one : CollectionConverters.asJava(plan.expressions())) if (!isSparks(one)) return false;
+    for (SparkPlan child : CollectionConverters.asJava(plan.children())) if (!isSparks(child)) return false;
+    return true;
+  }
+
+  private static boolean isSparks(Expression expression) {
+    if (expression instanceof UserDefinedExpression || !expression.deterministic()) return false;
+    if (!FUNCTIONS.equals(expression.getClass().getPackageName())) return false;
+    for (Expression child : CollectionConverters.asJava(expression.children())) if (!isSparks(child)) return false;
+    return true;
   }
 
   /** @param whole the stage ends here: what stands above is not part of it */
@@ -129,10 +173,10 @@ public final class WarmUp {
   }
 
   /** So many, each in this executor. */
-  private record Tasks(List<Range> ranges, String location, int count) {}
+  private record Tasks(List<Range> ranges, String location, int count, boolean sample) {}
 
   /** A task that asks each queue as a reader of its range would. It is given partitions that are not there, if the queue has keys. */
-  record Task(List<Range> ranges, String location) implements InputPartition {
+  record Task(List<Range> ranges, String location, boolean sample) implements InputPartition {
     @Override
     public String[] preferredLocations() {
       return new String[] {location};
@@ -141,14 +185,18 @@ public final class WarmUp {
     PartitionReader<InternalRow> reader(StructType columns) {
       for (Range range : ranges) RangeReader.of(range, columns, null).ask();
       return new PartitionReader<>() {
+        private boolean left = sample;
+
         @Override
         public boolean next() {
-          return false;
+          boolean found = left;
+          left = false;
+          return found;
         }
 
         @Override
         public InternalRow get() {
-          throw new NoSuchElementException();
+          return SampleRow.of(columns);
         }
 
         @Override
@@ -157,12 +205,12 @@ public final class WarmUp {
     }
   }
 
-  /** A stream whose batches have no rows. */
+  /** A stream whose batches have no rows of a queue. */
   private record NoRows(StructType columns, Tasks tasks) implements MicroBatchStream {
     @Override
     public InputPartition[] planInputPartitions(Offset start, Offset end) {
       List<Range> asked = tasks.ranges.stream().map(Range::ofNoPartition).toList();
-      return Collections.nCopies(tasks.count, new Task(asked, tasks.location)).toArray(InputPartition[]::new);
+      return Collections.nCopies(tasks.count, new Task(asked, tasks.location, tasks.sample)).toArray(InputPartition[]::new);
     }
 
     @Override
