@@ -67,7 +67,7 @@ TELLING = (
     Mutation("status", "leave a halted group Ready", "controller/status.py", "unit/controller/test_status.py",
              'rest = [one for one in before if one.get("type") not in (is_ready[0], unsettled[0])]\n', 'rest = [one for one in before if one.get("type") not in (is_ready[0],)]\n'),
     Mutation("status", "write the status of another group of the name", "kube/api.py", "unit/controller/test_status_writer.py",
-             '            {"op": "test", "path": "/metadata/uid", "value": uid},\n', ""),
+             'return [test, {"op"', 'return [{"op"'),
     Mutation("status", "give up a status that could not be written", "controller/status_writer.py", "unit/controller/test_status_writer.py",
              "            self._written = {}\n            self._pause", "            self._written = wanted\n            self._pause"),
     Mutation("status", "take any conflict for another object of the name", "controller/status_writer.py", "simulation/test_overwritten_statuses.py",
