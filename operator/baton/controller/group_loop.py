@@ -15,9 +15,9 @@ from functools import partial
 import structlog
 
 from baton.api import ConsumerGroupSpec
+from baton.controller.capacity import GroupCapacity, holds
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
-from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
 from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, in_doubt, told_of
