@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import aiohttp
 
@@ -284,6 +285,8 @@ async def connected(settings: "client.Configuration") -> AsyncIterator[Api]:
     from kubernetes.aio import client
 
     settings.trace_configs = [_no_redirects()]
+    # Else each request would look for a proxy and for ~/.netrc, on two threads; the latter's passwords are not for this server.
+    settings.client_session_kwargs = {"trust_env": bool(getproxies())}
     settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection)
