@@ -28,7 +28,7 @@ SHOWN_WITHIN = 15.0
 log = structlog.get_logger("baton.mounts")
 
 AT_ONCE = 4
-"""Pods of a group that are told at once. Each of a thousand groups may have ten that are to be told."""
+"""Requests of a group under way. A thousand groups may have ten pods each to tell."""
 
 _Key = tuple[str, MemberId]
 """A pod's namespace and name."""
