@@ -5,7 +5,7 @@ from tests.mutation.mutation import Mutation
 
 WRITING = (
     Mutation("elector", "take a Lease that is renewed", "model/lease.py", "unit/model/test_lease.py",
-             'or now >= self._sighting.since + duration', "or now >= self._sighting.since"),
+             "free_at = self._sighting.since + duration", "free_at = self._sighting.since"),
     Mutation("elector", "never take a Lease that was not given up", "model/lease.py", "unit/model/test_lease.py",
              "if before is not None and before.record == record:", "if False:"),
     Mutation("elector", "lead until others may", "kube/elector.py", "unit/kube/test_election.py",
@@ -81,7 +81,7 @@ WRITING = (
     Mutation("ledger", "remember writes that cannot land any more", "kube/ledger_configmap.py", "unit/controller/test_ledger.py",
              "        self._unknown.clear()\n", ""),
     Mutation("ledger", "overrule no edit", "controller/ledger.py", "unit/controller/test_ledger.py",
-             "        except (ConflictError, NotFoundError):\n            return await self._overrule(data)", "        except (ConflictError, NotFoundError):\n            return False"),
+             "            return await self._overrule(data)\n        except UnavailableError", "            return False\n        except UnavailableError"),
     Mutation("ledger", "write again what stands there", "controller/ledger.py", "unit/controller/test_ledger.py",
              "if self.forsaken or data == self._ledger.written:", "if self.forsaken:"),
     Mutation("ledger", "let a deletion pass", "controller/ledger.py", "unit/controller/test_ledger.py",
@@ -105,7 +105,7 @@ WRITING = (
     Mutation("ledger", "stop what is in flight where a plan has no room", "engine/step.py", "simulation/test_full_ledgers.py",
              "else limit + limit // IN_FLIGHT", "else limit"),
     Mutation("ledger", "hold back the end of a group whose ledger is full", "controller/group_loop.py", "simulation/test_full_ledgers.py",
-             "limit = sys.maxsize if group.deleting else self._services.ledger_limit", "limit = self._services.ledger_limit"),
+             "limit = sys.maxsize if group.deleting else self._replica.ledger_limit", "limit = self._replica.ledger_limit"),
     Mutation("ledger", "believe a ledger that was written for another group", "controller/group_loop.py", "simulation/test_spoilt_ledgers.py",
              "if state.group != group:", "if False:"),
     Mutation("ledger", "end a group by a ledger that does not read", "controller/group_loop.py", "simulation/test_spoilt_ledgers.py",

@@ -66,7 +66,7 @@ class OneReplica:
             ledger_limit=self.ledger_limit,
             most_partitions=self.most_partitions,
         )
-        feed = WatchFeed(api, self.replica.cache.event, begins=self.replica.services.relists.watch_begins)
+        feed = WatchFeed(api, self.replica.cache.event, begins=self.replica.relists.watch_begins)
 
         async def work() -> None:
             await feed.ready.wait()

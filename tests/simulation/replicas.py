@@ -87,7 +87,7 @@ class Lone:
             terms=Terms(),
             namespaces=namespaces,
         )
-        events = WatchEvents(self.loop, replica.cache.event, replica.services.relists.watch_begins)
+        events = WatchEvents(self.loop, replica.cache.event, replica.relists.watch_begins)
         feed = WatchFeed(api, events.put, namespaces, begins=events.begins)
         self.tasks[identity] = [asyncio.create_task(feed.run()), asyncio.create_task(replica.run())]
         return replica

@@ -30,7 +30,7 @@ def test_what_a_watch_shows_is_acted_on_while_lists_fail(failure: Fault) -> None
         await asyncio.sleep(10)
         assert await lone.owned("shop") == {"a": 2, "b": 2}
         lone.fails = lambda verb, path: failure if verb == "list" else None
-        relists = lone.replica.services.relists
+        relists = lone.replica.relists
         for namespace in ("shop", "bank"):
             for of in WATCHED:
                 relists.watch_begins(of, namespace)  # as kopf tells where a watch breaks
@@ -58,7 +58,7 @@ def test_what_cannot_be_listed_is_said_where_it_is_and_nowhere_else(of: WatchedK
             await lone.group(namespace, "a", "b")
         await asyncio.sleep(10)
         lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and path == of.path("bank") else None
-        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(LEDGERS_EVERY + REPORTED)
         assert await lone.ready("bank") == ("False", "NotSeen")
         assert await lone.ready("shop") == ("True", "Ready")
@@ -84,7 +84,7 @@ def test_sessions_that_cannot_be_seen_do_not_lapse() -> None:
                 await lone.renew("shop", "b")
             if second == 20:
                 hidden = True
-                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
             await asyncio.sleep(1)
         assert await lone.owned("shop") == {"a": 4}  # b's session has lapsed
         assert await lone.owned("bank") == {"a": 2, "b": 2}
@@ -110,7 +110,7 @@ def test_who_could_not_renew_while_sessions_could_not_be_seen_has_a_full_term_af
                 await lone.renew("bank", "b")
             if second in (20, 100):
                 away = not away
-                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
             await asyncio.sleep(1)
             if second > 2:
                 assert await lone.owned("bank") == {"a": 2, "b": 2}
@@ -128,7 +128,7 @@ def test_a_watch_that_is_silent_ends_no_session() -> None:
             await lone.renew("shop", "b")
             if second == 20:
                 silent = True
-                lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+                lone.replica.api.drop_watches()  # type: ignore[attr-defined]
             await asyncio.sleep(1)
             if second > 2:
                 assert await lone.owned("shop") == {"a": 2, "b": 2}
@@ -203,7 +203,7 @@ def test_only_rounds_that_come_to_their_end_are_counted() -> None:
             await lone.group(namespace, "a")
         await asyncio.sleep(30)
         lone.fails = lambda verb, path: FAILURES["403"] if verb in ("list", "watch") and "/bank/" in path else None
-        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         await asyncio.sleep(200)
         ages = {
             namespace: lone.metric("baton_reconcile_age_seconds", namespace=namespace, group="orders")

@@ -51,7 +51,7 @@ async def granted_within(lone: Lone, seconds: float, pod: str) -> None:
 
 async def oldest_list(lone: Lone) -> float:
     """Of ledgers, which are listed every minute."""
-    listers = [one for one in lone.replica.services.relists.listers if one.of is WatchedKind.LEDGERS]
+    listers = [one for one in lone.replica.relists.listers if one.of is WatchedKind.LEDGERS]
     return max(lone.loop.time() - lister.begun for lister in listers)
 
 

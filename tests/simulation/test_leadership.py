@@ -54,7 +54,7 @@ def test_who_begins_to_lead_forgets_what_vanished_while_its_watches_began_again(
         await asyncio.sleep(20)
         assert {pod.name for pod in second.cache.pods} == {"a", "b"}
         lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
-        second.services.api.drop_watches()  # type: ignore[attr-defined]
+        second.api.drop_watches()  # type: ignore[attr-defined]
         await lone.delete_pod("shop", "b")
         await asyncio.sleep(1)
         lone.server.compact()
@@ -109,7 +109,7 @@ def test_a_group_that_was_made_again_while_nobody_saw_it_is_another() -> None:
         path = groups_path("shop", "orders")
         before = await lone.api.get(path)
         lone.fails = lambda verb, path: Hang() if verb in ("watch", "list") else None
-        lone.replica.services.api.drop_watches()  # type: ignore[attr-defined]
+        lone.replica.api.drop_watches()  # type: ignore[attr-defined]
         assert FINALIZER in before["metadata"]["finalizers"]
         await lone.api.delete(path)
         await lone.api.merge(path, {"metadata": {"finalizers": None}})
@@ -188,9 +188,9 @@ def test_who_wins_again_and_no_other_led_meanwhile_asks_only_for_what_changed() 
 def test_what_waits_for_the_lead_goes_on_though_it_came_back_between_two_looks() -> None:
     async def story(lone: Lone) -> None:
         await asyncio.sleep(60.5)  # and no group has a round that would wake what waits
-        loops, services = lone.replica.group_loops, lone.replica.services
+        loops = lone.replica.group_loops
         reign, loops.reign = loops.reign, (-1, "another")
-        waiting = asyncio.create_task(services.pacing.turn())
+        waiting = asyncio.create_task(lone.replica.pacing.turn())
         await asyncio.sleep(0.001)
         loops.reign = reign
         await asyncio.sleep(LOOK_EVERY + 0.1)

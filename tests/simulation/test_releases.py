@@ -231,7 +231,7 @@ def test_a_group_that_goes_while_its_release_does_not_lead_leaves_nothing_behind
 
 def test_names_of_releases_that_there_are_not_fill_nothing() -> None:
     async def story(lone: Lone) -> None:
-        releases = lone.replica.services.releases
+        releases = lone.replica.releases
         for number in range(300):
             assert not await releases.serves(f"shop/release-{number}", "shop")
         assert len(releases._known) == MOST_KNOWN

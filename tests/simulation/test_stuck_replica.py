@@ -113,7 +113,7 @@ def test_a_group_that_waits_for_its_turn_for_as_long_as_that_takes_does_not_hang
         await lone.group("shop", "a")
         async with AsyncExitStack() as stack:
             for _ in range(AT_ONCE // 2):
-                await stack.enter_async_context(lone.replica.services.api.turns.take("shop"))
+                await stack.enter_async_context(lone.replica.api.turns.take("shop"))
             for _ in range(10):
                 await asyncio.sleep(STUCK_AFTER)
                 assert lone.replica.stuck() is None

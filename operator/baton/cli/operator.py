@@ -7,8 +7,8 @@ import click
 
 from baton.cli.options import NAMESPACE, OBJECT, WORD
 from baton.cli.printing import say
+from baton.controller.adapters import TLS_FOLDER
 from baton.controller.capacity import MOST_IN_ALL
-from baton.controller.tls_folder import TLS_FOLDER
 
 
 @click.command()

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from baton.api import PartitionedQueueSpec
-from baton.controller.tls_folder import TLS_FOLDER
 from baton.kube.api import Api, core_path
 from baton.kube.errors import FORBIDDEN, ApiError, NotFoundError
 from baton.kube.objects import QueueView
 from baton.queues.kind import load
 from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
+
+TLS_FOLDER = Path("/etc/baton/tls")
+"""Where the operator's pod has the files that URLs of queues may name for TLS (baton.queues.redis.url_files: what lies where)."""
 
 OpenQueue = Callable[[QueueView, Claimant], Awaitable[QueueAdapter]]
 """Makes the adapter for a queue as one group uses it; see `open_queue`."""

@@ -322,7 +322,7 @@ class EventRounds:
         told = revoked(_of(those, Revoked), self._answers, most)
         told += redirected(_of(those, Redirected), most)
         told += released([one for one in those if isinstance(one, Released | DeadlineMissed)], most)
-        told += granted(_of(those, Granted), most)
+        told = _joined(told + granted(_of(those, Granted), most))
         self._tokens = max(0.0, self._tokens - len(told))
         for partition in {one.partition for one in those}:
             self._answers.pop(partition, None)
@@ -341,6 +341,15 @@ class EventRounds:
             else at
             for at, one in self._untold
         ]
+
+
+def _joined(told: Iterable[EventMessage]) -> list[EventMessage]:
+    """One event for each reason that is no warning: an event costs as much as the ledger's write."""
+    made: dict[tuple[str, str], EventMessage] = {}
+    for one in told:
+        key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
+        made[key] = one if key not in made else one._replace(note=f"{made[key].note}; and {one.note}")
+    return list(made.values())
 
 
 def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:

@@ -11,16 +11,18 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
 
 import structlog
 
 from baton.api import ConsumerGroupSpec
+from baton.controller.capacity import GroupCapacity, holds
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
-from baton.controller.group_capacity import GroupCapacity, holds
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
-from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, in_doubt, told_of
+from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, told_of
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -38,10 +40,10 @@ from baton.controller.report import Reporter
 from baton.controller.retrying import Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
-from baton.controller.services import Services
 from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
 from baton.engine import GroupState, load
 from baton.engine.ledger import partitions_named
+from baton.engine.state import in_doubt
 from baton.engine.step import TooLarge
 from baton.kube.api import Api
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
@@ -54,6 +56,9 @@ from baton.kube.scale import GroupReplicas
 from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line
+
+if TYPE_CHECKING:
+    from baton.controller.operator_replica import Replica
 
 UNREADABLE = ConsumerGroupSpec.model_validate({"queues": [{"name": "none"}]})
 """Stands for the spec of a group that is being deleted and does not read as one: its queues are in the ledger."""
@@ -94,38 +99,37 @@ LONGEST_WORDS = 300
 class GroupLoop:
     """One group, as long as this operator leads and the group exists."""
 
-    def __init__(self, group: GroupView, services: Services, leads_since: float) -> None:
+    def __init__(self, group: GroupView, replica: "Replica", leads_since: float) -> None:
         """`leads_since`: when this operator began to lead (monotonic seconds)."""
         self.key: GroupKey = (group.namespace, group.name)
         self.uid = group.uid
         self.served_by: str | None = None
         """Another release of the operator has the group, and this loop has ended for it."""
-        self._services, self._clock, self._leads_since = services, services.clock, leads_since
+        self._replica, self._clock, self._leads_since = replica, replica.clock, leads_since
         self._log = structlog.get_logger("baton.group").bind(namespace=group.namespace, group=group.name)
         self._owner = LedgerOwner(group.namespace, group.name, group.uid)
         about = Regarding(GROUP_VERSION, "ConsumerGroup", group.namespace, group.name, group.uid)
-        self._recorder = EventRecorder(self.key, about, services.events, services.metrics)
-        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), services)
-        self._sight = GroupObjects(self.key, group.uid, services.cache)
-        self._finalizer = Finalizer(services.api, *self.key)
-        self._group_capacity = GroupCapacity(self.key, services.capacity)
-        elector, booked = services.elector, partial(services.capacity.booked, self.key)
-        ledger = Ledger(services.api, self._owner, elector.term, elector.release, services.releases, booked)
+        self._recorder = EventRecorder(self.key, about, replica.events, replica.metrics)
+        self._reporter = Reporter(self.key, group.uid, groups_path(*self.key), replica)
+        self._sight = GroupObjects(self.key, group.uid, replica.cache)
+        self._finalizer = Finalizer(replica.api, *self.key)
+        self._group_capacity = GroupCapacity(self.key, replica.capacity)
+        elector, booked = replica.elector, partial(replica.capacity.booked, self.key)
+        ledger = Ledger(replica.api, self._owner, elector.term, elector.release, replica.releases, booked)
         self._ledger_writer = LedgerWriter(ledger, elector, self._clock)
+        turn = partial(replica.queue_turns.take, group.namespace)
         self._workers = QueueWorkers(
-            self.key, group.uid, services.cache, self._clock, services.tasks, services.open_queue, self.wake
+            self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake, turn
         )
-        replicas = GroupReplicas(services.api, services.scaler, *self.key, group.uid)
-        self._scaling = Scaling(self.key, services.scaler, replicas, services.tasks, self.wake)
+        replicas = GroupReplicas(replica.api, replica.scaler, *self.key, group.uid)
+        self._scaling = Scaling(self.key, replica.scaler, replicas, replica.tasks, self.wake)
         self._resizings = Resizings()
-        self._work = services.large_work.of(group.namespace)
+        self._work = replica.large_work.of(group.namespace)
         state = GroupState.new(group.full_name)
         self._runtime = GroupRuntime(state, self._clock, self._ledger_writer, self._workers, self._work)
         self._retrying = Retrying(self._clock, self._stuck, self._log)
         self._refreshes: set[asyncio.Task[None]] = set()
         """Requests to kubelets that are under way."""
-        self._mounts_are_read = False
-        """Some queue does not tell its consumers what it grants and pauses, so they hear of it by their mounts alone."""
         self._news = asyncio.Event()
         self._ends = False
         """It has been seen that the group is being deleted."""
@@ -154,7 +158,7 @@ class GroupLoop:
 
     def ledgers_listed(self) -> None:
         """The version of the ledger was compared with what was written."""
-        ledger = self._services.relists.ledger(self.key)
+        ledger = self._replica.relists.ledger(self.key)
         self._ledger_writer.listed(None if ledger is None else ledger.version)
         if self._ledger_writer.doubtful:
             self.wake()
@@ -193,7 +197,7 @@ class GroupLoop:
     async def _seen(self) -> bool:
         """Wait until the group's namespace has been listed since this operator leads; False: the group is gone. One that is being
         deleted goes on without what the server refuses to list."""
-        relists, namespace = self._services.relists, self.key[0]
+        relists, namespace = self._replica.relists, self.key[0]
         while not await relists.seen(namespace, self._leads_since, SEEN_WITHIN):
             if (group := self._sight.group) is None:
                 return False
@@ -207,7 +211,7 @@ class GroupLoop:
     async def _has_room(self) -> bool:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
-            ledger = self._services.relists.ledger(self.key)
+            ledger = self._replica.relists.ledger(self.key)
             if (problem := self._book(0 if ledger is None else ledger.partitions, group)) is None:
                 return True
             self._stuck(problem)
@@ -220,7 +224,7 @@ class GroupLoop:
 
     async def _take_over(self) -> bool:
         """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. Raises Stuck and Deposed."""
-        await self._services.pacing.turn()
+        await self._replica.pacing.turn()
         group = self._sight.group
         if group is None or (group.deleting and FINALIZER not in group.finalizers):
             return False
@@ -239,7 +243,7 @@ class GroupLoop:
         if unread is not None:
             self._recorder.warn(EventReason.LEDGER_REBUILT, unread)
         self._resync_at = self._clock.ticks()
-        self._answers_until = self._resync_at + ANSWERS_WITHIN
+        self._answers_until = inf
         return True
 
     def _can_end_without_ledger(self, group: GroupView, refusal: Exception) -> bool:
@@ -250,7 +254,7 @@ class GroupLoop:
     async def _cycle(self) -> bool:
         """Once around; False when the group is gone and nothing is left to do."""
         await self._gather()
-        await self._services.pacing.turn()
+        await self._replica.pacing.turn()
         self._news.clear()
         self._looked_at, self._saw = self._clock.ticks(), self._sight.facts()
         await self._recorder.hear(self._workers.unacknowledged, self._clock.now())
@@ -269,6 +273,7 @@ class GroupLoop:
         without = self._group_capacity.take(self._state, known, members=bool(seen.members))
         self._workers.sync(() if self._ends else named, self._state.queues, without)
         self._ends = group.deleting
+        self._answers_until = min(self._answers_until, self._clock.ticks() + ANSWERS_WITHIN)  # from the first time on
         patience = QUEUES_WITHIN_WITHOUT_LEDGER if self._ledger_writer.forsaken else QUEUES_WITHIN
         sights = self._workers.sights(names, self._state.queues, patience if group.deleting else None)
         sights = [replace(one, without_room=True) if one.name in without else one for one in sights]
@@ -278,13 +283,12 @@ class GroupLoop:
         if group.deleting:
             self._release(frozenset())  # before any is claimed: nothing that was released is claimed again
         if (since := self._sight.in_doubt_since(self._clock.ticks())) is not None:
-            self._services.relists.want_sessions(self.key, since)
+            self._replica.relists.want_sessions(self.key, since)
         step = partial(self._advance, group, spec, sights, seen)
         if await self._write(group, sights, step) or holds(self._state) != held:
             self.wake()
-        for reason, note in self._resizings.news(self._workers.facts, partial(self._services.cache.queues.get, self.key[0])):
+        for reason, note in self._resizings.news(self._workers.facts, partial(self._replica.cache.queues.get, self.key[0])):
             self._recorder.say(reason, note)
-        self._mounts_are_read = any(one.spec is None or not one.spec.source.kind.announces for one in sights)
         self._refresh_mounts()
         self._apply_scale(group, spec, seen, why)
         done = await self._give_up(group)
@@ -320,18 +324,24 @@ class GroupLoop:
             self._doubt(queue)
             self._recorder.warn(*told_of(self._state, queue, records, numbers, first=first))
 
+    @property
+    def _mounts_are_read(self) -> bool:
+        """Some queue does not tell its consumers what it grants and pauses, so they hear of it by their mounts alone."""
+        views = (self._replica.cache.queues.get(self.key[0], name) for name in self._state.queues)
+        return any(view is None or view.spec is None or not view.spec.source.kind.announces for view in views)
+
     def _refresh_mounts(self) -> None:
         """Tell kubelets that their pods' keys of the ledger changed, without waiting for it."""
         if self._mounts_are_read and (wanted := due_refreshes(self._ledger_writer.written or {}, self._sight.pods)):
-            work = self._services.refresher.carry_out(wanted)
-            task = self._services.tasks.start("mount-refresh", work, namespace=self.key[0], group=self.key[1])
+            work = self._replica.refresher.carry_out(wanted)
+            task = self._replica.tasks.start("mount-refresh", work, namespace=self.key[0], group=self.key[1])
             self._refreshes.add(task)
             task.add_done_callback(self._refreshes.discard)
 
     async def _resync(self) -> bool:
         """Every now and then compare the facts with those of the last round, in case a notification was lost; what differs wakes
         the loop."""
-        await self._services.pacing.turn()
+        await self._replica.pacing.turn()
         group, now = self._sight.group, self._clock.ticks()
         if now < self._resync_at:
             return True
@@ -340,7 +350,7 @@ class GroupLoop:
         if self._scaling.recheck() or self._ledger_writer.doubtful or self._sight.facts() != self._saw:
             self.wake()
         self._refresh_mounts()  # what failed or was undone, again
-        if not self._retrying.failing and not self._services.relists.problems(self.key[0]):
+        if not self._retrying.failing and not self._replica.relists.problems(self.key[0]):
             self._reporter.beat(self._sight.group)
         return True
 
@@ -349,7 +359,7 @@ class GroupLoop:
         asked_for, view = self._scaling.asked_for(spec), self._state.view
         unowned = 0 if view is None else view.numbers.unowned
         problems += object_problems(self._sight, spec, seen, self._clock.ticks(), asked_for, unowned)
-        problems += self._services.relists.problems(self.key[0]) + self._ledger_problems()
+        problems += self._replica.relists.problems(self.key[0]) + self._ledger_problems()
         if self._group_capacity.problem is not None:
             problems.append(self._group_capacity.problem)
         if self._scaling.problem is not None:
@@ -421,7 +431,7 @@ class GroupLoop:
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored
         # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
-        limit = sys.maxsize if group.deleting else self._services.ledger_limit
+        limit = sys.maxsize if group.deleting else self._replica.ledger_limit
         with suppress(TooLarge):
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))
@@ -474,7 +484,7 @@ class GroupLoop:
         for queue, why in self._workers.given_up().items():
             self._recorder.warn(EventReason.NOT_RELEASED, not_released(queue, why, self.uid))
         named = [] if group.deleting or group.spec is None else [QueueName(queue.name) for queue in group.spec.queues]
-        released = self._release({name for name in named if self._services.cache.queues.get(self.key[0], name)})
+        released = self._release({name for name in named if self._replica.cache.queues.get(self.key[0], name)})
         if not group.deleting or self._state.records or not released:
             return False
         if self._scaling.spared and await self._finalizer.take_off(group):

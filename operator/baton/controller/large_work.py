@@ -59,7 +59,11 @@ class SharedThreads:
         """Returns when the namespace has a thread for `work`."""
         room = self._rooms.setdefault(namespace, asyncio.Semaphore(self._of_namespace))
         await room.acquire()
-        thread = _on_thread(self._executor, work, *arguments)
+        try:
+            thread = _on_thread(self._executor, work, *arguments)
+        except BaseException:  # the system has no more threads
+            room.release()
+            raise
         thread.add_done_callback(lambda _: room.release())
         return thread
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from baton.controller.problems import EventReason
 from baton.controller.retrying import Attempts
 from baton.engine import GroupState
-from baton.engine.state import IN_DOUBT
 from baton.engine.step import size
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
@@ -239,9 +238,3 @@ def told_of(
         f"somebody else wrote at the queue {queue}: for {partitions} it had recorded something else than "
         f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same server",
     )
-
-
-def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
-    """The same state, in which what stands of this queue is to be granted again."""
-    facts = state.queues[queue]._replace(incarnation=IN_DOUBT)
-    return replace(state, queues={**state.queues, queue: facts}, view=None)  # what was seen last is looked at again

@@ -17,16 +17,19 @@ from baton.controller.metrics import Metrics, ReplicaMetrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
-from baton.controller.services import Services
 from baton.controller.supervision import Tasks, end
 from baton.engine.step import SIZE_LIMIT
-from baton.kube.api import Api
+from baton.kube.api import LATE, Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Do, Elector, Terms, here
 from baton.kube.events import Events
 from baton.kube.mount_refresh import MountRefresher
+from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
+
+QUEUES_AT_ONCE = 32
+"""Queues that are connected to at once, but for those that are LATE."""
 
 STUCK_AFTER = 90.0
 """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
@@ -41,7 +44,7 @@ log = structlog.get_logger("baton.operator")
 
 
 class Replica:
-    """What a replica consists of. Whoever runs it feeds `cache` with watch events."""
+    """One of each of what all groups share, and the loops of the groups. The caller feeds `cache` with watch events."""
 
     def __init__(
         self,
@@ -62,10 +65,14 @@ class Replica:
         there: Do = here,
     ) -> None:
         """`of_elector`: separate connections, and `there`: a separate thread: behind a thousand groups a renewal would come
-        too late. `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed. `ledger_limit`: bytes
-        of a group's ledger that a plan may lead to. `stuck_after`: see STUCK_AFTER.
-        `most_partitions`: of all groups together."""
+        too late. `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed, so that the API server
+        holds consumers to their own sessions. `ledger_limit`: bytes of a group's ledger that a plan may lead to. `stuck_after`:
+        see STUCK_AFTER. `most_partitions`: of all groups together."""
         self._stuck_after = stuck_after
+        self.admission_policy = admission_policy
+        self.ledger_limit = ledger_limit
+        self.api = api
+        self.open_queue = open_queue
         self.clock = clock
         self.tasks = Tasks(clock)
         self.metrics = Metrics(clock)
@@ -83,32 +90,18 @@ class Replica:
             fit=lambda: clock.ticks() - self.group_loops.beat <= stuck_after,
         )
         api.turns.may_begin = self._may_write
+        self.pacing = RoundPacing(self._may_write)
         self.events = Events(api, identity, clock)
-        relists = Relists(api, self.cache, clock, self.tasks, namespaces)
-        self.services = Services(
-            api=api,
-            open_queue=open_queue,
-            cache=self.cache,
-            clock=clock,
-            tasks=self.tasks,
-            pacing=RoundPacing(self._may_write),
-            events=self.events,
-            metrics=self.metrics,
-            elector=self.elector,
-            refresher=MountRefresher(api, clock),
-            scaler=Scaler(api),
-            queue_reports=QueueReports(api, self.cache, clock, self.tasks, relists.groups_seen),
-            releases=OperatorReleases(api, clock),
-            relists=relists,
-            capacity=Capacity(most_partitions, shared=len(namespaces) != 1),
-            large_work=LargeWork(longest=stuck_after),
-            admission_policy=admission_policy,
-            ledger_limit=ledger_limit,
-        )
-        self.group_loops = GroupLoops(self.services)
-        itself = ReplicaMetrics(
-            clock, self.elector, self.services.relists, self.tasks, self.group_loops.other_releases, self.services.capacity
-        )
+        self.queue_turns = NamespaceTurns(QUEUES_AT_ONCE, LATE)
+        self.refresher = MountRefresher(api, clock)
+        self.scaler = Scaler(api)
+        self.relists = Relists(api, self.cache, clock, self.tasks, namespaces)
+        self.queue_reports = QueueReports(api, self.cache, clock, self.tasks, self.relists.groups_seen)
+        self.releases = OperatorReleases(api, clock)
+        self.capacity = Capacity(most_partitions, shared=len(namespaces) != 1)
+        self.large_work = LargeWork(longest=stuck_after)
+        self.group_loops = GroupLoops(self)
+        itself = ReplicaMetrics(clock, self.elector, self.relists, self.tasks, self.group_loops.other_releases, self.capacity)
         self.metrics.registry.register(itself)
 
     def _may_write(self) -> bool:

@@ -17,13 +17,12 @@ from uuid import uuid4
 
 import structlog
 
-from baton.controller.adapters import open_queue
+from baton.controller.adapters import TLS_FOLDER, open_queue
 from baton.controller.capacity import MOST_IN_ALL
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.health import HealthServer, LagPage
 from baton.controller.metrics import ProcessMetrics
 from baton.controller.operator_replica import STUCK_AFTER, Replica
-from baton.controller.tls_folder import TLS_FOLDER
 from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
@@ -115,7 +114,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             there=thread.do,
         )
         loop = asyncio.get_running_loop()
-        feed = WatchEvents(loop, replica.cache.event, replica.services.relists.watch_begins)
+        feed = WatchEvents(loop, replica.cache.event, replica.relists.watch_begins)
         watching = Watching(options.kubeconfig, options.namespaces, feed, partial(loop.call_soon_threadsafe, stop.set))
         replica.metrics.registry.register(ProcessMetrics(stalls))
         health = HealthServer(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -15,7 +16,6 @@ from baton.controller.ledger import LedgerWriter
 from baton.controller.metrics import QueueSnapshot, Snapshot
 from baton.controller.problems import Problem, worst
 from baton.controller.queue_reports import scale_status
-from baton.controller.services import Services
 from baton.controller.status import (
     as_of,
     group_conditions,
@@ -33,6 +33,9 @@ from baton.kube.members import GroupMembers
 from baton.kube.objects import GroupView
 from baton.model.ids import MemberId, Partition
 
+if TYPE_CHECKING:
+    from baton.controller.operator_replica import Replica
+
 PartitionCounts = Mapping[tuple[str, str], int]
 """By queue and state."""
 
@@ -40,12 +43,12 @@ PartitionCounts = Mapping[tuple[str, str], int]
 class Reporter:
     """One group's status, its metrics, and what it knows of its queues."""
 
-    def __init__(self, key: GroupKey, uid: str, path: str, services: Services) -> None:
+    def __init__(self, key: GroupKey, uid: str, path: str, replica: "Replica") -> None:
         self._key = key
-        self._services = services
-        start = partial(services.tasks.start, "status", namespace=key[0], group=key[1])
-        self._writer = StatusWriter(services.api, path, uid, services.clock, start, dated=True)
-        self._last = Snapshot(reconciled_at=services.clock.ticks())
+        self._replica = replica
+        start = partial(replica.tasks.start, "status", namespace=key[0], group=key[1])
+        self._writer = StatusWriter(replica.api, path, uid, replica.clock, start, dated=True)
+        self._last = Snapshot(reconciled_at=replica.clock.ticks())
         self._looked_at: tuple[GroupState, Summary, PartitionCounts] | None = None
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
@@ -61,13 +64,13 @@ class Reporter:
         asked_for: int | None,
     ) -> Problem | None:
         """After a cycle. Returns the worst of the problems. `asked_for`: see `Scaling.asked_for`."""
-        now = self._services.clock.now()
+        now = self._replica.clock.now()
         if self._looked_at is None or self._looked_at[0] is not state:  # a step at rest gives the same state again
             self._looked_at = (state, *await aside(len(state.records), digest, state))
         whole, counts = as_of(self._looked_at[1], now), self._looked_at[2]
         if (problem := problem_of(whole)) is not None:
             problems = [*problems, problem]
-        bound = self._services.admission_policy
+        bound = self._replica.admission_policy
         lacking = missing(group.name, seen, asked_for)
         told = group_conditions(
             group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for, missing=lacking
@@ -78,13 +81,13 @@ class Reporter:
         facts: dict[str, QueueFacts] = {
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
-        self._services.queue_reports.report(self._key, facts)
+        self._replica.queue_reports.report(self._key, facts)
         scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
         self._show(
             Snapshot(
                 status=status,
                 partitions=counts,
-                reconciled_at=self._services.clock.ticks(),
+                reconciled_at=self._replica.clock.ticks(),
                 queues={sight.name: _queue(sight, scales.get(sight.name)) for sight in sights if sight.name in facts},
                 ledger=ledger_writer.figures,
             )
@@ -93,7 +96,7 @@ class Reporter:
 
     def halted(self, group: GroupView, problem: Problem, ledger_writer: LedgerWriter) -> None:
         """The group is at a halt because of this problem. The rest of the status stays as it was."""
-        status = halted_status(group, problem, self._services.clock.now())
+        status = halted_status(group, problem, self._replica.clock.now())
         self._writer.want(status, group.status)
         ready = Condition.model_validate(status["conditions"][0])
         said = self._last.status.model_copy(update={"state": ShownState(status["state"]), "conditions": [ready]})
@@ -102,8 +105,8 @@ class Reporter:
     def taken_in(self, members: Iterable[tuple[MemberId, float]]) -> None:
         """Members that the ledger takes into account for the first time, each with since when it had been able to take part."""
         for member, since in members:
-            took = self._services.clock.ticks() - since
-            self._services.metrics.ready_to_ledger.labels(*self._key).observe(took)
+            took = self._replica.clock.ticks() - since
+            self._replica.metrics.ready_to_ledger.labels(*self._key).observe(took)
             self._log.info("a new member is in the ledger", member=member, ready_to_ledger_ms=round(took * 1000, 1))
 
     def beat(self, group: GroupView | None) -> None:
@@ -111,18 +114,18 @@ class Reporter:
         if group is not None:
             self._writer.put_right(group.status)
         if self._last.status.state is not None:  # something was reported
-            self._show(replace(self._last, reconciled_at=self._services.clock.ticks()))
+            self._show(replace(self._last, reconciled_at=self._replica.clock.ticks()))
 
     def _show(self, snapshot: Snapshot) -> None:
         self._last = snapshot
-        self._services.metrics.group(self._key, snapshot)
+        self._replica.metrics.group(self._key, snapshot)
 
     def close(self) -> None:
         """Stop: the group is gone, or another operator serves it."""
         self._writer.close()
         self._looked_at = None
-        self._services.metrics.forget(self._key)
-        self._services.queue_reports.forget(self._key)
+        self._replica.metrics.forget(self._key)
+        self._replica.queue_reports.forget(self._key)
 
 
 def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:

@@ -13,6 +13,7 @@ from baton.assignors import BUILT_IN
 from baton.controller.large_work import GroupWork, aside
 from baton.engine import Effect, GroupState, Step, load
 from baton.engine.observation import Observation, Outcome
+from baton.engine.state import IN_DOUBT, in_doubt
 from baton.engine.step import SIZE_LIMIT, Fitted, TooLarge, fitting_step
 from baton.model.ids import Epoch, Partition
 
@@ -71,7 +72,8 @@ class GroupRuntime:
         told = self._queues.outcomes
         shown = replace(facts, drained=self._queues.drained, outcomes=told)
         try:
-            much = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
+            partitions = max(len(self.state.records), sum(one.partitions for one in shown.queues.values()))
+            much = partitions + len(shown.members)
             installed = _asks_installed(self.state, shown)
             fitted = await self._work.do(much, _decide, self.state, shown, self._clock.now(), limit, installed=installed)
             made, texts, self.held_back = fitted.step, fitted.texts, fitted.too_large
@@ -87,7 +89,11 @@ class GroupRuntime:
 
     async def adopt(self, data: Mapping[str, str]) -> None:
         """The ledger says so, although the answer to the write was lost: go on from it, as after a restart."""
-        self.state, self.wake_at = await aside(len(self.state.records), load, data), None
+        doubted = {queue for queue, known in self.state.queues.items() if known.incarnation == IN_DOUBT}
+        state = await aside(len(self.state.records), load, data)
+        for queue in state.queues.keys() & doubted:  # since that write
+            state = in_doubt(state, queue)
+        self.state, self.wake_at = state, None
 
     def forget(self) -> None:
         """Keep nothing of the group: what refers to this one may be around for a while."""

@@ -77,7 +77,12 @@ class StatusWriter:
         wanted = self._wanted
         if wanted is None or wanted == self._written:
             return
-        shown = {**wanted, LAST_CHANGE: to_text(self._clock.now())} if self._dated else wanted
+
+        def shown() -> Json:
+            nonlocal wanted
+            wanted = self._wanted or {}  # it may have changed again since this waits for its turn
+            return {**wanted, LAST_CHANGE: to_text(self._clock.now())} if self._dated else wanted
+
         try:
             await self._api.replace_status(self._path, self._uid, shown)
             self._written = wanted

@@ -8,6 +8,9 @@ kopf ends all its watches where one of them meets a 404, a 410 in the midst of a
 has no bound for the bytes of a page. So its HTTP session is the operator's own client, which gives it no such answer. Lists are
 tried until they work, in pages of bounded size, and a watch that cannot go on tells kopf that its version is gone, at which kopf
 lists again.
+
+kopf keeps something of each object and works on each event for a millisecond. Leases are renewed all the time, so it hears of
+their versions only.
 """
 
 import asyncio
@@ -171,7 +174,7 @@ class Watching:
 
     async def _log_in(self, **_: Any) -> kopf.AiohttpSession:
         self.begun = True
-        session: Any = Session(self._api, WATCHED, self._feed.begins)
+        session: Any = Session(self._api, WATCHED, self._feed)
         return kopf.AiohttpSession(server="", aiohttp_session=session)
 
     async def _hear(self, of: WatchedKind, event: Any, **_: Any) -> None:
@@ -213,11 +216,13 @@ class _NoDiffs(kopf.DiffBaseStorage):
 class Session:
     """What kopf has for an HTTP session. Answers what kopf asks: which kinds there are, lists and watches."""
 
-    def __init__(self, api: Api, kinds: Collection[WatchedKind], begins: Begins) -> None:
+    def __init__(self, api: Api, kinds: Collection[WatchedKind], feed: WatchEvents) -> None:
+        """`feed` hears of what begins, and of Leases."""
         self._api = api
         self._kinds = kinds
         self._discovery = _discovery(kinds)
-        self._begins = begins
+        self._feed = feed
+        self._begins = feed.begins
         self._pages: dict[str, AsyncIterator[Json]] = {}
         """Of lists that are under way, by path."""
         self.headers = {"User-Agent": "baton"}
@@ -248,6 +253,10 @@ class Session:
                 if begins:  # told now: the safety list must not be older than this one
                     self._begins(of, _namespace(path))
                 page["items"] = [of.looked_at(one) for one in page.get("items") or ()]
+                if of is WatchedKind.LEASES:
+                    for lease in page["items"]:
+                        self._feed.put(of, None, lease)
+                    page["items"] = []
                 return page
             except ENDS as error:
                 log.debug("a list cannot go on; it begins again", path=path, error=str(error)[:500])
@@ -266,6 +275,9 @@ class Session:
                     break
                 if kind != "BOOKMARK":
                     there = of.looked_at(there)
+                    if of is WatchedKind.LEASES:
+                        self._feed.put(of, kind, there)
+                        kind, there = "BOOKMARK", {"metadata": {"resourceVersion": there["metadata"]["resourceVersion"]}}
                 yield json.dumps({"type": kind, "object": there}).encode() + b"\n"
         except UnavailableError as error:
             log.debug("a watch ended", path=path, error=str(error))

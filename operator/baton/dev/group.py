@@ -6,7 +6,7 @@ from contextlib import suppress
 from uuid import NAMESPACE_URL, uuid5
 
 from baton.controller.large_work import LargeWork
-from baton.controller.ledger import contradicted, in_doubt
+from baton.controller.ledger import contradicted
 from baton.controller.problems import Reason
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.runtime import GroupRuntime
@@ -15,6 +15,7 @@ from baton.dev.queues import NAMESPACE, DevQueue
 from baton.dev.server import DevServer, Process
 from baton.engine import Effect, GroupState
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
+from baton.engine.state import in_doubt
 from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView, SessionClock, view
 from baton.kube.members import DRIVER, EXECUTOR, membership

@@ -1,7 +1,7 @@
 """The state of a group between two steps. The ledger has all of it but the view."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from baton.api.group import GroupNumbers, Protocol
@@ -252,3 +252,9 @@ class GroupState:
         if self.holddown is not None:
             ends.append(self.holddown.until)
         return min(ends, default=None)
+
+
+def in_doubt(state: GroupState, queue: QueueName) -> GroupState:
+    """The same state, in which what stands of this queue is to be granted again."""
+    facts = state.queues[queue]._replace(incarnation=IN_DOUBT)
+    return replace(state, queues={**state.queues, queue: facts}, view=None)  # what was seen last is looked at again

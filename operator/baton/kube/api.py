@@ -7,12 +7,13 @@ only its configuration, authentication and connection pool are used.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import aiohttp
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:  # it takes a second to import, and what never connects (`bato
     from kubernetes.aio import client
 
 Json = dict[str, Any]
+
+Body = Json | list[Json] | Callable[[], Json | list[Json]]
+"""Of a request. A function is called when the request has its turn, for which it may wait long: what it returns is sent."""
 
 REQUEST_TIMEOUT = 10.0
 """Seconds. No request may hold up a loop for longer."""
@@ -104,17 +108,18 @@ class Api:
         """A body with a resourceVersion is a compare-and-swap: ConflictError where the object has another."""
         return await self._request("PUT", path, body=body)
 
-    async def merge(self, path: str, patch: Json) -> Json:
+    async def merge(self, path: str, patch: Json | Callable[[], Json]) -> Json:
         """A JSON merge patch. With metadata.uid in it: ConflictError where the object is another of that name; but the API server
         does not look at the metadata in a patch of a custom resource's /status."""
         return await self._request("PATCH", path, body=patch, content_type=MERGE)
 
-    async def replace_status(self, path: str, uid: str, status: Json) -> Json:
+    async def replace_status(self, path: str, uid: str, status: Callable[[], Json]) -> Json:
         """The whole status of the custom resource at this path. ConflictError where it is another of that name."""
-        patch: list[Json] = [
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
+
+        def patch() -> list[Json]:
+            test: Json = {"op": "test", "path": "/metadata/uid", "value": uid}
+            return [test, {"op": "add", "path": "/status", "value": status()}]
+
         return await self._request("PATCH", f"{path}/status", body=patch, content_type=JSON_PATCH)
 
     @asynccontextmanager
@@ -139,12 +144,12 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Json | list[Json] | None = None,
+        body: Body | None = None,
         content_type: str = JSON,
     ) -> Json:
-        """In its turn, for which it may wait long."""
+        """In its turn."""
         async with self.turns.take(*_turn_of(method, path)):
-            return await self._exchange(method, path, query, body, content_type)
+            return await self._exchange(method, path, query, body() if callable(body) else body, content_type)
 
     async def _exchange(
         self,
@@ -280,6 +285,8 @@ async def connected(settings: "client.Configuration") -> AsyncIterator[Api]:
     from kubernetes.aio import client
 
     settings.trace_configs = [_no_redirects()]
+    # Else each request would look for a proxy and for ~/.netrc, on two threads; the latter's passwords are not for this server.
+    settings.client_session_kwargs = {"trust_env": bool(getproxies())}
     settings.connection_pool_maxsize = 0  # else requests would wait for a connection behind those that hang
     async with client.ApiClient(configuration=settings) as connection:
         yield Api(connection)

@@ -1,7 +1,7 @@
 """Kubernetes events about groups, queues and pods: what `kubectl describe` shows at the bottom."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import uuid4
@@ -14,8 +14,9 @@ from baton.kube.errors import ApiError, UnavailableError
 from baton.model.times import to_micro_text
 
 EVENTS = "events.k8s.io/v1"
-MOST_WAITING = 200
-"""Events of a namespace that wait. The oldest is dropped for the next: how things stand now matters more than how they began."""
+MOST_WAITING, MOST_IN_ALL = 200, 10_000
+"""Events that wait, of a namespace and of all. The oldest of the namespace is dropped for the next: how things stand now matters
+more than how they began."""
 
 LONGEST_NOTE = 1024
 """Bytes."""
@@ -61,15 +62,19 @@ class Events:
         self._instance = instance
         self._waiting: dict[str, deque[Json]] = {}
         """By namespace."""
+        self._dropped: Counter[str] = Counter()
+        """How many of those that were posted since a namespace began to wait, by namespace."""
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def post(self, about: Regarding, kind: Kind, reason: str, note: str, *, action: str = "Rebalance") -> None:
         """`reason` is one word in CamelCase, `note` a sentence."""
-        waiting = self._waiting.setdefault(about.namespace, deque(maxlen=MOST_WAITING))
-        if len(waiting) == MOST_WAITING:
-            log.debug("dropped an event", reason=waiting[0]["reason"], note=waiting[0]["note"])
+        waiting = self._waiting.setdefault(about.namespace, deque())
+        if len(waiting) >= min(MOST_WAITING, MOST_IN_ALL // len(self._waiting)):
+            dropped = waiting.popleft() if waiting else {"reason": reason, "note": note}
+            log.debug("dropped an event", reason=dropped["reason"], note=dropped["note"])
+            self._dropped[about.namespace] += 1
         waiting.append(self._event(about, kind, reason, note, action))
         self._idle.clear()
         self._news.set()
@@ -96,6 +101,8 @@ class Events:
                 log.debug("event not posted", error=str(error), note=event["note"])
         del self._waiting[namespace]
         posting.discard(namespace)
+        if dropped := self._dropped.pop(namespace, 0):
+            log.warning("events were dropped, because more happened than could be posted", namespace=namespace, dropped=dropped)
         if not self._waiting:
             self._idle.set()
 

@@ -7,14 +7,14 @@ restarted operator repeats none.
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 
 import structlog
 
-from baton.kube.api import Api, core_path
+from baton.kube.api import Api, Json, core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.members import EXECUTOR
@@ -26,6 +26,9 @@ SHOWN_WITHIN = 15.0
 """Seconds. A pod that does not show by then what it was sent is sent it again: somebody else may have changed it."""
 
 log = structlog.get_logger("baton.mounts")
+
+AT_ONCE = 4
+"""Requests of a group under way. A thousand groups may have ten pods each to tell."""
 
 _Key = tuple[str, MemberId]
 """A pod's namespace and name."""
@@ -83,12 +86,13 @@ class MountRefresher:
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
         fresh = [refresh for refresh in wanted if self._last_sent(refresh.key) != refresh]
-        left = {refresh.key for refresh in fresh} - self._under_way.keys()
+        left = {refresh.key: None for refresh in fresh if refresh.key not in self._under_way}
         for refresh in fresh:
             self._under_way[refresh.key] = refresh
             self._sent.pop(refresh.key, None)
         try:
-            failed = [error for error in await asyncio.gather(*(self._tell(key, left) for key in [*left])) if error is not None]
+            answers = await asyncio.gather(*(self._tell_all(left) for _ in range(min(AT_ONCE, len(left)))))
+            failed = [error for some in answers for error in some]
         finally:
             for key in left:  # cancelled before it began
                 del self._under_way[key]
@@ -100,27 +104,41 @@ class MountRefresher:
                 error=failed[0],
             )
 
-    async def _tell(self, key: _Key, left: set[_Key]) -> str | None:
-        """Returns why the pod could not be told. What it is to be told may change meanwhile: then that is sent next."""
-        left.discard(key)
-        told = None
+    async def _tell_all(self, left: dict[_Key, None]) -> list[str]:
+        """Returns why pods could not be told."""
+        failed = []
+        while left:
+            key, _ = left.popitem()
+            if (error := await self._tell(key)) is not None:
+                failed.append(error)
+        return failed
+
+    async def _tell(self, key: _Key) -> str | None:
+        """Returns why the pod could not be told. What it is to be told may change until the request has its turn, and then again:
+        then that is sent next."""
+        told: MountRefresh | None = None
+
+        def patch() -> Json:
+            nonlocal told
+            told = self._under_way[key]
+            return {"metadata": {"uid": told.uid, "annotations": {LEDGER_KEY_ANNOTATION: told.mark}}}
+
         try:
-            while told != (refresh := self._under_way[key]):
-                await self._patch(refresh)
-                told = refresh
-            self._sent[key] = (refresh, self._clock.ticks())
+            while told != self._under_way[key]:
+                await self._patch(key, patch)
+            self._sent[key] = (self._under_way[key], self._clock.ticks())
         except (ApiError, UnavailableError) as error:
             return str(error)
         finally:
             del self._under_way[key]
         return None
 
-    async def _patch(self, refresh: MountRefresh) -> None:
-        patch = {"metadata": {"uid": refresh.uid, "annotations": {LEDGER_KEY_ANNOTATION: refresh.mark}}}
+    async def _patch(self, key: _Key, patch: Callable[[], Json]) -> None:
+        namespace, pod = key
         try:
-            await self._api.merge(core_path(refresh.namespace, "pods", refresh.pod), patch)
+            await self._api.merge(core_path(namespace, "pods", pod), patch)
         except (NotFoundError, ConflictError):
-            log.debug("a pod is gone before it was told", namespace=refresh.namespace, pod=refresh.pod)
+            log.debug("a pod is gone before it was told", namespace=namespace, pod=pod)
 
     def _last_sent(self, key: _Key) -> MountRefresh | None:
         sent = self._sent.get(key)

@@ -8,7 +8,7 @@ Its status also says for people why it is not Ready, and the last words of a con
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -86,8 +86,9 @@ class PodView:
     spark_role: str | None = None
     spark_app: str | None = None
     executor_id: str | None = None
-    told: str | None = None
-    """The value of the annotation by which the operator last made the kubelet refresh the mounted ledger."""
+    told: str | None = field(default=None, compare=False)
+    """The value of the annotation by which the operator last made the kubelet refresh the mounted ledger. A change is no news of
+    the pod; what was undone is seen at the next resync."""
 
     failure: str | None = None
     """The last words of a container of it that failed, on one line; of drivers of Spark only, which speak for a whole group."""

@@ -7,7 +7,7 @@ One object never stops the others: whatever its view raises, the rest of the lis
 it is told as unread.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Set
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -58,8 +58,8 @@ class Store(Generic[V]):
     def __init__(self, view: Callable[[Manifest], V | None], changed: Callable[[V | None, V | None], None]) -> None:
         self._view = view
         self._changed = changed
-        self._objects: dict[Key, tuple[int, V]] = {}
-        """The version last seen, and the view."""
+        self._objects: defaultdict[str, dict[str, tuple[int, V]]] = defaultdict(dict)
+        """By namespace and name: the version last seen, and the view."""
         self._gone: OrderedDict[Key, int] = OrderedDict()
         """The version at which each went, as far as it has not come back; the latest last."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
@@ -82,13 +82,13 @@ class Store(Generic[V]):
         return {name: why for (within, name), (_, named, why) in self._unread.items() if (within, named) == (namespace, group)}
 
     def get(self, namespace: str, name: str) -> V | None:
-        found = self._objects.get((namespace, name))
+        found = self._objects[namespace].get(name) if namespace in self._objects else None
         return None if found is None else found[1]
 
     def event(self, kind: str | None, manifest: Manifest) -> None:
         """An event's type, and the object: DELETED, or anything else for an object that is there, also as an item of a list."""
         key, version = key_of(manifest), int(manifest["metadata"]["resourceVersion"])
-        found = self._objects.get(key)
+        found = self._objects[key[0]].get(key[1])
         seen, view = found or (self._gone.get(key, 0), None)
         if version < seen:
             return  # an old story
@@ -105,9 +105,12 @@ class Store(Generic[V]):
     def keep(self, namespace: str | None, there: Set[Key], as_of: int) -> None:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others. Each
         was put by `event`."""
-        for key, (seen, _) in list(self._objects.items()):
-            if seen <= as_of and key not in there and namespace in (None, key[0]):
-                self._replace(key, as_of, None)
+        for within in [*self._objects] if namespace is None else [namespace]:
+            gone = [name for name, (seen, _) in self._objects[within].items() if seen <= as_of and (within, name) not in there]
+            for name in gone:
+                self._replace((within, name), as_of, None)
+            if not self._objects[within]:
+                del self._objects[within]
         for key, (seen, _, _) in list(self._unread.items()):
             if seen <= as_of and key not in there and namespace in (None, key[0]):
                 del self._unread[key]
@@ -122,7 +125,7 @@ class Store(Generic[V]):
         self._unread[key] = (version, str(group), why)
 
     def _replace(self, key: Key, version: int, after: V | None) -> None:
-        _, before = self._objects.pop(key, (0, None))
+        _, before = self._objects[key[0]].pop(key[1], (0, None))
         self._gone.pop(key, None)
         if before is not None:
             held = self._buckets[before.namespace, before.group]
@@ -130,7 +133,7 @@ class Store(Generic[V]):
             if not held:
                 del self._buckets[before.namespace, before.group]
         if after is not None:
-            self._objects[key] = (version, after)
+            self._objects[key[0]][key[1]] = (version, after)
             self._buckets.setdefault((after.namespace, after.group), {})[after.name] = after
         else:
             self._gone[key] = version

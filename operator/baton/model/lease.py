@@ -60,13 +60,18 @@ class Vacancy:
 
     _sighting: Sighting[tuple[str, str]] | None = None
     """Of its holder and its last renewal."""
+    free_at: float | None = None
+    """When it becomes free unless it is renewed, as of the last look; None: it was free."""
 
     def free(self, lease: Manifest | None, me: str, now: float) -> bool:
         """`now`: seconds of this process's monotonic clock, after the Lease was read."""
         spec, holder = spec_of(lease), holder_of(lease)
         self._sighting = sight(self._sighting, (holder, str(spec.get("renewTime"))), now)
         duration = min(float(spec.get("leaseDurationSeconds") or DEFAULT_DURATION), LONGEST_DURATION)
-        return holder in ("", me) or now >= self._sighting.since + duration
+        free_at = self._sighting.since + duration
+        free = holder in ("", me) or now >= free_at
+        self.free_at = None if free else free_at
+        return free
 
 
 def held(before: Manifest | None, holder: str, duration: float, now: datetime) -> Manifest:

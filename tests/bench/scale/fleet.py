@@ -135,10 +135,13 @@ class Fleet:
             await self._send("PATCH", within(PODS, pod.namespace, pod.name, "status"), status)
         pod.ready_at = time.monotonic()
 
-    async def leave(self, pod: Pod) -> None:
-        """At once, as a pod that is killed. Its Lease goes with it."""
+    def leave(self, pod: Pod) -> Coroutine[Any, Any, None]:
+        """At once, as a pod that is killed. Its Lease goes with it. No other call chooses it, also before this is awaited."""
         self._of[pod.namespace, pod.group].remove(pod)
         del self.pods[pod.namespace, pod.name]
+        return self._delete(pod)
+
+    async def _delete(self, pod: Pod) -> None:
         async with self._turns:
             await self._send("DELETE", within(PODS, pod.namespace, pod.name) + "?gracePeriodSeconds=0")
             await self._send("DELETE", within(LEASES, pod.namespace, session_lease_name(MemberId(pod.name))))
@@ -151,10 +154,14 @@ class Fleet:
         pending: set[asyncio.Task[object]] = set()
         while (now := time.monotonic()) < begun + seconds:
             if done < (now - begun) * rate:
-                if missing and done % 2:
+                full = [key for key in self.groups if len(self._of[key]) > 1]
+                if missing and (done % 2 or not full):
                     work: asyncio.Task[object] = asyncio.create_task(self.join(missing.pop(0)))
+                elif not full:  # of a few groups all are on their way
+                    await asyncio.sleep(0.1)
+                    continue
                 else:
-                    key = self._random.choice([key for key in self.groups if len(self._of[key]) > 1])
+                    key = self._random.choice(full)
                     missing.append(key)
                     work = asyncio.create_task(self.leave(self._random.choice(self._of[key])))
                 pending.add(work)

@@ -105,13 +105,15 @@ class Watched:
 
 
 class Requests:
-    """Those of the operator: all that the API server answered, but the fleet's own."""
+    """Those of the operator: all that the API server answered, but the fleet's own, and the garbage collector's look-ups of the
+    groups that own ledgers (the operator asks for a single group only where it scales one)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def now(self) -> Counter[Kind]:
         seen = counted(await self._client.text("/metrics"), RESOURCES)
+        seen.pop(("GET", "consumergroups", ""), None)
         return Counter({kind: seen[kind] - self._client.counts[kind] for kind in seen})
 
 

@@ -262,14 +262,14 @@ async def test_a_merge_patch_of_a_status_does_not_ask_which_object_of_that_name_
 async def test_a_status_is_replaced_for_the_object_that_was_meant(server: Server, namespace: str) -> None:
     uid = (await made(server, GROUPS, namespace))["metadata"]["uid"]
     where = path(GROUPS, namespace, "a")
-    await server.api.replace_status(where, uid, {"state": "Ready", "members": 3})
-    new = await server.api.replace_status(where, uid, {"state": "Paused"})
+    await server.api.replace_status(where, uid, lambda: {"state": "Ready", "members": 3})
+    new = await server.api.replace_status(where, uid, lambda: {"state": "Paused"})
     assert new["status"] == {"state": "Paused"}
-    assert version(await server.api.replace_status(where, uid, {"state": "Paused"})) == version(new)
-    error = await refused(server.api.replace_status(where, "another", {"state": "Ready"}))
+    assert version(await server.api.replace_status(where, uid, lambda: {"state": "Paused"})) == version(new)
+    error = await refused(server.api.replace_status(where, "another", lambda: {"state": "Ready"}))
     assert (type(error), error.status) == (ConflictError, 422)
     assert (await server.api.get(where))["status"] == {"state": "Paused"}
-    error = await refused(server.api.replace_status(path(GROUPS, namespace, "b"), uid, {"state": "Ready"}))
+    error = await refused(server.api.replace_status(path(GROUPS, namespace, "b"), uid, lambda: {"state": "Ready"}))
     assert (type(error), error.message) == (NotFoundError, 'consumergroups.baton.dev "b" not found')
 
 

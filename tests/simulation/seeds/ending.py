@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from baton.controller.operator_replica import Replica
 from baton.kube.api import core_path
+from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.objects import groups_path, queues_path
 from tests.simulation.api_server import MemoryApi
 from tests.simulation.api_server.refusals import Refused
@@ -90,7 +91,9 @@ def remembered(replica: Replica, names: frozenset[str]) -> Iterator[str]:
             if thing in names:
                 yield f"{path}: {thing}"
             continue
-        if id(thing) in seen or isinstance(thing, (int, float, bytes, type, MemoryApi, asyncio.AbstractEventLoop)):
+        if id(thing) in seen or isinstance(
+            thing, (int, float, bytes, type, MemoryApi, NamespaceTurns, asyncio.AbstractEventLoop)
+        ):
             continue
         seen.add(id(thing))
         if isinstance(thing, asyncio.Task):

@@ -66,7 +66,7 @@ class Operator:
             terms=TERMS,
             namespaces=environment.watched,
         )
-        feed = WatchEvents(environment.loop, self.replica.cache.event, self.replica.services.relists.watch_begins)
+        feed = WatchEvents(environment.loop, self.replica.cache.event, self.replica.relists.watch_begins)
         self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats, feed.begins).run())
         self._task("replica", self.replica.run())
 

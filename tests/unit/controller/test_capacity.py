@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from baton.controller.capacity import Capacity, GroupKey
+from baton.controller.capacity import Capacity
+from baton.controller.cluster_cache import GroupKey
 
 A, B, C = ("shop", "a"), ("shop", "b"), ("bank", "c")
 

@@ -5,6 +5,7 @@ from typing import Any
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.kube.clock import ApiServerClock
 from baton.model import Uid
+from baton.model.names import DRAIN_ANNOTATION, LEDGER_KEY_ANNOTATION
 from baton.model.times import to_text
 
 OLD = to_text(1_000_000)
@@ -29,8 +30,10 @@ class Watched:
             **fields,
         }
 
-    def pod(self, name: str, group: str = "orders", ready: str | None = None, executor: str | None = None) -> None:
-        metadata = self._metadata(name, group)
+    def pod(
+        self, name: str, group: str = "orders", ready: str | None = None, executor: str | None = None, **annotations: str
+    ) -> None:
+        metadata = self._metadata(name, group, annotations=annotations)
         metadata["labels"] |= {"spark-role": "executor", "spark-exec-id": executor} if executor else {}
         conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": ready}] if ready else []
         self.cache.pods.event("MODIFIED", {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}})
@@ -54,6 +57,18 @@ class Watched:
         pod = self.cache.pods.get("shop", name)
         assert pod is not None
         return self.cache.take_eligible_since(("shop", "orders"), pod)
+
+
+def test_what_the_operator_itself_has_written_on_a_pod_wakes_no_group() -> None:
+    one = Watched()
+    one.pod("a", **{LEDGER_KEY_ANNOTATION: "1"})
+    one.woken.clear()
+    one.pod("a", **{LEDGER_KEY_ANNOTATION: "2"})
+    assert one.woken == []
+    pod = one.cache.pods.get("shop", "a")
+    assert pod is not None and pod.told == "2"
+    one.pod("a", **{DRAIN_ANNOTATION: "true"})
+    assert one.woken == [("shop", "orders")] * 2
 
 
 def test_a_heartbeat_wakes_nobody() -> None:

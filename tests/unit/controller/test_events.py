@@ -127,9 +127,19 @@ async def test_a_hand_off_is_told_as_soon_as_its_queue_has_answered() -> None:
 
 def test_what_goes_to_nobody_and_what_stays_is_told_so() -> None:
     taken, stays = revoked(9, receiver=None, why="orders has 9 partitions instead of 10"), revoked(1, receiver="exec-3")
-    (one, other) = notes(taken, stays, unacknowledged={partition(9): 0, partition(1): 0})
+    (note,) = notes(taken, stays, unacknowledged={partition(9): 0, partition(1): 0})
+    one, other = note.split("; and ")
     assert one.startswith("partition 9 of orders is taken back from exec-3: orders has 9 partitions instead of 10")
     assert other.startswith("partition 1 of orders pauses, and stays with exec-3")
+
+
+def test_what_happened_together_is_one_event_for_each_reason() -> None:
+    releases = [Released(partition(1), A, ReleaseCause.CONSUMER), Released(partition(2), B, ReleaseCause.CONSUMER)]
+    grants = [Granted(partition(1), B, Epoch(2)), Granted(partition(2), A, Epoch(2))]
+    assert notes(*releases, *grants) == [
+        "a has let go of partition 1 of orders; and b has let go of partition 2 of orders",
+        "b owns partition 1 of orders; and a owns partition 2 of orders",
+    ]
 
 
 def test_a_hand_off_that_turns_is_told() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from baton.api import PartitionedQueueSpec
-from baton.controller.capacity import Capacity
-from baton.controller.group_capacity import GroupCapacity, holds
+from baton.controller.capacity import Capacity, GroupCapacity, holds
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Reason
 from baton.engine import GroupState, dump

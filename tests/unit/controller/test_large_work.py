@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from baton.controller.event_loop import LOOKUPS, OF_NAMESPACE, EventLoopStalls
-from baton.controller.large_work import MUCH, GroupWork, LargeWork, aside
+from baton.controller.large_work import MUCH, GroupWork, LargeWork, SharedThreads, aside
 from baton.controller.problems import Reason, Stuck
 from baton.queues.protocol import Claimant, QueueUnreachable
 from baton.queues.redis import RedisQueue
@@ -69,6 +69,14 @@ async def test_large_plans_are_made_one_after_the_other_and_small_ones_at_once()
     await works.have_begun("a", "c")
     works.end("c")
     assert await works.tasks["c"] == "c"
+
+
+async def test_a_thread_that_cannot_be_started_keeps_no_room() -> None:
+    threads = SharedThreads(1, 1, "few")
+    threads._executor.shutdown()
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await asyncio.wait_for(threads.begin("shop", int), 60)
 
 
 async def test_assignors_that_hang_stop_neither_another_namespace_nor_large_plans() -> None:

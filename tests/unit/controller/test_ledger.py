@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from baton.controller.ledger import LedgerWriter, contradicted, in_doubt, told_of
+from baton.controller.ledger import LedgerWriter, contradicted, told_of
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedQueue, OwnerRecord
-from baton.engine.state import PartitionRecord
+from baton.engine.state import PartitionRecord, in_doubt
 from baton.engine.step import size, step
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector, Terms

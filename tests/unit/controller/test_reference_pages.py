@@ -77,11 +77,11 @@ def families() -> dict[str, set[str]]:
     status = ConsumerGroupStatus(conditions=[ready], moves=0, lower_bound=0, deadline_misses=0)
     metrics.group(("shop", "orders"), Snapshot(status, {("orders", "Ready"): 1}, queues=queues))
     metrics.without_group({("shop", "ordres"): 1})
-    for lister in replica.services.relists.listers:
+    for lister in replica.relists.listers:
         lister.begun = 0.0
         lister.failures["403"] += 1
-    replica.services.capacity.book(("shop", "orders"), 4)
-    replica.services.capacity.wait(("shop", "orders"), 1)
+    replica.capacity.book(("shop", "orders"), 4)
+    replica.capacity.wait(("shop", "orders"), 1)
     replica.group_loops.other_releases.stand_back(GroupView("shop", "orders", "u", 1, None), "other/operator")
     metrics.registry.register(ProcessMetrics(EventLoopStalls()))
     found = collected(metrics.registry)

@@ -1,13 +1,15 @@
 """A step, then the ledger, then the effects; and what becomes of a step of which nobody knows whether it was written."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 
-from baton.controller.large_work import LargeWork
+from baton.controller.large_work import MUCH, LargeWork
 from baton.controller.runtime import GroupRuntime
 from baton.engine import Effect, Grant, GroupState, load
 from baton.engine.observation import GroupSpec, Observation, ObservedMember, ObservedQueue, Outcome
+from baton.engine.state import IN_DOUBT, in_doubt
 from baton.kube.errors import UnavailableError
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
@@ -78,3 +80,31 @@ async def test_a_step_that_was_written_although_the_answer_was_lost_is_gone_on_f
     for grant in around.wanted:
         if isinstance(grant, Grant) and (before := granted.get(grant.partition)) is not None and before[0] != grant.uid:
             assert grant.epoch > before[1], "an epoch that stood in the ledger is meant for nobody else"
+
+
+async def test_a_queue_that_was_doubted_stays_so_where_an_earlier_write_turns_out_to_stand(
+    runtime: GroupRuntime, around: Surroundings
+) -> None:
+    around.mute = True
+    with pytest.raises(UnavailableError):
+        await runtime.advance(fleet("a"))
+    around.mute = False
+    runtime.state = load(around.stands)
+    runtime.state = in_doubt(runtime.state, ORDERS)
+    await runtime.adopt(around.stands)
+    assert runtime.state.queues[ORDERS].incarnation == IN_DOUBT
+
+
+async def test_a_step_for_many_members_is_taken_aside_however_few_partitions_there_are(
+    runtime: GroupRuntime, around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    do = runtime._work.do
+
+    async def heard(much: int, *arguments: Any, **named: Any) -> Any:
+        asked.append(much)
+        return await do(much, *arguments, **named)
+
+    monkeypatch.setattr(runtime._work, "do", heard)
+    await runtime.advance(fleet(*(f"pod-{number}" for number in range(MUCH)), partitions=1))
+    assert asked[0] > MUCH

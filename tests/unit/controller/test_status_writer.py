@@ -123,3 +123,23 @@ def test_a_burst_of_changes_is_one_write() -> None:
         shop.writer.close()
 
     virtual_time.run(story())
+
+
+def test_a_status_that_waits_for_its_turn_is_written_as_it_is_by_then() -> None:
+    async def story() -> None:
+        shop = Shop()
+        api = MemoryApi(shop.server)
+        shop.writer = StatusWriter(api, ORDERS, shop.group["metadata"]["uid"], ApiServerClock(), asyncio.create_task)
+        before = int(shop.group["metadata"]["resourceVersion"])
+        api.turns.may_begin = lambda: False
+        shop.writer.want({"state": "Rebalancing"}, BEFORE)
+        await asyncio.sleep(2 * APART)
+        shop.writer.want({"state": "Ready"}, BEFORE)
+        api.turns.may_begin = lambda: True
+        api.turns.go_on()
+        await asyncio.sleep(2 * APART)
+        assert shop.group["status"] == {"state": "Ready"}
+        assert int(shop.group["metadata"]["resourceVersion"]) == before + 1
+        shop.writer.close()
+
+    virtual_time.run(story())

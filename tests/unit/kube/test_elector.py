@@ -105,6 +105,23 @@ def test_who_cannot_renew_is_told_so_before_others_may_lead(fault: Fault, retry:
     lives(story, Terms(duration=15, renew_deadline=6, retry=retry))
 
 
+def test_the_lead_of_one_that_died_is_taken_as_soon_as_it_lapses() -> None:
+    terms = Terms(duration=10, renew_deadline=8, retry=4)
+
+    async def story(one: Candidate) -> None:
+        running = asyncio.create_task(one.elector.run())
+        await asyncio.sleep(0.5)
+        other = Candidate(terms, 0.005, one)
+        following = asyncio.create_task(other.elector.run())
+        await asyncio.sleep(8.5 - one.now())
+        running.cancel()
+        await other.leads.wait()
+        assert other.now() < 19, "it saw the last renewal at 8.5, and would look the next time at 20.5"
+        following.cancel()
+
+    lives(story, terms)
+
+
 @pytest.mark.parametrize("after", [0.0, 0.3])
 def test_a_connection_that_died_without_a_word_does_not_cost_the_lead(after: float) -> None:
     """A request on it is never answered; another connection works. It may be a look or a write."""

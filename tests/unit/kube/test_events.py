@@ -5,10 +5,11 @@ from random import Random
 from typing import Any
 
 import pytest
+import structlog
 
 from baton.kube.api import group_path
 from baton.kube.clock import ApiServerClock
-from baton.kube.events import EVENTS, MOST_WAITING, Events, Kind, Regarding
+from baton.kube.events import EVENTS, MOST_IN_ALL, MOST_WAITING, Events, Kind, Regarding
 from tests.simulation.api_server import ApiServer, Hang, MemoryApi
 
 
@@ -48,6 +49,25 @@ async def test_of_too_many_events_the_oldest_are_dropped_and_nobody_fails() -> N
     posting.cancel()
     notes = [event["note"] for event in server.request("list", group_path(EVENTS, "shop", "events"))["items"]]
     assert sorted(notes) == sorted(f"note {number}" for number in range(5, MOST_WAITING + 5))
+
+
+async def test_however_many_namespaces_there_are_not_many_events_wait_and_it_is_told_how_many_were_dropped() -> None:
+    server = ApiServer(Random(1), lambda: 0.0)
+    events = Events(MemoryApi(server), "one", ApiServerClock())
+    namespaces = [f"shop-{number}" for number in range(MOST_IN_ALL // 20)]
+    for number in range(50):
+        for namespace in namespaces:
+            about = Regarding("baton.dev/v1alpha1", "ConsumerGroup", namespace, "orders", "uid")
+            events.post(about, Kind.NORMAL, "Rebalanced", f"note {number}")
+    waiting = sum(map(len, events._waiting.values()))
+    assert waiting == MOST_IN_ALL
+    with structlog.testing.capture_logs() as told:
+        posting = asyncio.create_task(events.run())
+        await events.posted(60)
+        posting.cancel()
+        await asyncio.wait([posting])
+    dropped = [one["dropped"] for one in told if one["log_level"] == "warning"]
+    assert dropped == [30] * len(namespaces)
 
 
 @pytest.mark.parametrize("name", ["x" * 253, "x" * 219 + "-" + "y" * 20, "x" * 217 + "." + "yy." + "z" * 20])

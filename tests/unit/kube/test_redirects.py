@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -14,10 +15,11 @@ POD = "/api/v1/namespaces/baton/pods/operator:8080/proxy/groups/lag"
 
 
 @asynccontextmanager
-async def _api(answer: Callable[[], web.StreamResponse], asked: list[str]) -> AsyncIterator[Api]:
-    """Of a server on loopback that answers so."""
+async def _api(answer: Callable[[], web.StreamResponse], asked: list[str], token: str = "Bearer secret") -> AsyncIterator[Api]:
+    """Of a server on loopback that answers so. `token` "": who asks has none."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        assert request.headers.get("Authorization", "") == token
         asked.append(request.path)
         return answer()
 
@@ -28,7 +30,7 @@ async def _api(answer: Callable[[], web.StreamResponse], asked: list[str]) -> As
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     settings = client.Configuration()
     settings.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    settings.api_key = {"BearerToken": "Bearer secret"}
+    settings.api_key = {"BearerToken": token} if token else {}
     try:
         async with connected(settings) as api:
             yield api
@@ -49,6 +51,16 @@ async def test_an_answer_that_leads_elsewhere_is_not_followed(status: int) -> No
             async with api.stream(POD, {}, silence=10):
                 pass
     assert asked == [POD] * 3
+
+
+async def test_no_password_of_the_user_is_sent_to_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login ann password hunter2\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    asked: list[str] = []
+    async with _api(lambda: web.json_response({}), asked, token="") as api:
+        await api.get(POD)
+    assert asked == [POD]
 
 
 async def test_of_what_a_pod_says_no_more_is_read_than_asked_for() -> None:
