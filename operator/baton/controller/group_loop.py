@@ -117,9 +117,8 @@ class GroupLoop:
         elector, booked = replica.elector, partial(replica.capacity.booked, self.key)
         ledger = Ledger(replica.api, self._owner, elector.term, elector.release, replica.releases, booked)
         self._ledger_writer = LedgerWriter(ledger, elector, self._clock)
-        turn = partial(replica.queue_turns.take, group.namespace)
         self._workers = QueueWorkers(
-            self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake, turn
+            self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake
         )
         replicas = GroupReplicas(replica.api, replica.scaler, *self.key, group.uid)
         self._scaling = Scaling(self.key, replica.scaler, replicas, replica.tasks, self.wake)

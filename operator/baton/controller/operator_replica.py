@@ -19,17 +19,13 @@ from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
 from baton.controller.supervision import Tasks, end
 from baton.engine.step import SIZE_LIMIT
-from baton.kube.api import LATE, Api
+from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Do, Elector, Terms, here
 from baton.kube.events import Events
 from baton.kube.mount_refresh import MountRefresher
-from baton.kube.namespace_turns import NamespaceTurns
 from baton.kube.releases import OperatorReleases
 from baton.kube.scale import Scaler
-
-QUEUES_AT_ONCE = 32
-"""Queues that are connected to at once, but for those that are LATE."""
 
 STUCK_AFTER = 90.0
 """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
@@ -92,7 +88,6 @@ class Replica:
         api.turns.may_begin = self._may_write
         self.pacing = RoundPacing(self._may_write)
         self.events = Events(api, identity, clock)
-        self.queue_turns = NamespaceTurns(QUEUES_AT_ONCE, LATE)
         self.refresher = MountRefresher(api, clock)
         self.scaler = Scaler(api)
         self.relists = Relists(api, self.cache, clock, self.tasks, namespaces)

@@ -8,7 +8,6 @@ grant and no pause.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 import structlog
@@ -48,16 +47,9 @@ class QueueWorker:
     """Works on one queue of one group. Calls `changed` when there is news for the group's loop."""
 
     def __init__(
-        self,
-        queue: QueueName,
-        connect: Callable[[], Awaitable[QueueAdapter]],
-        clock: ApiServerClock,
-        changed: Callable[[], None],
-        turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+        self, queue: QueueName, connect: Callable[[], Awaitable[QueueAdapter]], clock: ApiServerClock, changed: Callable[[], None]
     ) -> None:
-        """`turn`: to connect, and look for the first time. A thousand queues that do so together would all be too slow."""
         self.queue = queue
-        self._turn_to_begin = turn
         self.facts = QueueFacts()
         self.backlog = Backlog()
         self.records = OwnerRecords()
@@ -143,9 +135,8 @@ class QueueWorker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._turns())
-                async with self._turn_to_begin():
-                    adapter = await self._opened()
-                    await self._look(adapter)
+                adapter = await self._opened()
+                await self._look(adapter)
                 tasks.create_task(self._look_again(adapter))
                 await self.effects.carry_out(adapter)
         except BaseExceptionGroup as errors:

@@ -4,7 +4,6 @@ long the end of a group waits for a queue that is out of reach."""
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 import structlog
@@ -45,10 +44,7 @@ class QueueWorkers:
         tasks: Tasks,
         open_queue: OpenQueue,
         changed: Callable[[], None],
-        turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`turn`: see QueueWorker."""
-        self._turn = turn
         self._supervision = tasks
         self._key = key
         self._uid = uid
@@ -297,7 +293,7 @@ class QueueWorkers:
     # -- one worker
 
     def _start(self, name: QueueName, view: QueueView, recorded: KnownQueue | None, *, ask: bool) -> None:
-        worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed, self._turn)
+        worker = self._workers[name] = QueueWorker(name, partial(self._open, view), self._clock, self._changed)
         if recorded is not None:
             worker.effects.incarnation = recorded.incarnation
             worker.begun_with = recorded.incarnation if recorded.incarnation != IN_DOUBT else None

@@ -12,9 +12,7 @@ from baton.controller.queue_worker import QueueWorker
 from baton.engine.observation import Outcome, OwnerRecord
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
-from baton.kube.namespace_turns import NamespaceTurns
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.external.adapter import ExternalQueue
 from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, QueueUnreachable, Resizing
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import HOUR, PATIENCE, eventually
@@ -592,29 +590,3 @@ async def test_an_answer_that_comes_from_another_queue_lets_nobody_have_the_part
         await until(lambda: queue.calls.count("pause") == 2 and "grant" in queue.calls)
     finally:
         one.task.cancel()
-
-
-async def test_queues_that_begin_together_are_connected_to_a_few_at_a_time() -> None:
-    turns, under_way, most = NamespaceTurns(4, 60.0), 0, 0
-
-    async def connect() -> QueueAdapter:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        under_way -= 1
-        return ExternalQueue()
-
-    workers = [
-        QueueWorker(QueueName(f"q{number}"), connect, ApiServerClock(), lambda: None, partial(turns.take, f"shop-{number % 5}"))
-        for number in range(50)
-    ]
-    for worker in workers:
-        worker.ask_for(4)
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    await until(lambda: all(worker.facts.partitions == 4 for worker in workers))
-    for task in running:
-        task.cancel()
-    await asyncio.wait(running)
-    assert most == 4
