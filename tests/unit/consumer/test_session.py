@@ -219,4 +219,4 @@ def test_where_it_is_not_known_whether_a_driver_has_ended_its_term_is_waited_for
 
 def test_no_driver_begins_while_the_api_server_is_away(server: InMemoryLease) -> None:
     server.away = True
-    assert driver(server, "first").acquire(0) == "nobody (the API server does not answer)"
+    assert driver(server, "first").acquire(0) == "an unknown holder (the API server does not answer)"
