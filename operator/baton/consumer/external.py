@@ -30,6 +30,8 @@ _LOOK_EVERY = 0.2
 """Seconds between two turns in which there was nothing to do."""
 _STUCK_AFTER = 60.0
 """Seconds."""
+_BEGIN_WITHIN = 6.0
+"""Seconds of the last renewal in which work may begin: the rest of the Lease is for its end."""
 
 
 class OwnedPartition(NamedTuple):
@@ -48,8 +50,9 @@ Callback = Callable[[OwnedPartitions], object]
 class ExternalConsumer:
     """Works on the partitions that the ledger gives to this pod, one after the other, in the thread that calls `run`.
 
-    Nothing fences an External queue, so the consumer works only while its session is renewed. Between two calls nothing is in
-    hand: that is when a partition that is called back is released.
+    Nothing fences an External queue, so the consumer works only while its session is renewed. What the ledger named before the
+    session had a gap may be another pod's by now, whatever a late mount says: it is released, and worked on when it is granted
+    anew. Between two calls nothing is in hand: that is when a partition that is called back is released.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class ExternalConsumer:
         self._source, self._session, self._uid = source, session, uid
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost
         self._held: dict[Partition, Epoch] = {}
+        self._gaps = 0
+        self._doubtful: dict[Partition, Epoch] = {}
+        """What the ledger named before the last gap of the session."""
         self._stop = threading.Event()
         self._seen_at = time.monotonic()
         checks = {"/healthz": self.hangs, "/readyz": self.unheard}
@@ -92,10 +98,11 @@ class ExternalConsumer:
         return cls(source, session, pod.uid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost, health_port=port)
 
     def run(self, work: Callable[[OwnedPartition], object] = lambda partition: False) -> None:
-        """Call `work` with each partition in turns, until SIGTERM, Ctrl-C or `stop`. A call takes well under the queue's
-        maxHandoffSeconds; False says that there was nothing to do. Without `work` the callbacks begin and end it.
+        """Call `work` with each partition in turns, until SIGTERM, Ctrl-C or `stop`. A call takes under five seconds, and well
+        under the queue's maxHandoffSeconds; False says that there was nothing to do. Without `work` the callbacks begin and end
+        it.
 
-        What `work` or a callback raises ends the consumer, which lets go of everything.
+        What `work` or a callback raises ends the consumer without another callback: end the process then.
         """
         function("work", work, "partition")
         with self._health, ending(self.stop, self.stop):
@@ -125,25 +132,32 @@ class ExternalConsumer:
     def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:
         """False: there was nothing to do."""
         self._seen_at = time.monotonic()
-        entry = self._source.current()
-        mine = entry is not None and not self._session.lapsed()
+        entry, gaps = self._source.current(), self._session.gaps
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry is not None else ({}, {})
-        known = owned | revoking if mine else {}
+        if gaps != self._gaps:
+            self._gaps, self._doubtful = gaps, dict(owned)
+        self._doubtful = {one: epoch for one, epoch in self._doubtful.items() if owned.get(one) == epoch}
+        mine = {one: epoch for one, epoch in owned.items() if one not in self._doubtful} if self._heard else {}
+        known = mine | revoking if self._heard else {}
         self._drop(self._on_lost, {one: epoch for one, epoch in self._held.items() if known.get(one) != epoch})
         self._drop(self._on_revoked, {one: epoch for one, epoch in self._held.items() if one in revoking})
-        self._session.release(Release(self._uid, one.queue, one.number, epoch) for one, epoch in revoking.items())
-        if not mine:
-            return False
-        new = {one: epoch for one, epoch in owned.items() if one not in self._held}
+        released = revoking | self._doubtful
+        self._session.release(Release(self._uid, one.queue, one.number, epoch) for one, epoch in released.items())
+        new = {one: epoch for one, epoch in mine.items() if one not in self._held}
         self._held |= new
         self._tell(self._on_assigned, new)
         worked = False
-        for one, epoch in owned.items():
-            if self._stop.is_set() or self._session.lapsed() or self._source.current() is not entry:
+        for one, epoch in mine.items():
+            if self._stop.is_set() or not self._heard or self._session.gaps != gaps or self._source.current() is not entry:
                 return True
             self._seen_at = time.monotonic()
             worked |= work(OwnedPartition(*one, epoch)) is not False
         return worked
+
+    @property
+    def _heard(self) -> bool:
+        """Work may begin: the operator has heard of this pod a moment ago."""
+        return self._session.renewed_within(_BEGIN_WITHIN)
 
     def _drop(self, callback: Callback | None, gone: Mapping[Partition, Epoch]) -> None:
         for one in gone:

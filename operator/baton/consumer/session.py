@@ -102,6 +102,8 @@ class Session:
         self._closing = False
         self._giving_up = False
         self._renewed_at = float("-inf")
+        self.gaps = 0
+        """How often a renewal came only after the one before had lapsed; the first counts."""
         self._close_by = float("inf")
         self._lease: Manifest | None = None
         """As it was last read or written; None: it does not exist, or has to be read."""
@@ -163,6 +165,10 @@ class Session:
     def lapsed(self) -> bool:
         """The operator may have given this consumer up: its last renewal is longer ago than the Lease is long."""
         return time.monotonic() - self._renewed_at >= self._duration
+
+    def renewed_within(self, seconds: float) -> bool:
+        """The last renewal was begun no longer ago."""
+        return time.monotonic() - self._renewed_at <= seconds
 
     @property
     def unheard(self) -> bool:
@@ -249,6 +255,7 @@ class Session:
             return False
         if self._lease is None:
             return False
+        self.gaps += begun - self._renewed_at >= self._duration
         self._renewed_at = begun
         if self._problem:
             log.info("the session of %s is renewed again", self._holder)

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import baton
 
+FOR_PYTEST = "baton.testing.pytest_plugin"
+
 
 def modules(without: tuple[str, ...]) -> None:
-    """Import every module but those below these; say what came along."""
+    """Import every module but those below these, and what pytest alone imports; say what came along."""
     top = Path(baton.__file__).parent
     files = (path.relative_to(top.parent).with_suffix("") for path in top.rglob("*.py"))
     names = sorted(".".join(file.parts).removesuffix(".__init__") for file in files)
-    chosen = [name for name in names if not name.startswith(without)]
+    chosen = [name for name in names if not name.startswith((*without, FOR_PYTEST))]
     for name in chosen:
         importlib.import_module(name)
     installed = {distribution.name: distribution.version for distribution in distributions()}

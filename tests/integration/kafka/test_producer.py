@@ -1,6 +1,8 @@
 """KafkaProducer with a real broker: where messages go, that none is lost silently, and what its errors say."""
 
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -125,4 +127,59 @@ def test_a_program_changes_its_queue_by_its_url(broker: KafkaBroker, topic: str,
     producer: Producer
     with producer_from_environment(topic) as producer:
         producer.send("k", "v")
+    assert [value for values in committed_values(broker, topic) for value in values] == [b"v"]
+
+
+def test_callbacks_come_one_at_a_time_in_the_order_of_a_key(producer: KafkaProducer) -> None:
+    order: list[str | None] = []
+    at_work = threading.Lock()
+
+    def heard(delivery: KafkaDelivery) -> None:
+        assert at_work.acquire(blocking=False)
+        order.append(delivery.result().offset)
+        at_work.release()
+
+    for number in range(2000):
+        producer.produce("k", str(number), on_delivery=heard)
+        if number % 500 == 0:
+            producer.send("k", "between")
+    producer.flush()
+    assert len(order) == 2000 and order == sorted(order, key=lambda offset: int(offset or 0))
+
+
+def test_a_callback_that_would_wait_for_itself_or_fails_stops_nothing(producer: KafkaProducer) -> None:
+    raised: list[Exception] = []
+
+    def heard(delivery: KafkaDelivery) -> None:
+        for call in (producer.flush, producer.close, lambda: producer.send("k", "v")):
+            try:
+                call()
+            except RuntimeError as error:
+                raised.append(error)
+        raise SystemExit
+
+    producer.produce("k", "v", on_delivery=heard)
+    producer.flush()
+    assert len(raised) == 3
+    assert producer.send("k", "after").offset is not None
+
+    async def never_awaited(delivery: KafkaDelivery) -> None: ...
+
+    with pytest.raises(TypeError, match="coroutine function"):
+        producer.produce("k", "v", on_delivery=never_awaited)
+
+
+def test_many_of_which_one_is_no_message_are_not_sent(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:
+    with pytest.raises(TypeError, match="a value is bytes or str, not int"):
+        producer.send_many([("k", "a"), ("k", 5)])  # type: ignore[list-item]
+    producer.flush()
+    assert not any(committed_values(broker, topic))
+
+
+def test_what_lingers_at_the_end_of_the_process_is_sent(broker: KafkaBroker, topic: str) -> None:
+    program = (
+        "import sys; from baton.producers import KafkaProducer; "
+        "KafkaProducer(sys.argv[1], sys.argv[2], linger=60, patience=120).produce('k', 'v')"
+    )
+    subprocess.run([sys.executable, "-c", program, f"kafka://{broker.servers}", topic], check=True, timeout=100)
     assert [value for values in committed_values(broker, topic) for value in values] == [b"v"]

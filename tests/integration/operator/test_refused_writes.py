@@ -147,7 +147,7 @@ async def test_a_ledger_that_a_policy_refuses_later_is_told_and_nothing_is_done_
     await gate.policy()
     await shop.delete_pod("unwanted-b")
     message = await shop.told("unwanted", "LedgerRefused", seconds=20)
-    assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('orders')}" in message
+    assert "no ConfigMaps on Sundays" in message and f"pass ConfigMap {ledger_name('unwanted')}" in message
     await shop.counted("unwanted", replicas=1)  # the rest of the status is kept up to date
     assert await shop.ledger_data("unwanted") == before
     await assert_the_queue_agrees(shop, "unwanted", redis_server)

@@ -42,9 +42,14 @@ class Fleet:
         self.served.append(partition)
         return False
 
-    def owns(self, *owned: int, revoking: int | None = None) -> None:
-        let_go = {} if revoking is None else {JOBS: {revoking: Epoch(1)}}
-        entry = MemberEntry("shop/jobs", POD, UID, 1, True, {JOBS: dict.fromkeys(owned, Epoch(1))}, let_go)
+    def start(self) -> None:
+        """Until it is heard: what the ledger names from then on is granted to this process."""
+        self.thread.start()
+        until(lambda: self.consumer._gaps, "its session has begun", SECONDS)
+
+    def owns(self, *owned: int, revoking: int | None = None, epoch: int = 1) -> None:
+        let_go = {} if revoking is None else {JOBS: {revoking: Epoch(epoch)}}
+        entry = MemberEntry("shop/jobs", POD, UID, 1, True, {JOBS: dict.fromkeys(owned, Epoch(epoch))}, let_go)
         fresh = self.folder / "fresh"
         fresh.write_text(entry.to_json())
         fresh.rename(self.folder / POD)
@@ -64,8 +69,8 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 
 def test_it_works_on_what_it_owns_and_lets_go_of_what_is_called_back(fleet: Fleet) -> None:
+    fleet.start()
     fleet.owns(0, 5)
-    fleet.thread.start()
     until(lambda: {OwnedPartition(JOBS, 0, Epoch(1)), OwnedPartition(JOBS, 5, Epoch(1))} <= {*fleet.served}, "both", SECONDS)
     assert fleet.lease.releases() == frozenset()
 
@@ -85,8 +90,8 @@ def test_it_works_on_what_it_owns_and_lets_go_of_what_is_called_back(fleet: Flee
 def test_what_is_called_back_is_released_after_on_revoked_has_returned(fleet: Fleet) -> None:
     before: list[object] = []
     fleet.consumer._on_revoked = lambda partitions: before.append(fleet.lease.releases())
+    fleet.start()
     fleet.owns(3)
-    fleet.thread.start()
     until(lambda: fleet.served, "it works", SECONDS)
     fleet.owns(revoking=3)
     until(fleet.lease.releases, "it says that it has let go", SECONDS)
@@ -95,25 +100,36 @@ def test_what_is_called_back_is_released_after_on_revoked_has_returned(fleet: Fl
 
 def test_without_a_session_it_does_nothing(fleet: Fleet) -> None:
     fleet.lease.away = True
-    fleet.owns(0)
     fleet.thread.start()
+    fleet.owns(0)
     until(lambda: fleet.lease.requests > 1, "it tries to renew", SECONDS)
     assert fleet.served == []
     assert "not renewed" in fleet.consumer.unheard()
-    fleet.lease.away = False
+
+
+def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_on_when_granted_anew(fleet: Fleet) -> None:
+    fleet.owns(0)  # of an earlier process of the pod, and perhaps another pod's by now
+    fleet.start()
+    until(fleet.lease.releases, "it says that it does not work on it", SECONDS)
+    assert fleet.lease.releases() == {Release(UID, JOBS, 0, Epoch(1))}
+    assert fleet.served == [] and fleet.told == []
+    fleet.owns(0, epoch=2)
     until(lambda: fleet.served, "it works", SECONDS)
+    assert {*fleet.served} == {OwnedPartition(JOBS, 0, Epoch(2))}
     assert fleet.consumer.unheard() == ""
 
 
-def test_when_the_session_lapses_its_partitions_are_lost(fleet: Fleet) -> None:
+def test_after_a_gap_of_its_session_its_partitions_are_lost_until_they_are_granted_anew(fleet: Fleet) -> None:
+    fleet.start()
     fleet.owns(0)
-    fleet.thread.start()
     until(lambda: fleet.served, "it works", SECONDS)
-    fleet.session.lapsed = lambda: True  # type: ignore[method-assign]
+    fleet.session.gaps += 1
     until(lambda: ("on_lost", [0]) in fleet.told, "the loss is told", SECONDS)
+    until(fleet.lease.releases, "it says that it does not work on it", SECONDS)
     fleet.served.clear()
-    del fleet.session.lapsed
+    fleet.owns(0, epoch=2)
     until(lambda: fleet.served, "it works again", SECONDS)
+    assert {one.epoch for one in fleet.served} == {Epoch(2)}
     assert fleet.told == [("on_assigned", [0]), ("on_lost", [0]), ("on_assigned", [0])]
 
 
@@ -125,8 +141,8 @@ def test_a_call_that_does_not_return_is_seen_by_the_probe(fleet: Fleet) -> None:
         assert go_on.wait(SECONDS)
 
     fleet.thread = threading.Thread(target=fleet.consumer.run, args=(hang,), daemon=True)
+    fleet.start()
     fleet.owns(0)
-    fleet.thread.start()
     assert begun.wait(SECONDS)
     assert fleet.consumer.hangs() == ""
     fleet.consumer._seen_at -= 120  # as if it had not come back for so long
@@ -139,7 +155,11 @@ def test_what_the_work_raises_ends_it_and_lets_go(fleet: Fleet) -> None:
     def fail(partition: OwnedPartition) -> None:
         raise ValueError("no")
 
-    fleet.owns(0)
+    def grant() -> None:
+        until(lambda: fleet.consumer._gaps, "its session has begun", SECONDS)
+        fleet.owns(0)
+
+    threading.Thread(target=grant, daemon=True).start()
     with pytest.raises(ValueError, match="no"):
         fleet.consumer.run(fail)
     assert fleet.session._thread is not None and not fleet.session._thread.is_alive()

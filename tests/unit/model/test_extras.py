@@ -14,10 +14,10 @@ opened(kind("Redis"), "redis://redis.shop", "shop/orders", "uid")
 """
 
 PARTS = [
-    ("redis", "from baton.queues.redis import RedisProducer", "'redis>="),
-    ("redis", OPENED, "'redis>="),
+    ("redis", "from baton.queues.redis import RedisProducer", "'redis<"),
+    ("redis", OPENED, "'redis<"),
     ("aiokafka", "import baton.queues.kafka.consumer_side", "'aiokafka<0.15,>=0.13' 'confluent-kafka>="),
-    ("redis", "from baton.cli.main import main\nmain(['dead-letters', 'list', 'shop/orders'])", "'redis>="),
+    ("redis", "from baton.cli.main import main\nmain(['dead-letters', 'list', 'shop/orders'])", "'redis<"),
     ("prometheus_client", "import baton.consumer.metrics", "'prometheus-client>="),
     ("opentelemetry", "import baton.consumer.tracing", "'opentelemetry-api>="),
     ("pyspark", "import baton.spark", "'pandas<3,>=2.2' "),
@@ -33,7 +33,7 @@ def test_what_to_install_is_named_by_packages_that_are_on_an_index(absent: str, 
 
 
 def test_what_is_too_old_is_said_likewise() -> None:
-    with pytest.raises(MissingExtraError, match=r"cannot import name .*: pip install 'redis>="), extra("redis"):
+    with pytest.raises(MissingExtraError, match=r"cannot import name .*: pip install 'redis<"), extra("redis"):
         from redis import something_that_comes_later  # type: ignore[attr-defined] # noqa: F401
 
 

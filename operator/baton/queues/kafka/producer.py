@@ -1,12 +1,16 @@
 """A producer for a topic: confluent-kafka's, with Java's partitioner, which adds nothing twice and polls by itself."""
 
+import atexit
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
+from inspect import iscoroutinefunction
 from math import inf
 from typing import Any, Self
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import Producer as Client
@@ -26,28 +30,32 @@ _ANY_SIZE = 1_000_000_000
 
 
 class KafkaDelivery:
-    """What becomes of a message that was given to `KafkaProducer.produce`."""
+    """The outcome of a message that was given to `KafkaProducer.produce`."""
 
     def __init__(self, producer: "KafkaProducer", on_delivery: "Callable[[KafkaDelivery], object] | None") -> None:
         self._future: Future[Sent] = Future()
         self._producer = producer
+        self._seen = False
         if on_delivery is not None:
             self.add_done_callback(on_delivery)
 
     def done(self) -> bool:
-        """Whether it is known."""
+        """Whether the outcome is known."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Sent:
-        """Wait for it. Raises QueueUnreachable where the message may not be in the topic, ValueError where no other try would
-        help, and TimeoutError after `timeout` seconds: it is still under way."""
-        self._producer._seen(self)
+        """Wait for the outcome. Raises QueueUnreachable where the message may not be in the topic, ValueError where no other try
+        would help, TimeoutError after `timeout` seconds: it is still under way, and RuntimeError in a callback, which would wait
+        for ever."""
+        if not self.done():
+            self._producer._see_no_callback()
         try:
-            return self._future.result(timeout)
-        except TimeoutError:
-            if not self._future.done():
-                self._producer._unseen.add(self)
+            sent = self._future.result(timeout)
+        except (QueueUnreachable, ValueError):
+            self._seen = True
             raise
+        self._seen = True
+        return sent
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Likewise: what `result` raises, or None."""
@@ -58,16 +66,26 @@ class KafkaDelivery:
         return None
 
     def add_done_callback(self, callback: "Callable[[KafkaDelivery], object]", /) -> None:
-        """Call it with the delivery when the outcome is known, on the producer's thread. Raises TypeError for what cannot be."""
+        """Call it with the delivery when the outcome is known, on the producer's thread, one at a time; what it raises is logged.
+        Raises TypeError for what cannot be called so."""
         function("callback", callback, "delivery")
-        self._producer._seen(self)
-        self._future.add_done_callback(lambda _: callback(self))
+        if iscoroutinefunction(callback):
+            raise TypeError(f"{callback!r} is a coroutine function, which nothing would await: give a plain function")
+        self._seen = True
+        self._future.add_done_callback(lambda _: self._call(callback))
+
+    def _call(self, callback: "Callable[[KafkaDelivery], object]") -> None:
+        try:
+            callback(self)
+        except BaseException:  # also SystemExit: it would end the thread that all deliveries come from
+            log.exception("a callback of a delivery failed")
 
 
 class KafkaProducer:
     """Sends messages to a topic; safe to use from several threads, but not on both sides of a fork.
 
     Messages of a key stay in the order in which they were sent, and a retry makes no duplicate (enable.idempotence, acks=all).
+    One thread sends and calls back. What is left at the end of the process is sent, and a failure then is logged.
     """
 
     def __init__(
@@ -78,15 +96,18 @@ class KafkaProducer:
         for room. Raises QueueUnreachable for a URL that is none, ValueError and TypeError for other options.
         """
         number("patience", patience, 0.001)
-        number("linger", linger, 0)
+        number("linger", linger, 0, 900)
         number("buffer_bytes", buffer_bytes, 1)
         if not isinstance(topic, str) or not topic:
             raise TypeError(f"the topic is {topic!r}: give its name as a text")
         self._topic, self._patience, self._buffer = topic, patience, buffer_bytes
         self._address = read(url)
-        self._unseen: set[KafkaDelivery] = set()
+        self._under_way: set[KafkaDelivery] = set()
+        self._failed: list[KafkaDelivery] = []
         self._trouble = ""
-        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        """Nothing is taken while the producer closes."""
+        self._closing, self._ended, self._hurry = False, threading.Event(), threading.Event()
         self._client = Client(
             {
                 **self._address.for_librdkafka(),
@@ -104,20 +125,28 @@ class KafkaProducer:
         )
         self._thread = threading.Thread(target=self._poll, name=f"baton-producer-{topic}", daemon=True)
         self._thread.start()
+        _producers.add(self)
 
     def send(self, key: Key, value: bytes | str, headers: Headers | None = None, *, partition: int | None = None) -> Sent:
         """Where it is now. `key`: messages of a key go to one partition; None: to any. `partition`: where it goes instead. Raises
         as `KafkaDelivery.result`."""
+        self._see_no_callback()
         delivery = self.produce(key, value, headers, partition=partition)
-        self._client.flush(0)
+        self._hurry.set()
         return delivery.result()
 
     def send_many(self, entries: Iterable[Given]) -> list[Sent]:
-        """Send (key, value) or (key, value, headers); returns when the topic has all of them."""
-        deliveries = [self.produce(*entry) for entry in entries]
-        for delivery in deliveries:
-            self._seen(delivery)
-        self._client.flush(self._patience)
+        """Send (key, value) or (key, value, headers); returns when the topic has all of them. Raises TypeError before anything is
+        sent."""
+        self._see_no_callback()
+        those = [(entry[0], entry[1], entry[2] if len(entry) == 3 else None) for entry in entries]
+        for those_parts in those:
+            self._check(*those_parts)
+        deliveries = [self.produce(*entry) for entry in those]
+        self._hurry.set()
+        errors = [error for delivery in deliveries if (error := delivery.exception()) is not None]
+        if errors:
+            raise errors[0]
         return [delivery.result() for delivery in deliveries]
 
     def produce(
@@ -131,59 +160,41 @@ class KafkaProducer:
     ) -> KafkaDelivery:
         """Send it within `linger`, together with others, and wait for nothing but room in the buffer. A failure that nothing
         looked at is raised by `flush` or `close`. Raises QueueUnreachable where there was no room for `patience` seconds."""
-        if self._closed.is_set():
-            raise RuntimeError("this producer is closed: make another")
-        for name, given in (("key", key), ("value", value)):
-            if not isinstance(given, (bytes, str)) and not (name == "key" and given is None):
-                raise TypeError(f"a {name} is bytes or str, not {type(given).__name__}")
+        self._check(key, value, headers)
         if partition is not None and (not isinstance(partition, int) or partition < 0):
             raise ValueError(f"a partition is a number from 0, not {partition!r}")
         delivery = KafkaDelivery(self, on_delivery)
-        if on_delivery is None:
-            self._unseen.add(delivery)
         until = time.monotonic() + self._patience
         where: Mapping[str, Any] = {} if partition is None else {"partition": partition}
-        while True:
-            try:
-                self._client.produce(
-                    self._topic,
-                    key=key,
-                    value=value,
-                    headers=list(headers.items()) if headers else None,
-                    on_delivery=lambda error, message: self._delivered(delivery, error, message),
-                    **where,
+        while not self._taken(delivery, key, value, headers, where):
+            if time.monotonic() >= until:
+                raise QueueUnreachable(
+                    f"{self._address.place}: the producer's buffer is full ({self._buffer:,} bytes), so it took nothing new for "
+                    f"{self._patience:g} s{self._trouble}."
                 )
-                return delivery
-            except BufferError:
-                if time.monotonic() >= until:
-                    self._seen(delivery)
-                    raise QueueUnreachable(
-                        f"{self._address.place}: the producer's buffer is full ({self._buffer:,} bytes), so it took nothing new "
-                        f"for {self._patience:g} s{self._trouble}."
-                    ) from None
-                self._closed.wait(_LOOK_EVERY)
-            except KafkaException as failure:
-                delivery._future.set_exception(self._error(failure.args[0]))
-                return delivery
+            self._hurry.set()
+            self._ended.wait(_LOOK_EVERY)
+        return delivery
 
     def flush(self, within: float | None = None) -> None:
         """Send at once what was given to `produce`, and wait until the outcome is known, for `within` seconds at most. Raises
         QueueUnreachable where a message may not be in the topic and the program did not look at its delivery."""
-        left = self._flushed(within)
-        if left:
-            raise QueueUnreachable(
-                f"{self._address.place}: {counted(left, 'message')} to {self._topic} not sent after {within:g} s"
-            )
+        if left := self._flushed(within):
+            what = f"{counted(left, 'message')} to {self._topic} not sent after {within:g} s"
+            raise QueueUnreachable(f"{self._address.place}: {what}{self._trouble}")
         self._report()
 
     def close(self, within: float | None = None) -> None:
         """`flush`, and give up what was not sent in time."""
-        if self._closed.is_set():
+        self._see_no_callback()
+        with self._lock:
+            self._closing = True
+        if self._ended.is_set():
             return
         if self._flushed(within):
             self._client.purge()
-            self._client.flush(_LOOK_EVERY)
-        self._closed.set()
+            self._flushed(1.0)
+        self._ended.set()
         self._thread.join()
         self._report()
 
@@ -193,45 +204,93 @@ class KafkaProducer:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             self.close()
-            return
+        else:
+            self._end()
+
+    def _end(self) -> None:
         try:
             self.close()
         except QueueUnreachable as why:
             log.error("%s", why)
 
     def _poll(self) -> None:
-        while not self._closed.is_set():
-            self._client.poll(_LOOK_EVERY)
+        """Of the producer's thread, which alone serves deliveries."""
+        while not self._ended.is_set():
+            if self._hurry.is_set():
+                self._hurry.clear()
+                self._client.flush(_LOOK_EVERY)
+            else:
+                self._client.poll(_LOOK_EVERY)
 
     def _flushed(self, within: float | None) -> int:
         """How many messages are left then."""
+        self._see_no_callback()
         until = inf if within is None else time.monotonic() + within
-        while (left := len(self._client)) and time.monotonic() < until:
-            self._client.flush(min(_LOOK_EVERY, max(0.0, until - time.monotonic())))
-        return left
+        while self._under_way and time.monotonic() < until:
+            self._hurry.set()
+            with suppress(TimeoutError, StopIteration, QueueUnreachable, ValueError):
+                next(iter(list(self._under_way)))._future.result(min(_LOOK_EVERY, max(0.0, until - time.monotonic())))
+        return len(self._under_way)
 
     def _report(self) -> None:
-        failed = [one for one in list(self._unseen) if one.done() and one._future.exception() is not None]
-        for one in failed:
-            self._seen(one)
+        failed, self._failed = [one for one in self._failed if not one._seen], []
         if failed:
-            raise QueueUnreachable(
-                f"{counted(len(failed), 'message')} to {self._topic} not sent: {failed[0]._future.exception()}"
-            )
+            what = f"{counted(len(failed), 'message')} to {self._topic} not sent"
+            raise QueueUnreachable(f"{what}: {failed[0]._future.exception()}")
 
-    def _seen(self, delivery: KafkaDelivery) -> None:
-        self._unseen.discard(delivery)
+    def _see_no_callback(self) -> None:
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError("not in a callback of a delivery, which would wait for itself: produce, or do it elsewhere")
+
+    def _check(self, key: Key, value: bytes | str, headers: Headers | None) -> None:
+        for name, given in (("key", b"" if key is None else key), ("value", value), *(headers or {}).items()):
+            if not isinstance(given, (bytes, str)):
+                raise TypeError(f"a {name} is bytes or str, not {type(given).__name__}")
+        size = sum(len(part) for part in (key or b"", value, *(headers or {}).values()))
+        if size > self._buffer:
+            raise ValueError(f"the message has {size:,} bytes, and the producer's buffer {self._buffer:,}: raise buffer_bytes")
+
+    def _taken(
+        self, delivery: KafkaDelivery, key: Key, value: bytes | str, headers: Headers | None, where: Mapping[str, Any]
+    ) -> bool:
+        """False: there is no room now."""
+        with self._lock:
+            if self._closing:
+                raise RuntimeError("this producer is closed: make another")
+            self._under_way.add(delivery)
+            try:
+                self._client.produce(
+                    self._topic,
+                    key=key,
+                    value=value,
+                    headers=list(headers.items()) if headers else None,
+                    on_delivery=lambda error, message: self._delivered(delivery, error, message),
+                    **where,
+                )
+            except BufferError:
+                self._under_way.discard(delivery)
+                return False
+            except KafkaException as failure:
+                refused: KafkaError = failure.args[0]
+            except BaseException:
+                self._under_way.discard(delivery)
+                raise
+            else:
+                return True
+        self._delivered(delivery, refused, None)
+        return True
 
     def _heard(self, error: KafkaError) -> None:
         self._trouble = f" ({error.str()})"
 
-    def _delivered(self, delivery: KafkaDelivery, error: KafkaError | None, message: Message) -> None:
-        if error is None:
+    def _delivered(self, delivery: KafkaDelivery, error: KafkaError | None, message: Message | None) -> None:
+        if error is None and message is not None:
             self._trouble = ""
-            self._seen(delivery)
             delivery._future.set_result(Sent(message.partition() or 0, str(message.offset())))
-        else:
+        elif error is not None:
+            self._failed.append(delivery)
             delivery._future.set_exception(self._error(error))
+        self._under_way.discard(delivery)
 
     def _error(self, error: KafkaError) -> Exception:
         """A sentence with the cure."""
@@ -247,3 +306,14 @@ class KafkaProducer:
         if code == KafkaError._MSG_TIMED_OUT:
             return QueueUnreachable(f"{place} has not taken the message within {self._patience:g} s{self._trouble}")
         return (ValueError if code in _HOPELESS else QueueUnreachable)(f"{place}: the message was not sent ({error.str()})")
+
+
+_producers: WeakSet[KafkaProducer] = WeakSet()
+
+
+def _exit() -> None:
+    for producer in list(_producers):
+        producer._end()
+
+
+atexit.register(_exit)

@@ -218,7 +218,7 @@ end
 -- What a hand-off waits for; -1 (IN_USE): nothing is outstanding, and the owner has not let go yet.
 local function in_use()
   local left = outstanding()
-  return left == 0 and redis.call('HEXISTS', OWNER, 'kept') == 1 and -1 or left
+  return left == 0 and redis.call('HGET', OWNER, 'kept') and -1 or left
 end
 
 -- Finishes with single entries, by their ids: each counts as done when it leaves what is pending, which it does once. A logged range
