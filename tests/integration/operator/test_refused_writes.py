@@ -53,8 +53,11 @@ class Gate:
         await self._closed()
 
     async def open(self) -> None:
+        if not self._made:
+            return
         while self._made:
             await self._api.delete(self._made.pop())
+        await eventually(self._lets_through, "the gate is open")  # which takes effect a moment later, too
 
     @property
     def _selector(self) -> dict[str, Any]:
@@ -67,16 +70,18 @@ class Gate:
 
     async def _closed(self) -> None:
         """It takes effect a moment later."""
+        await eventually(self._refuses, "ConfigMaps are refused")
 
-        async def so() -> bool:
-            try:
-                body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
-                await self._api._request("POST", core_path(self._namespace, "configmaps"), {"dryRun": "All"}, body)
-            except (ApiError, UnavailableError):
-                return True
-            return False
+    async def _lets_through(self) -> bool:
+        return not await self._refuses()
 
-        await eventually(so, "ConfigMaps are refused")
+    async def _refuses(self) -> bool:
+        try:
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "try-"}}
+            await self._api._request("POST", core_path(self._namespace, "configmaps"), {"dryRun": "All"}, body)
+        except (ApiError, UnavailableError):
+            return True
+        return False
 
 
 @pytest.fixture
