@@ -52,7 +52,7 @@ class ExternalConsumer:
 
     Nothing fences an External queue, so the consumer works only while its session is renewed. What the ledger named before the
     session had a gap may be another pod's by now, whatever a late mount says: it is released, and worked on when it is granted
-    anew. Between two calls nothing is in hand: that is when a partition that is called back is released.
+    again. Between two calls nothing is in hand: that is when a partition that is called back is released.
     """
 
     def __init__(

@@ -311,9 +311,10 @@ class Elector:
         return left if left > 0 else self._terms.renew_deadline
 
     async def _sleep(self, until: float) -> None:
-        """Until the next attempt, but no longer than the lead lasts: the own, for its end must be told in time, and another's."""
-        if (free_at := self._vacancy.free_at) is not None and free_at > self._clock.ticks():
-            until = min(until, free_at)
+        """Until the next attempt, but no longer than a lead lasts: its own, whose end must be told in time, or another's, which
+        it may then take."""
+        now, ends = self._clock.ticks(), [self._vacancy.free_at]
         if self._renewed_at is not None:
-            until = min(until, self._renewed_at + self._terms.renew_deadline)
+            ends.append(self._renewed_at + self._terms.renew_deadline)
+        until = min(until, *(end for end in ends if end is not None and end > now), until)
         await asyncio.sleep(max(0.05, until - self._clock.ticks()))

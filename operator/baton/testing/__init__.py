@@ -156,7 +156,7 @@ class TestQueue:
     def lose(self, partition: int) -> None:
         """Give the partition to another member without asking, as at a missed deadline: the queue refuses this one from now on,
         `on_lost` is called, `entry.still_mine()` is False. Raises ValueError where it has not got it."""
-        epoch = self._queue.epochs[partition]
+        epoch = self._queue.epochs.get(partition, Epoch(0))
         self._ledger.take(partition)
         self._until(lambda: not self._ask(lambda turns: _holds(turns, partition, epoch), False), "the loss is noticed")
 

@@ -107,7 +107,7 @@ def test_without_a_session_it_does_nothing(fleet: Fleet) -> None:
     assert "not renewed" in fleet.consumer.unheard()
 
 
-def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_on_when_granted_anew(fleet: Fleet) -> None:
+def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_on_when_granted_again(fleet: Fleet) -> None:
     fleet.owns(0)  # of an earlier process of the pod, and perhaps another pod's by now
     fleet.start()
     until(fleet.lease.releases, "it says that it does not work on it", SECONDS)
@@ -119,7 +119,7 @@ def test_what_the_ledger_named_before_the_session_began_is_released_and_worked_o
     assert fleet.consumer.unheard() == ""
 
 
-def test_after_a_gap_of_its_session_its_partitions_are_lost_until_they_are_granted_anew(fleet: Fleet) -> None:
+def test_after_a_gap_of_its_session_its_partitions_are_lost_until_they_are_granted_again(fleet: Fleet) -> None:
     fleet.start()
     fleet.owns(0)
     until(lambda: fleet.served, "it works", SECONDS)
