@@ -37,7 +37,7 @@ WRITING = (
     Mutation("elector", "wait for a confirmation as long as it takes", "kube/elector.py", "unit/kube/test_elector.py",
              "            async with asyncio.timeout(self._terms.renew_deadline):\n                await self.attempt()\n        self._tell", "            async with asyncio.timeout(None):\n                await self.attempt()\n        self._tell"),
     Mutation("elector", "tell the end of the lead with the next attempt", "kube/elector.py", "unit/kube/test_elector.py",
-             "            until = min(until, self._renewed_at + self._terms.renew_deadline)", "            pass"),
+             "            ends.append(self._renewed_at + self._terms.renew_deadline)", "            pass"),
     Mutation("elector", "give up the Lease of another", "kube/elector.py", "unit/kube/test_elector.py",
              'if lease is not None and holder_of(lease) == self.identity:', "if lease is not None:"),
     Mutation("elector", "forget that renewals failed", "kube/elector.py", "unit/kube/test_election.py",
