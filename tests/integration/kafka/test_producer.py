@@ -1,10 +1,12 @@
 """KafkaProducer with a real broker: where messages go, that none is lost silently, and what its errors say."""
 
 import itertools
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer as Client
@@ -35,6 +37,18 @@ def test_a_message_is_where_it_says_with_its_headers(broker: KafkaBroker, produc
     assert (message.key(), message.value(), message.headers()) == (b"customer-17", b"shipped", [("traceparent", b"00-1")])
     assert sent.offset == str(message.offset())
     assert producer.send(None, b"x", partition=3).partition == 3
+
+
+def test_the_program_of_the_guide_prints_where_its_message_is(broker: KafkaBroker) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
+    (program,) = re.findall(r"^```python\n([^`]*KafkaProducer.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    topic = f"produced-{next(_topics)}"
+    broker.make_topic(topic, 4)
+    program = program.replace("kafka://broker.shop:9092", f"kafka://{broker.servers}").replace('"orders"', f'"{topic}"')
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=100, capture_output=True, text=True)
+    (partition, message), *others = [(n, one) for n, those in enumerate(committed_messages(broker, topic)) for one in those]
+    assert done.stdout == f"{partition} {message.offset()}\n" and others == []
+    assert (message.key(), message.value(), message.headers()) == (b"customer-17", b"shipped", [("traceparent", "00-…".encode())])
 
 
 def test_keys_go_where_javas_clients_put_them(broker: KafkaBroker, producer: KafkaProducer, topic: str) -> None:

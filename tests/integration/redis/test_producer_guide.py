@@ -12,7 +12,7 @@ from tests.integration.redis.conftest import Queue
 from tests.waiting import PATIENCE
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "producer.md").read_text()
-SMALLEST, LINGERING, ASYNCIO = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+SMALLEST, LINGERING, ASYNCIO, _KAFKA = re.findall(r"^```python\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
 ONE = Epoch(1)
 
 
