@@ -132,13 +132,13 @@ class ExternalConsumer:
     def _turn(self, work: Callable[[OwnedPartition], object]) -> bool:
         """False: there was nothing to do."""
         self._seen_at = time.monotonic()
-        entry, gaps = self._source.current(), self._session.gaps
+        entry, gaps, heard = self._source.current(), self._session.gaps, self._heard
         owned, revoking = (dict(flat(entry.owned)), dict(flat(entry.revoking))) if entry is not None else ({}, {})
         if gaps != self._gaps:
             self._gaps, self._doubtful = gaps, dict(owned)
         self._doubtful = {one: epoch for one, epoch in self._doubtful.items() if owned.get(one) == epoch}
-        mine = {one: epoch for one, epoch in owned.items() if one not in self._doubtful} if self._heard else {}
-        known = mine | revoking if self._heard else {}
+        mine = {one: epoch for one, epoch in owned.items() if one not in self._doubtful} if heard else {}
+        known = mine | revoking if heard else {}
         self._drop(self._on_lost, {one: epoch for one, epoch in self._held.items() if known.get(one) != epoch})
         self._drop(self._on_revoked, {one: epoch for one, epoch in self._held.items() if one in revoking})
         released = revoking | self._doubtful
