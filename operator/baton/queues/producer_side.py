@@ -1,7 +1,12 @@
 """What a program sends to a queue with, whatever its kind."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
+
+from baton.queues.protocol import QueueUnreachable
+
+log = logging.getLogger(__name__)
 
 Headers = Mapping[str, bytes | str]
 Key = bytes | str | None
@@ -54,3 +59,27 @@ class Producer(Protocol):
     def close(self, within: float | None = None) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
+
+
+class InWith:
+    """A producer in `with`, and at the end of the process: what `close` raises beside another exception is logged."""
+
+    def close(self, within: float | None = None) -> None:
+        """As `Producer.close`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Close it where another exception is on its way, or the process ends."""
+        try:
+            self.close()
+        except QueueUnreachable as why:
+            log.error("%s", why)

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from inspect import iscoroutinefunction
 from math import inf
-from typing import Any, Self
+from typing import Any
 from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -18,13 +18,12 @@ from confluent_kafka import Producer as Client
 from baton.model.options import function, number
 from baton.model.wording import counted
 from baton.queues.kafka.address import read
-from baton.queues.producer_side import Given, Headers, Key, Sent
+from baton.queues.producer_side import Given, Headers, InWith, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.1
-_HOPELESS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_PARTITION, KafkaError.INVALID_RECORD}
 _ANY_SIZE = 1_000_000_000
 """Bytes: librdkafka's largest. Its own bound is a megabyte; here the topic says how large a message may be."""
 
@@ -52,9 +51,9 @@ class KafkaDelivery:
         try:
             sent = self._future.result(timeout)
         except (QueueUnreachable, ValueError):
-            self._seen = True
+            self._look()
             raise
-        self._seen = True
+        self._look()
         return sent
 
     def exception(self, timeout: float | None = None) -> Exception | None:
@@ -71,8 +70,12 @@ class KafkaDelivery:
         function("callback", callback, "delivery")
         if iscoroutinefunction(callback):
             raise TypeError(f"{callback!r} is a coroutine function, which nothing would await: give a plain function")
-        self._seen = True
+        self._look()
         self._future.add_done_callback(lambda _: self._call(callback))
+
+    def _look(self) -> None:
+        self._seen = True
+        self._producer._failed.discard(self)
 
     def _call(self, callback: "Callable[[KafkaDelivery], object]") -> None:
         try:
@@ -81,7 +84,7 @@ class KafkaDelivery:
             log.exception("a callback of a delivery failed")
 
 
-class KafkaProducer:
+class KafkaProducer(InWith):
     """Sends messages to a topic; safe to use from several threads, but not on both sides of a fork.
 
     Messages of a key stay in the order in which they were sent, and a retry makes no duplicate (enable.idempotence, acks=all).
@@ -103,7 +106,8 @@ class KafkaProducer:
         self._topic, self._patience, self._buffer = topic, patience, buffer_bytes
         self._address = read(url)
         self._under_way: set[KafkaDelivery] = set()
-        self._failed: list[KafkaDelivery] = []
+        self._failed: set[KafkaDelivery] = set()
+        """That nothing has looked at."""
         self._trouble = ""
         self._lock = threading.Lock()
         """Nothing is taken while the producer closes."""
@@ -140,8 +144,8 @@ class KafkaProducer:
         sent."""
         self._see_no_callback()
         those = [(entry[0], entry[1], entry[2] if len(entry) == 3 else None) for entry in entries]
-        for those_parts in those:
-            self._check(*those_parts)
+        for entry in those:
+            self._check(*entry)
         deliveries = [self.produce(*entry) for entry in those]
         self._hurry.set()
         errors = [error for delivery in deliveries if (error := delivery.exception()) is not None]
@@ -198,21 +202,6 @@ class KafkaProducer:
         self._thread.join()
         self._report()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        try:
-            self.close()
-        except QueueUnreachable as why:
-            log.error("%s", why)
-
     def _poll(self) -> None:
         """Of the producer's thread, which alone serves deliveries."""
         while not self._ended.is_set():
@@ -233,7 +222,8 @@ class KafkaProducer:
         return len(self._under_way)
 
     def _report(self) -> None:
-        failed, self._failed = [one for one in self._failed if not one._seen], []
+        failed = list(self._failed)
+        self._failed.difference_update(failed)
         if failed:
             what = f"{counted(len(failed), 'message')} to {self._topic} not sent"
             raise QueueUnreachable(f"{what}: {failed[0]._future.exception()}")
@@ -288,7 +278,8 @@ class KafkaProducer:
             self._trouble = ""
             delivery._future.set_result(Sent(message.partition() or 0, str(message.offset())))
         elif error is not None:
-            self._failed.append(delivery)
+            if not delivery._seen:
+                self._failed.add(delivery)
             delivery._future.set_exception(self._error(error))
         self._under_way.discard(delivery)
 
@@ -305,7 +296,9 @@ class KafkaProducer:
             return QueueUnreachable(f"{self._address.who} may not WRITE the topic {self._topic}: allow it by an ACL")
         if code == KafkaError._MSG_TIMED_OUT:
             return QueueUnreachable(f"{place} has not taken the message within {self._patience:g} s{self._trouble}")
-        return (ValueError if code in _HOPELESS else QueueUnreachable)(f"{place}: the message was not sent ({error.str()})")
+        return (ValueError if code == KafkaError.INVALID_RECORD else QueueUnreachable)(
+            f"{place}: the message was not sent ({error.str()})"
+        )
 
 
 _producers: WeakSet[KafkaProducer] = WeakSet()
@@ -313,7 +306,7 @@ _producers: WeakSet[KafkaProducer] = WeakSet()
 
 def _exit() -> None:
     for producer in list(_producers):
-        producer._end()
+        producer.end()
 
 
 atexit.register(_exit)

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from secrets import token_hex
 from threading import Lock
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from weakref import WeakSet
 
 from redis.exceptions import RedisError
 
-from baton.queues.producer_side import Given, Headers, Sent
+from baton.queues.producer_side import Given, Headers, InWith, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.connection import KeptConnection, client
@@ -312,7 +312,7 @@ _MOST_UNTOLD = 1000
 """Outcomes that may wait for callbacks. Where more do, `produce` waits for those, for `patience` seconds."""
 
 
-class RedisProducer:
+class RedisProducer(InWith):
     """Sends entries to a queue (`namespace/name`); safe to use from several threads, and on both sides of a fork.
 
     Entries of one key stay in the order in which they were sent. A call that returned has its entries in the queue, once:
@@ -429,22 +429,6 @@ class RedisProducer:
         self._shared.send(waiting, deadline)
         all_sent(waiting)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        """Closes it where something else is on its way to whoever is to hear of it."""
-        try:
-            self.close()
-        except QueueUnreachable as why:
-            log.error("%s", why)
-
     def _make_room(self, entry: Waiting, deadline: float) -> None:
         waiting = self._shared.hurry()
         self._shared.work_until(lambda: self._shared.closed or self._sending.room(self._outbox, entry), deadline)
@@ -505,7 +489,7 @@ def _forked() -> None:
 
 def _exit() -> None:
     for producer in list(_producers):
-        producer._end()
+        producer.end()
 
 
 os.register_at_fork(after_in_child=_forked)
