@@ -116,7 +116,7 @@ ENGINE = (
     # 4: protocols
     Mutation("4", "Eager revokes only what moves", "engine/plan.py", "unit/engine/test_approval.py", "        _revoke_everything(draft, owners, kept, why)", "        pass"),
     Mutation("4", "Eager grants before all is released", "engine/handoff.py", "unit/engine/test_handoff.py",
-             "barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())", "barrier = False"),
+             "barrier = eager and any(waits_for_giver(move) for move in draft.moves.values())", "barrier = False"),
     # 5: nothing sticks
     Mutation("5", "wait for a receiver that is gone", "engine/handoff.py", "unit/engine/test_away.py", "if not draft.may_own(move.receiver, partition.queue):", "if False:"),
     Mutation("5", "do not go back to the giver", "engine/handoff.py", "unit/engine/test_handoff.py",
@@ -181,7 +181,7 @@ ENGINE = (
     Mutation("6", "another name is another member", "engine/member_slots.py", "unit/engine/test_away.py",
              "(identities.get(slot.instance) if slot.instance is not None else None)", "None"),
     Mutation("6", "count a static member under another name as moved from home", "engine/draft.py", "unit/engine/test_away.py",
-             "            self.origins[partition] = now", "            pass"),
+             "            self.rebalance.origins[partition] = now", "            pass"),
     Mutation("6", "a plan takes another name for another member", "engine/placement.py", "unit/engine/test_away.py",
              "if identity is not None and identity in names:", "if False:"),
     Mutation("6", "the later name wins over the newer pod", "engine/membership.py", "simulation/test_scenarios.py::test_the_fleet_lives_as_expected[the-newer-of-two-wins-whatever-its-name]",
@@ -277,8 +277,8 @@ ENGINE = (
     Mutation("2", "call a group balanced whose queue has grown unseen", "engine/holddown.py", "unit/engine/test_settled.py", "and _follows_queues(draft)", "and True"),
     Mutation("2", "call a group settled that is paused", "engine/holddown.py", "unit/engine/test_settled.py", "not draft.spec.paused and ", ""),
     # what is counted
-    Mutation("Lower bound", "count nothing as needed", "engine/balance.py", "unit/engine/test_approval.py", "    assert origins is not None\n", "    assert origins is not None\n    return 0\n"),
-    Mutation("Lower bound", "a rebalance never ends", "engine/balance.py", "unit/engine/test_handoff.py", "if draft.origins is not None and not moving and not draft.waiting:", "if False:"),
+    Mutation("Lower bound", "count nothing as needed", "engine/balance.py", "unit/engine/test_approval.py", "    origins = rebalance.origins\n", "    return 0\n"),
+    Mutation("Lower bound", "a rebalance never ends", "engine/balance.py", "unit/engine/test_handoff.py", "if draft.rebalance is not None and not moving and not draft.waiting:", "if False:"),
     # Proposals
     Mutation("Approval", "take from who works without asking", "engine/plan.py", "unit/engine/test_approval.py", "draft.spec.approval is Approval.MANUAL", "False"),
     Mutation("Approval", "let stopping pods wait for a person", "engine/plan.py", "unit/engine/test_approval.py",

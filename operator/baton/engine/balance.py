@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from baton.assignors import lower_bound
 from baton.engine.draft import Draft
 from baton.engine.placement import several_active, traits
+from baton.engine.state import Rebalance
 from baton.model.ids import MemberId, Partition, QueueName
 
 
@@ -75,23 +76,23 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
 def end_rebalance(draft: Draft) -> None:
     """End the rebalance once no hand-off of it runs or waits. What later rules of the same step begin is the next one."""
     moving = any(not move.quiet for move in draft.moves.values())
-    if draft.origins is not None and not moving and not draft.waiting:
-        draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + _least_moves_of_rebalance(draft))
-        draft.origins, draft.full, draft.eager = None, False, False
+    if draft.rebalance is not None and not moving and not draft.waiting:
+        least = _least_moves_of_rebalance(draft, draft.rebalance)
+        draft.totals = draft.totals._replace(lower_bound=draft.totals.lower_bound + least)
+        draft.rebalance = None
 
 
-def _least_moves_of_rebalance(draft: Draft) -> int:
+def _least_moves_of_rebalance(draft: Draft, rebalance: Rebalance) -> int:
     """The least number of moves of this rebalance.
 
     Vacant slots keep their partitions. A rebalance that only filled slots or placed partitions needs one move for each partition
     whose origin can no longer own it.
     """
-    origins = draft.origins
-    assert origins is not None
+    origins = rebalance.origins
     members = {slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible}
     fixed = {p: slot.member for slot in draft.member_slots if slot.vacated for p in slot.vacated}
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
-    if not draft.full:
+    if not rebalance.full:
         rest = (p for p in origins if p not in fixed and p in draft.records and draft.records[p].owner is not None)
         return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
     start = {p: origins.get(p, record.last) for p, record in draft.records.items() if p not in fixed}

@@ -1,9 +1,10 @@
 """The state of a group during one step: its changes, and answers to the questions of the rules."""
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf
 
+from baton.api.group import ScaleMode
 from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
 from baton.engine.results import DeadlineMissed, Granted, Redirected, ReleaseCause, Released, Revoked, StepEvent
 from baton.engine.state import (
@@ -16,43 +17,32 @@ from baton.engine.state import (
     PlanProblem,
     Rebalance,
     Unreleased,
+    View,
     moment,
 )
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 
+_FIELDS = tuple(one.name for one in fields(GroupState))
 
-class WorkingState:
-    """A mutable copy of a GroupState for the length of one step. Its methods only answer questions. Those of `Draft` change what
-    changes together; the rules change the rest themselves."""
 
-    def __init__(self, state: GroupState, observation: Observation, now: float) -> None:
-        self.before = state
+class Draft(GroupState):
+    """A copy of a state, which the rules of one step change.
+
+    Its first methods answer questions. The others keep together what changes together: a partition's record, its move, the
+    partitions by owner, the members whose assignment changed, and the counts. The rules change the rest themselves.
+    """
+
+    def __init__(self, before: GroupState, observation: Observation, now: float) -> None:
+        for name in _FIELDS:
+            value = getattr(before, name)
+            setattr(self, name, value.copy() if isinstance(value, dict | list) else value)
+        if before.rebalance is not None:
+            self.rebalance = replace(before.rebalance, origins=before.rebalance.origins.copy())
+        self.before = before
         self.observation = observation
         self.spec = observation.spec
         self.now = now
-        self.generation = state.generation
-        self.queues = dict(state.queues)
-        self.records = dict(state.records)
-        self.epoch_tombstones = dict(state.epoch_tombstones)
-        self.queue_tombstones = dict(state.queue_tombstones)
-        self.unreleased = dict(state.unreleased)
-        self.known = dict(state.known)
-        self.member_slots = list(state.member_slots)
-        self.standbys = list(state.standbys)
-        self.moves = dict(state.moves)
-        self.waiting = dict(state.waiting)
-        self.proposal = state.proposal
-        self.holddown = state.holddown
-        running = state.rebalance
-        self.origins: dict[Partition, MemberId | None] | None = None if running is None else dict(running.origins)
-        """Who owned each partition that the running rebalance moves, before it. None: no rebalance runs."""
-        self.full = running is not None and running.full
-        self.eager = running is not None and running.eager
-        self.why = "" if running is None else running.why
-        self.facts = state.facts
-        self.fenced = state.fenced
-        self.victims = state.victims
-        self.totals = state.totals
+        self.replicas = self.spec.replicas if self.spec.scale_mode is ScaleMode.SPARK else None
         self.events: list[StepEvent] = []
         self.eligible: dict[MemberId, ObservedMember] = {}
         """The members: pods that are Ready, neither stop nor drain, are not fenced off and not chosen as victims."""
@@ -161,11 +151,6 @@ class WorkingState:
         """The observation of the partition's queue."""
         return self.observation.queues[partition.queue]
 
-
-class Draft(WorkingState):
-    """The state of a step in the making. Its methods keep together what changes together: a partition's record, its move, the
-    partitions by owner, the members whose assignment changed, and the counts. The rules are in the modules that call them."""
-
     def hand_off(self, partition: Partition, receiver: MemberId | None, why: str) -> None:
         """Begin the hand-off of a partition at a new epoch, or redirect the running one to another receiver.
 
@@ -221,21 +206,20 @@ class Draft(WorkingState):
         move, overtaken = self.moves.get(partition), self.epoch_tombstones.pop(partition, 0)
         return Epoch(max(self.records[partition].epoch, move.epoch if move else 0, overtaken, above) + 1)
 
+    def running_rebalance(self) -> Rebalance:
+        """The rebalance under way. Starts one if none runs."""
+        if self.rebalance is None:
+            self.rebalance = Rebalance()
+        return self.rebalance
+
     def note_origin(self, partition: Partition) -> None:
-        """Count the partition to the rebalance under way. The first one starts it."""
-        if self.origins is None:
-            self.origins = {}
-        self.origins.setdefault(partition, self.records[partition].last)
+        """Count the partition to the rebalance under way."""
+        self.running_rebalance().origins.setdefault(partition, self.records[partition].last)
 
     def _rename_origin(self, partition: Partition, before: MemberId | None, now: MemberId | None) -> None:
         """A static member returned under another name, so the partition has not moved."""
-        if self.origins is not None and self.origins.get(partition) == before:
-            self.origins[partition] = now
-
-    @property
-    def rebalance(self) -> Rebalance | None:
-        """The rebalance under way."""
-        return None if self.origins is None else Rebalance(self.origins, self.full, self.eager, self.why)
+        if self.rebalance is not None and self.rebalance.origins.get(partition) == before:
+            self.rebalance.origins[partition] = now
 
     def new_generation(self) -> None:
         """The assignment changes. All changes of one step make one generation."""
@@ -338,8 +322,8 @@ class Draft(WorkingState):
         if highest:
             self.epoch_tombstones[partition] = Epoch(highest)
         self.waiting.pop(partition, None)
-        if self.origins is not None:
-            self.origins.pop(partition, None)  # a partition that comes back is new: its first grant is no move
+        if self.rebalance is not None:
+            self.rebalance.origins.pop(partition, None)  # a partition that comes back is new: its first grant is no move
 
     def merge_tombstones(self, queue: QueueName) -> None:
         """Replace the tombstones of a queue's partitions by one for the queue: their highest epoch."""
@@ -396,3 +380,8 @@ class Draft(WorkingState):
         self.add_member(member)
         seen = self.eligible[member]
         return MemberSlot(member, seen.uid, self.known[member].instance)
+
+    def finished(self, view: View) -> GroupState:
+        """The state after the step."""
+        self.view = view
+        return GroupState(**{name: getattr(self, name) for name in _FIELDS})

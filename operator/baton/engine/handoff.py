@@ -82,7 +82,8 @@ def effects(draft: Draft) -> tuple[Effect, ...]:
     """All effects that are not done yet. Under Eager, grants wait until every giver has released."""
     if not draft.moves:
         return ()
-    barrier = draft.eager and any(waits_for_giver(move) for move in draft.moves.values())
+    eager = draft.rebalance is not None and draft.rebalance.eager
+    barrier = eager and any(waits_for_giver(move) for move in draft.moves.values())
     wanted: list[Effect] = []
     for partition, move in sorted(draft.moves.items()):
         record = draft.records[partition]
@@ -139,7 +140,8 @@ def redirect_lost_moves(draft: Draft) -> None:
         else:
             without_receiver.append(partition)
     chosen = receivers_by_assignor(draft, without_receiver) if without_receiver and not _waits(draft) else {}
-    if draft.full and len(chosen) == len(without_receiver) > 0:
+    full = draft.rebalance is not None and draft.rebalance.full
+    if full and len(chosen) == len(without_receiver) > 0:
         chosen = receivers_with_fewer_moves(draft, chosen)
     gone = " and ".join(sorted({str(draft.moves[partition].receiver) for partition in without_receiver}))
     for partition, receiver in sorted(chosen.items()):

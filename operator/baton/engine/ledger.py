@@ -462,8 +462,8 @@ def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> Gr
             for partition, epoch in read_grants(part["of"]).items()
         },
         known=known,
-        member_slots=tuple(_read_member_slot(slot, known, records) for slot in raw.get("member_slots", ())),
-        standbys=tuple(_present(member, known) for member in raw.get("standbys", ())),
+        member_slots=[_read_member_slot(slot, known, records) for slot in raw.get("member_slots", ())],
+        standbys=[_present(member, known) for member in raw.get("standbys", ())],
         moves=moves,
         waiting={_in(p, records): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
         proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], records, known),

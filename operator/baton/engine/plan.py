@@ -65,7 +65,8 @@ def _plan(draft: Draft) -> None:
         _carry_out(draft, now, owners, kept, why)
     else:
         _begin(draft, now, why)
-        draft.full = draft.full or bool(now)
+        if now:
+            draft.running_rebalance().full = True
 
 
 def carry_out_approved(draft: Draft) -> None:
@@ -84,11 +85,12 @@ def begin_waiting(draft: Draft) -> None:
         return
     bound = draft.spec.max_concurrent_handoffs if draft.spec.protocol is Protocol.COOPERATIVE else 0
     paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
+    why = "" if draft.rebalance is None else draft.rebalance.why
     for partition, receiver in sorted(draft.waiting.items()):
         if not _bounded(draft, partition):
-            draft.hand_off(partition, receiver, draft.why)
+            draft.hand_off(partition, receiver, why)
         elif not bound or paused < bound:
-            draft.hand_off(partition, receiver, draft.why)
+            draft.hand_off(partition, receiver, why)
             paused += 1
 
 
@@ -105,7 +107,7 @@ def _carry_out(
     if draft.spec.protocol is Protocol.EAGER:
         _revoke_everything(draft, owners, kept, why)
     _begin(draft, changed, why)
-    draft.full = True
+    draft.running_rebalance().full = True
 
 
 def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str) -> None:
@@ -119,7 +121,7 @@ def _begin(draft: Draft, changed: Mapping[Partition, MemberId | None], why: str)
         else:
             draft.waiting[partition] = receiver
             draft.note_origin(partition)
-    draft.why = why
+    draft.running_rebalance().why = why
 
 
 def _first(draft: Draft, changed: Mapping[Partition, MemberId | None], most: int) -> dict[Partition, MemberId | None]:
@@ -173,7 +175,7 @@ def _release_without_receiver(draft: Draft) -> None:
 
 def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept: Collection[Partition], why: str) -> None:
     """Eager, as in Kafka: all members release all partitions, before any is granted."""
-    draft.eager = True
+    draft.running_rebalance().eager = True
     for partition in sorted(draft.records):
         owner = draft.records[partition].owner
         if owner is not None and owners.get(partition) == owner and draft.at_rest(partition) and partition not in kept:

@@ -142,11 +142,11 @@ class Holddown:
     """It is over, and its plan is carried out in parts: the rest is planned when this part's hand-offs end, or at `until`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rebalance:
-    """The rebalance under way."""
+    """The rebalance under way. Only a draft changes one."""
 
-    origins: Mapping[Partition, MemberId | None] = field(default_factory=dict)
+    origins: dict[Partition, MemberId | None] = field(default_factory=dict)
     """The owners of the partitions that it moves, from before it. All other partitions stay."""
     full: bool = False
     """It includes a plan, and did not only fill slots or place partitions."""
@@ -199,27 +199,27 @@ class View:
     numbers: GroupNumbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupState:
-    """The state of one group. No step changes its mappings in place."""
+    """The state of one group. It stays as it is between steps: a step changes a copy of it, the `Draft`."""
 
     group: str
     generation: int = 0
-    queues: Mapping[QueueName, KnownQueue] = field(default_factory=dict)
-    records: Mapping[Partition, PartitionRecord] = field(default_factory=dict)
-    epoch_tombstones: Mapping[Partition, Epoch] = field(default_factory=dict)
+    queues: dict[QueueName, KnownQueue] = field(default_factory=dict)
+    records: dict[Partition, PartitionRecord] = field(default_factory=dict)
+    epoch_tombstones: dict[Partition, Epoch] = field(default_factory=dict)
     """The highest epochs of withdrawn partitions, which may come back; and of those that have an owner by an earlier grant of a
     hand-off that was redirected, and is over."""
-    queue_tombstones: Mapping[QueueName, Epoch] = field(default_factory=dict)
+    queue_tombstones: dict[QueueName, Epoch] = field(default_factory=dict)
     """The highest epoch of a queue's withdrawn partitions, if they have no tombstones of their own."""
-    unreleased: Mapping[Partition, Unreleased] = field(default_factory=dict)
+    unreleased: dict[Partition, Unreleased] = field(default_factory=dict)
     """The last owners of partitions that are gone, where no queue refuses them. They may still work on them."""
-    known: Mapping[MemberId, KnownMember] = field(default_factory=dict)
-    member_slots: tuple[MemberSlot, ...] = ()
-    standbys: tuple[MemberId, ...] = ()
+    known: dict[MemberId, KnownMember] = field(default_factory=dict)
+    member_slots: list[MemberSlot] = field(default_factory=list)
+    standbys: list[MemberId] = field(default_factory=list)
     """Members without a partition, longest waiting first. One that a plan left without partitions may hold a slot."""
-    moves: Mapping[Partition, Move] = field(default_factory=dict)
-    waiting: Mapping[Partition, MemberId] = field(default_factory=dict)
+    moves: dict[Partition, Move] = field(default_factory=dict)
+    waiting: dict[Partition, MemberId] = field(default_factory=dict)
     """The receivers of hand-offs that are planned and not begun (maxConcurrentHandoffs)."""
     proposal: Proposal | None = None
     """The plan that waits for approval."""

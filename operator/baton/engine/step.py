@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from baton.api.group import GroupNumbers, Protocol, ScaleMode
+from baton.api.group import GroupNumbers, Protocol
 from baton.engine import handoff
 from baton.engine.draft import Draft
 from baton.engine.holddown import balanced, settled
@@ -44,52 +44,24 @@ def step(state: GroupState, observation: Observation, now: float) -> Step:
         return Step(state, view.effects, (), view.wake_at)
     draft = Draft(state, observation, now)
     apply_rules(draft)
-    return _close(draft)
-
-
-def _close(draft: Draft) -> Step:
-    before = draft.before
-    spec = draft.spec
-    state = GroupState(
-        group=before.group,
-        generation=draft.generation,
-        queues=draft.queues,
-        records=draft.records,
-        epoch_tombstones=draft.epoch_tombstones,
-        queue_tombstones=draft.queue_tombstones,
-        unreleased=draft.unreleased,
-        known=draft.known,
-        member_slots=tuple(draft.member_slots),
-        standbys=tuple(draft.standbys),
-        moves=draft.moves,
-        waiting=draft.waiting,
-        proposal=draft.proposal,
-        holddown=draft.holddown,
-        rebalance=draft.rebalance,
-        facts=draft.facts,
-        fenced=draft.fenced,
-        replicas=spec.replicas if spec.scale_mode is ScaleMode.SPARK else None,
-        victims=draft.victims,
-        totals=draft.totals,
-    )
     effects = handoff.effects(draft)
     wake_at = _wake_at(draft)
     view = View(
-        draft.observation,
+        observation,
         effects,
         wake_at,
         problem=draft.problem,
         balanced=balanced(draft),
         settled=settled(draft),
         hold_until=min(_hold_ends(draft), default=None),
-        numbers=_numbers(draft, state),
+        numbers=_numbers(draft),
     )
-    if (state_of(state), until_of(state)) != (state_of(before), until_of(before)):
-        draft.events.append(StateChanged(state_of(state), until_of(state), why_of(state), view.numbers.unowned))
-    return Step(replace(state, view=view), effects, tuple(draft.events), wake_at)
+    if (state_of(draft), until_of(draft)) != (state_of(state), until_of(state)):
+        draft.events.append(StateChanged(state_of(draft), until_of(draft), why_of(draft), view.numbers.unowned))
+    return Step(draft.finished(view), effects, tuple(draft.events), wake_at)
 
 
-def _numbers(draft: Draft, state: GroupState) -> GroupNumbers:
+def _numbers(draft: Draft) -> GroupNumbers:
     """The counts of the group. New partitions that the group has not added yet count as partitions without an owner."""
     owned = sum(map(len, draft.owned.values()))
     return GroupNumbers(
@@ -97,8 +69,8 @@ def _numbers(draft: Draft, state: GroupState) -> GroupNumbers:
         standbys=sum(member in draft.eligible and not known.active for member, known in draft.known.items()),
         partitions=sum(queue.partitions for queue in draft.observation.queues.values()),
         unowned=len(draft.records) - owned + sum(unopened(draft.queues, draft.observation).values()),
-        moving=state.moving,
-        **state.totals._asdict(),
+        moving=draft.moving,
+        **draft.totals._asdict(),
     )
 
 

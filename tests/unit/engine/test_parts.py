@@ -156,7 +156,7 @@ def test_a_reserved_slot_is_open_in_time_while_a_part_runs() -> None:
     slot, other, *others = group.state.member_slots
     slot = replace(slot, instance="one", vacated=frozenset({partition(0)}), expires=group.now + 2, length=2.0)
     other = replace(other, vacated=frozenset({partition(1)}))
-    group.state = replace(group.state, member_slots=(slot, other, *others))
+    group.state = replace(group.state, member_slots=[slot, other, *others])
     draft = Draft(group.state, group.observe(), group.now + 2)
     expire_reserved_slots(draft)
     assert draft.plan_now == f"{slot.member} did not come back in time"

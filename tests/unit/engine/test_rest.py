@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import cast
 
 from baton.engine import step
 from baton.engine.state import PartitionRecord
@@ -27,5 +28,5 @@ def test_a_step_that_sees_nothing_new_looks_at_no_partition() -> None:
     group.settle(at=0)
     group.settle(at=5)
     rest = step(group.state, group.observe(), 6.0).state
-    state = replace(rest, records=Untouchable())
+    state = replace(rest, records=cast(dict[Partition, PartitionRecord], Untouchable()))
     assert step(state, group.observe(), 7.0).state is state
