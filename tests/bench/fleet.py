@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from baton.engine import Grant, GroupState, Step, step
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome
 from baton.kube.leases import LeaseView
 from baton.kube.members import membership
 from baton.kube.pods import PodView
@@ -13,6 +13,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.model.ranges import format_grants
 from baton.model.session import PodReleases
+from baton.queues.protocol import Owner
 
 QUEUE = QueueName("orders")
 DELAY = 5.0
@@ -60,7 +61,7 @@ class Fleet:
         self.let_go()
         for _ in range(3):
             made = self.step()
-            granted = frozenset(Outcome(e.partition, OwnerRecord(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
+            granted = frozenset(Outcome(e.partition, Owner(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
             self.step(granted)
         if self.state.moves:
             raise RuntimeError("the group does not come to rest")

@@ -25,7 +25,7 @@ ENGINE = (
              "if not seen.fenced and not draft.eligible:", "if False:"),
     Mutation("Ledger 2", "leave out a queue with records until there is a member", "engine/partitions.py", "unit/engine/test_partitions.py",
              "if not seen.fenced and not draft.eligible:", "if not draft.eligible:"),
-    Mutation("Ledger 2", "take a refused grant for taken", "engine/handoff.py", "unit/engine/test_handoff.py", "if record == (move.uid, move.epoch):", "if True:"),
+    Mutation("Ledger 2", "take a refused grant for taken", "engine/handoff.py", "unit/engine/test_handoff.py", "elif (record.uid, record.epoch) == (move.uid, move.epoch):", "elif True:"),
     Mutation("Ledger 2", "do not go above the record that refused", "engine/draft.py", "unit/engine/test_recovery.py",
              "epoch=self._new_epoch(partition, above)))", "epoch=self._new_epoch(partition)))"),
     Mutation("Ledger 2", "rebuild a lost ledger from epoch 0", "engine/partitions.py", "unit/engine/test_recovery.py", "epoch = Epoch(max(owner_record.epoch, record.epoch))",

@@ -10,16 +10,7 @@ from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import (
-    GroupSpec,
-    Observation,
-    ObservedQueue,
-    Outcome,
-    OwnerRecord,
-    engine_spec,
-    even_size,
-    observed_queue,
-)
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, engine_spec, even_size, observed_queue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
@@ -27,7 +18,7 @@ from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
-from baton.queues.protocol import Resizing
+from baton.queues.protocol import Owner, Resizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +29,7 @@ class QueueFacts:
     """In operation; None: not known in this run of the operator."""
     fenced: bool = True
     incarnation: str | None = None
-    owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
+    owners: Mapping[int, Owner] = field(default_factory=dict)
     """As of the last look that found others than those that were known."""
     problem: Problem | None = None
     resizing: Resizing | None = None

@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 
 from baton.controller.owner_records import OwnerRecords
-from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, Partition
@@ -130,7 +130,7 @@ class QueueWork:
         self._drained.clear()
         self._last_told.clear()
 
-    def seen_before(self, grant: Grant, record: OwnerRecord) -> bool:
+    def seen_before(self, grant: Grant, record: Owner) -> bool:
         """This record was seen at the queue before this grant. True: it is of an earlier grant, whose answer was lost, and the
         engine hears of that first. It does so once: where nothing follows from it, this grant is made."""
         is_news = grant.above is not None and record.uid is not None and grant.above < record.epoch < grant.epoch
@@ -149,7 +149,9 @@ class QueueWork:
         wanted = self._wanted.get(outcome.partition)
         then = wanted.then if isinstance(wanted, Pause) else None
         self._draining.pop(outcome.partition, None)
-        self._accepted(outcome, as_wanted=then is not None and outcome.record == (then.uid, then.epoch))
+        self._accepted(
+            outcome, as_wanted=then is not None and (outcome.record.uid, outcome.record.epoch) == (then.uid, then.epoch)
+        )
 
     def _accepted(self, outcome: Outcome, *, as_wanted: bool) -> None:
         partition, wanted = outcome.partition, self._wanted.get(outcome.partition)
@@ -330,7 +332,7 @@ class QueueEffects:
     async def _grant(self, adapter: QueueAdapter, grant: Grant, tasks: asyncio.TaskGroup) -> None:
         number = grant.partition.number
         seen = self._records.seen(number)
-        if seen is not None and self.work.seen_before(grant, OwnerRecord(seen.uid, seen.epoch)):
+        if seen is not None and self.work.seen_before(grant, seen):
             self._granting.discard(grant.partition)
             self._unavailable.pop(grant.partition, None)
             self._changed()
@@ -347,7 +349,7 @@ class QueueEffects:
         finally:
             self._granting.discard(grant.partition)
         self._unavailable.pop(grant.partition, None)
-        self.work.granted(grant, Outcome(grant.partition, OwnerRecord(owner.uid, owner.epoch)))
+        self.work.granted(grant, Outcome(grant.partition, owner))
         self._changed()
 
     async def _pause(self, adapter: QueueAdapter, pause: Pause, tasks: asyncio.TaskGroup) -> None:
@@ -403,7 +405,7 @@ class QueueEffects:
         if isinstance(left, Owner):
             self._records.granted(pause.partition.number, left)
             self._unavailable.pop(pause.partition, None)
-            self.work.handed_over(Outcome(pause.partition, OwnerRecord(left.uid, left.epoch)))
+            self.work.handed_over(Outcome(pause.partition, left))
             self._changed()
             return
         if left == 0 and pause.then is not None and self.work.let_go(pause):

@@ -17,7 +17,6 @@ from baton.controller.group_observation import QueueFacts
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_effects import FIRST_BACKOFF, LONGEST_BACKOFF, QueueEffects, answer
-from baton.engine.observation import OwnerRecord
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 from baton.model.ids import QueueName
@@ -206,7 +205,7 @@ class QueueWorker:
             self.troubled_since = None
         next_owners = self.effects.work.next_owners
         surprised = adapter.fenced and self.records.found(seen.owners, afresh=afresh, next_owners=next_owners)
-        owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in self.records.known.items()} if surprised else None
+        owners = dict(self.records.known) if surprised else None
         self.facts = replace(
             self.facts,
             partitions=seen.partitions if seen.partitions is not None else self._asked_for,

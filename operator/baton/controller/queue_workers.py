@@ -16,7 +16,7 @@ from baton.controller.problems import Reason
 from baton.controller.queue_effects import NOTHING
 from baton.controller.queue_worker import QueueWorker
 from baton.controller.supervision import Tasks, end
-from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.engine.state import IN_DOUBT, KnownQueue
 from baton.kube.clock import ApiServerClock
@@ -272,7 +272,7 @@ class QueueWorkers:
     @property
     def outcomes(self) -> frozenset[Outcome]:
         gone = frozenset(
-            Outcome(one.partition, OwnerRecord(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
+            Outcome(one.partition, Owner(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
         )
         return gone.union(*(worker.effects.work.outcomes for worker in self._workers.values()))
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from math import inf
 
 from baton.api.group import ScaleMode
-from baton.engine.observation import Observation, ObservedMember, ObservedQueue, OwnerRecord
+from baton.engine.observation import Observation, ObservedMember, ObservedQueue
 from baton.engine.results import DeadlineMissed, Granted, Redirected, ReleaseCause, Released, Revoked, StepEvent
 from baton.engine.state import (
     GroupState,
@@ -21,6 +21,7 @@ from baton.engine.state import (
     moment,
 )
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
+from baton.queues.protocol import Owner
 
 _FIELDS = tuple(one.name for one in fields(GroupState))
 
@@ -258,7 +259,7 @@ class Draft(GroupState):
             self.owned[owner].discard(partition)
             self.changed_members.add(owner)
 
-    def record_grant(self, partition: Partition, at_queue: OwnerRecord) -> None:
+    def record_grant(self, partition: Partition, at_queue: Owner) -> None:
         """The queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
         if move.receiver is None:

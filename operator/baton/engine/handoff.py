@@ -6,12 +6,13 @@ A hand-off whose receiver vanished is redirected to another member (rule 5).
 from dataclasses import replace
 
 from baton.engine.draft import Draft
-from baton.engine.observation import HeldBack, OwnerRecord
+from baton.engine.observation import HeldBack
 from baton.engine.placement import receivers_by_assignor, receivers_with_fewer_moves
 from baton.engine.results import Effect, Grant, Pause, ReleaseCause, Released
 from baton.engine.state import Move
 from baton.model.ids import Partition
 from baton.model.session import Release
+from baton.queues.protocol import Owner
 
 
 def take_outcomes(draft: Draft) -> None:
@@ -21,7 +22,7 @@ def take_outcomes(draft: Draft) -> None:
         due = move is not None and (move.receiver is not None or draft.withdrawn(partition))
         if move is None or not due or (record.epoch < move.epoch and not move.quiet):
             _take_overtaken(draft, partition, record)
-        elif record == (move.uid, move.epoch):
+        elif (record.uid, record.epoch) == (move.uid, move.epoch):
             drained = (partition, draft.records[partition].epoch) in draft.observation.drained
             if drained and move.giver is not None and waits_for_giver(move):  # what comes then was done at once
                 draft.events.append(Released(partition, move.giver, ReleaseCause.CONSUMER))
@@ -31,7 +32,7 @@ def take_outcomes(draft: Draft) -> None:
             draft.raise_epoch(partition, record.epoch)
 
 
-def _take_overtaken(draft: Draft, partition: Partition, at_queue: OwnerRecord) -> None:
+def _take_overtaken(draft: Draft, partition: Partition, at_queue: Owner) -> None:
     """The queue had accepted a grant before it was told that the ledger has another receiver by now, or none. So that receiver
     is the owner, and lets go before anybody else gets the partition. Nothing changes by an outcome that an earlier step took in.
     """

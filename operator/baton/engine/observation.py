@@ -17,6 +17,7 @@ from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 from baton.model.ranges import Spans
 from baton.model.session import Release
+from baton.queues.protocol import Owner
 
 
 class HeldBack(IntEnum):
@@ -53,13 +54,6 @@ class GroupSpec:
     """The assignors' options by the names of `baton plan`, as the assignors' functions take them."""
 
 
-class OwnerRecord(NamedTuple):
-    """The owner of a partition as its queue has recorded it. `uid` None: the partition has no owner there."""
-
-    uid: Uid | None
-    epoch: Epoch
-
-
 @dataclass(frozen=True, slots=True)
 class ObservedQueue:
     """One queue of the group as its adapter and its spec describe it."""
@@ -82,7 +76,7 @@ class ObservedQueue:
     """False: the queue may tell of some, and has not answered yet in this run of the operator."""
     weights: Spans[Fraction] = ()
     """The weights of partitions as shares of the load; 1 where spec.partitionAttributes has none."""
-    owners: Mapping[int, OwnerRecord] = field(default_factory=dict)
+    owners: Mapping[int, Owner] = field(default_factory=dict)
     """The queue's owner records by partition number; empty unless the ledger was lost or the incarnation changed."""
 
 
@@ -128,7 +122,7 @@ class Outcome(NamedTuple):
     """
 
     partition: Partition
-    record: OwnerRecord
+    record: Owner
 
 
 @dataclass(frozen=True, slots=True)

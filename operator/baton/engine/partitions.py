@@ -13,12 +13,12 @@ from dataclasses import replace
 from baton.engine.draft import Draft
 from baton.engine.ledger import MOST_WITHDRAWN
 from baton.engine.member_slots import end_reservations, mark_overtaken
-from baton.engine.observation import OwnerRecord
 from baton.engine.placement import receivers_with_fewest
 from baton.engine.state import IN_DOUBT, KnownMember, KnownQueue, PartitionRecord, Unreleased
 from baton.model.ids import Epoch, MemberId, Partition, QueueName
 from baton.model.session import Release
 from baton.model.wording import counted
+from baton.queues.protocol import Owner
 
 _NEVER = PartitionRecord()
 """One record for all partitions that were never granted."""
@@ -180,7 +180,7 @@ def assert_again(draft: Draft, queue: QueueName) -> None:
     """Grant every partition to its owner again, because another run of the server may have rolled its records back."""
     owner_records = draft.observation.queues[queue].owners
     for partition in sorted(partition for partition in draft.records if partition.queue == queue):
-        above = owner_records.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+        above = owner_records.get(partition.number, Owner(None, Epoch(0))).epoch
         record = draft.records[partition]
         move = draft.moves.get(partition)
         if move is not None and not move.quiet:
@@ -207,7 +207,7 @@ def grant_released_again(draft: Draft) -> None:
             if Release(known.uid, partition.queue, partition.number, draft.records[partition].epoch) in releases
         ]
         for partition in sorted(set(said) - draft.moves.keys()):
-            above = draft.queue(partition).owners.get(partition.number, OwnerRecord(None, Epoch(0))).epoch
+            above = draft.queue(partition).owners.get(partition.number, Owner(None, Epoch(0))).epoch
             draft.assert_owner(partition, member, above)
 
 

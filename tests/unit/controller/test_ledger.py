@@ -7,7 +7,7 @@ import pytest
 
 from baton.controller.ledger import LedgerWriter, contradicted, told_of
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import ObservedQueue, OwnerRecord
+from baton.engine.observation import ObservedQueue
 from baton.engine.state import PartitionRecord, in_doubt
 from baton.engine.step import size, step
 from baton.kube.clock import ApiServerClock
@@ -423,7 +423,7 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     )
     assert contradicted(group.state, ORDERS, records)
     group.state = in_doubt(group.state, ORDERS)
-    owners = {number: OwnerRecord(one.uid, one.epoch) for number, one in records.items()}
+    owners = {number: Owner(one.uid, one.epoch) for number, one in records.items()}
     group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=owners)
     granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}

@@ -8,7 +8,7 @@ import pytest
 
 from baton.controller.owner_records import OwnerRecords
 from baton.controller.queue_effects import LONGEST_POLL, SHORTEST_POLL, QueueEffects, QueueWork, pause_between
-from baton.engine.observation import Outcome, OwnerRecord
+from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
@@ -38,7 +38,7 @@ def taken(work: QueueWork) -> list[Effect]:
 
 def accepted(effect: Effect) -> Outcome:
     assert isinstance(effect, Grant)
-    return Outcome(effect.partition, OwnerRecord(effect.uid, effect.epoch))
+    return Outcome(effect.partition, Owner(effect.uid, effect.epoch))
 
 
 def done(work: QueueWork, wanted: Mapping[Partition, Effect]) -> None:
@@ -217,7 +217,7 @@ def _answered(work: QueueWork) -> bool:
 
 
 def handed(number: int, uid: str, epoch: int) -> Outcome:
-    return Outcome(partition(number), OwnerRecord(Uid(uid), Epoch(epoch)))
+    return Outcome(partition(number), Owner(Uid(uid), Epoch(epoch)))
 
 
 def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
@@ -335,7 +335,7 @@ async def test_a_partition_whose_grant_is_about_to_begin_is_left_alone(instead: 
     assert at_work.queue.pauses[0] is first, "it was not paused again"
     at_work.queue.grants[0, "b"].set_result(None)
     await eventually(lambda: _heard(at_work))
-    assert [one.record for one in at_work.effects.work.outcomes] == [("b", 2)]
+    assert [one.record for one in at_work.effects.work.outcomes] == [("b", 2, False)]
     await at_work.end()
 
 
@@ -349,7 +349,7 @@ async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well
     await at_work.until_asked(pauses=2)
     at_work.queue.pauses[0].set_result(to)
     await eventually(lambda: _heard(at_work))
-    assert [one.record for one in at_work.effects.work.outcomes] == [(to.uid, to.epoch)]
+    assert [one.record for one in at_work.effects.work.outcomes] == [to]
     assert not at_work.queue.grants
     assert at_work.effects._records.known == {0: to}
     await at_work.end()

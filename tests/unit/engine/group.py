@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from baton.engine import Grant, GroupState, Pause, Step, dump, load, step
-from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome, OwnerRecord
+from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedMember, ObservedQueue, Outcome
 from baton.engine.results import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
+from baton.queues.protocol import Owner
 
 
 def partition(number: int, queue: str = "orders") -> Partition:
@@ -23,7 +24,7 @@ class Group:
         self.members: dict[MemberId, ObservedMember] = {}
         self.away: dict[MemberId, Uid] = {}
         self.state = GroupState.new("shop/orders")
-        self.records: dict[Partition, OwnerRecord] = {}
+        self.records: dict[Partition, Owner] = {}
         self.releases: set[Release] = set()
         self.drained: set[tuple[Partition, Epoch]] = set()
         self.request: str | None = None
@@ -101,9 +102,9 @@ class Group:
         return done
 
     def carry_out(self, grant: Grant) -> Outcome:
-        record = self.records.get(grant.partition, OwnerRecord(None, Epoch(0)))
+        record = self.records.get(grant.partition, Owner(None, Epoch(0)))
         if grant.epoch > record.epoch:
-            record = self.records[grant.partition] = OwnerRecord(grant.uid, grant.epoch)
+            record = self.records[grant.partition] = Owner(grant.uid, grant.epoch)
         return Outcome(grant.partition, record)
 
     def start(self, *names: str) -> "Group":

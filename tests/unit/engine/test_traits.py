@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from baton.engine import GroupState
-from baton.engine.observation import GroupSpec, ObservedQueue, OwnerRecord
+from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import Epoch, QueueName, Uid
+from baton.queues.protocol import Owner
 from tests.unit.engine.group import Group, partition, pauses
 
 ORDERS, PAYMENTS = QueueName("orders"), QueueName("payments")
@@ -29,7 +30,7 @@ def each_queue_with_another_member(assignor: str) -> Group:
     group.start("a", "b")
     group.state = GroupState.new("shop/orders")
     for queue, uid in ((ORDERS, Uid("uid-a")), (PAYMENTS, Uid("uid-b"))):
-        owners = {number: OwnerRecord(uid, Epoch(7)) for number in range(2)}
+        owners = {number: Owner(uid, Epoch(7)) for number in range(2)}
         group.records |= {partition(number, queue): record for number, record in owners.items()}
         group.queues[queue] = replace(group.queues[queue], owners=owners)
     group.settle(10)
