@@ -73,6 +73,9 @@ def within_one(draft: Draft, members: Collection[MemberId]) -> bool:
     return True
 
 
+# The lower bound
+
+
 def end_rebalance(draft: Draft) -> None:
     """End the rebalance once no hand-off of it runs or waits. What later rules of the same step begin is the next one."""
     moving = any(not move.quiet for move in draft.moves.values())

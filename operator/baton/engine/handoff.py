@@ -126,6 +126,9 @@ def _released(draft: Draft, partition: Partition, move: Move) -> ReleaseCause | 
     return None
 
 
+# Hand-offs whose receiver vanished
+
+
 def redirect_lost_moves(draft: Draft) -> None:
     """Redirect each hand-off to its giver, if that is a member, which costs no move; else to the assignor's choice."""
     lost = [partition for partition, move in sorted(draft.moves.items()) if _lost(draft, partition)]

@@ -16,6 +16,8 @@ from baton.engine.state import Facts, KnownQueue, MemberSlot
 from baton.model.ids import Partition
 from baton.model.wording import first_of
 
+# Triggers besides members and partitions
+
 
 def follow_facts(draft: Draft) -> None:
     """Start a holddown for each difference, and record the facts. Differences wait while the group is paused or held back."""
@@ -69,6 +71,9 @@ def follow_capacities(draft: Draft) -> None:
         if seen is not None and seen.capacity != known.capacity:
             draft.known[member] = replace(known, capacity=seen.capacity)
             draft.trigger(f"{member} can carry {seen.capacity} instead of {known.capacity}")
+
+
+# The holddown
 
 
 def update_holddown(draft: Draft) -> None:
@@ -140,6 +145,9 @@ def _how(draft: Draft, slot: MemberSlot) -> str:
     if draft.draining(slot.member, slot.uid):
         return "is drained"
     return "is stopping" if slot.member in draft.known else "vacated"
+
+
+# At rest, balanced, settled
 
 
 def at_rest(draft: Draft) -> bool:

@@ -215,6 +215,9 @@ def promote_standbys(draft: Draft) -> None:
     draft.standbys = [member for member in draft.standbys if member in holders or not limit.add_if_room(member)]
 
 
+# The most members that can own a partition; the others stand by
+
+
 Reads = frozenset[QueueName]
 
 

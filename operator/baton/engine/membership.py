@@ -72,6 +72,9 @@ def _fence_doubles(draft: Draft, live: dict[MemberId, ObservedMember]) -> None:
             draft.events.append(Fenced(older, f"{newer} joined later with the same identity {pod.instance}"))
 
 
+# Victims: the pods that a driver removes when the fleet is larger than its desired size (mode Spark)
+
+
 def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tuple[PodKey, ...]:
     """The pods whose loss costs the fewest moves: first those that drain, then standbys, then those with the fewest partitions,
     then the youngest.
@@ -103,6 +106,9 @@ def cheapest_first(
     """Pods by what their loss costs. `holders`: those that do not stand by; `counts`: the numbers of their partitions."""
     youngest = sorted(pods, key=lambda name: (pods[name].joined, name), reverse=True)
     return sorted(youngest, key=lambda name: (not pods[name].draining, name in holders, counts.get(name, 0)))
+
+
+# Departures
 
 
 LETTING_GO = 5.0
@@ -245,6 +251,9 @@ def _split(draft: Draft, slot: MemberSlot) -> list[MemberSlot]:
     exclusive = frozenset(p for p in slot.vacated if draft.queues[p.queue].exclusive)
     waiting = replace(slot, vacated=slot.vacated - exclusive, expires=moment(draft.now + length), length=length)
     return [part for part in (waiting, replace(slot, vacated=exclusive)) if part.vacated]
+
+
+# The members' keys in the ledger, and the standbys
 
 
 def update_member_keys(draft: Draft) -> None:

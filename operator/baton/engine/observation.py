@@ -156,6 +156,9 @@ class Observation:
     held_back: HeldBack = HeldBack.NOTHING
 
 
+# The specs of the resources, with their defaults filled in
+
+
 def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec]) -> GroupSpec:
     """The group's spec with defaults. Without a delay of its own it has the longest of its queues' delays."""
     delay = spec.rebalance.delay_seconds

@@ -149,6 +149,9 @@ def _take_from_slots(draft: Draft, partition: Partition) -> None:
             draft.member_slots[n : n + 1] = [replace(slot, vacated=rest)] if rest else []
 
 
+# Recovery of owners
+
+
 def adopt(draft: Draft, queue: QueueName) -> None:
     """Take over a queue's owner records after the ledger was lost.
 
@@ -209,6 +212,9 @@ def grant_released_again(draft: Draft) -> None:
         for partition in sorted(set(said) - draft.moves.keys()):
             above = draft.queue(partition).owners.get(partition.number, Owner(None, Epoch(0))).epoch
             draft.assert_owner(partition, member, above)
+
+
+# Owners that may still work on partitions that are gone
 
 
 def call_back(draft: Draft, partition: Partition) -> None:

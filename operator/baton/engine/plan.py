@@ -182,6 +182,9 @@ def _revoke_everything(draft: Draft, owners: Mapping[Partition, MemberId], kept:
             draft.hand_off(partition, owner, why)
 
 
+# Proposals
+
+
 def needs_approval(draft: Draft, partition: Partition) -> bool:
     """The move of this partition needs approval: spec.approval is Manual, and a member works on it."""
     return (

@@ -46,6 +46,9 @@ class Pause(NamedTuple):
 Effect = Pause | Grant
 
 
+# Events
+
+
 class State(StrEnum):
     """A group's state, in the words of Solace's rebalancing status."""
 

@@ -91,6 +91,9 @@ def _hold_ends(draft: Draft) -> list[float]:
     return ends
 
 
+# The step whose ledger fits
+
+
 SIZE_LIMIT = 900 * 1024
 """Bytes of keys and values that a plan may lead to. A ConfigMap may have 1 MiB."""
 

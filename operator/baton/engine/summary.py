@@ -81,6 +81,9 @@ def _longest(paused: set[Partition], observation: Observation) -> float | None:
     return max(queue.max_handoff for queue in queues)
 
 
+# The summary
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The summary of a group. Times are seconds on the clock of the last step's `now`."""
