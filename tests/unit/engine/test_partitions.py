@@ -1,14 +1,20 @@
-"""Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type."""
+"""Queues that come, go and change, owners that are recovered, and those that may still work."""
 
 import tracemalloc
 from dataclasses import replace
 
 import pytest
 
-from baton.engine import State, partitions, summary
+from baton.engine import GroupState, State, partitions, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
-from baton.model.ids import QueueName
+from baton.engine.state_machine import state_of
+from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
+from baton.model.session import Release
+from baton.queues.protocol import Owner
 from tests.unit.engine.group import Group, grants, partition, pauses
+
+# Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type.
+
 
 PAY = QueueName("pay")
 
@@ -263,3 +269,299 @@ def test_a_queue_with_records_is_taken_in_before_there_is_a_member() -> None:
     group.step(0)
     assert group.state.queues.keys() == {"orders"}
     assert len(group.state.records) == 4
+
+
+# A lost ledger, a queue's server that came back with older records, and doubts of the same kind.
+
+
+ORDERS = QueueName("orders")
+
+
+def lose_the_ledger(group: Group) -> Group:
+    group.state = GroupState.new("shop/orders")
+    owners = {p.number: record for p, record in group.records.items()}
+    group.queues[ORDERS] = replace(group.queues[ORDERS], owners=owners)
+    return group
+
+
+def test_what_is_recorded_for_live_members_stays_with_them_above_the_record() -> None:
+    group = lose_the_ledger(Group(4).start("a", "b"))
+    done = group.step(100)
+    assert grants(done) == [(0, "a", 2), (1, "b", 2), (2, "a", 2), (3, "b", 2)]
+    group.settle()
+    assert group.owners() == "abab"
+    assert summary(group.state).state is State.READY
+    assert group.state.totals.moves == 0
+
+
+def test_what_is_recorded_for_others_goes_above_the_record_after_a_holddown() -> None:
+    group = lose_the_ledger(Group(4).start("a", "b"))
+    group.records[partition(1)] = Owner(Uid("gone"), Epoch(70))
+    lose_the_ledger(group).settle(100)
+    assert group.owners() == "a-ab"
+    assert summary(group.state).hold_until == 105
+    assert grants(group.step(105)) == [(1, "b", 71)], "above the record at the first attempt"
+    group.settle()
+    assert group.owners() == "abab"
+
+
+def test_an_empty_ledger_of_a_new_group_adopts_nothing() -> None:
+    group = Group(4).join("a")
+    assert group.step().effects == ()
+
+
+def test_withdrawn_partitions_keep_their_epochs() -> None:
+    group = Group(2).start("a")
+    group.records[partition(3)] = Owner(None, Epoch(9))
+    lose_the_ledger(group).settle(100)
+    group.resize(4).settle(110)
+    assert group.state.records[partition(3)].epoch == 10
+
+
+def test_another_run_of_the_server_has_owners_asserted_again() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.records[partition(0)] = Owner(Uid("uid-b"), Epoch(9))
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={0: group.records[partition(0)]})
+    done = group.step(60)
+    assert grants(done) == [(0, "a", 10), (1, "b", 2)]
+    assert summary(group.state).state is State.READY, "everybody goes on working meanwhile"
+    group.settle()
+    assert group.records == {partition(0): ("uid-a", 10, False), partition(1): ("uid-b", 2, False)}
+    assert group.state.totals.moves == 0
+
+
+def test_an_unknown_incarnation_is_no_change() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.queues[ORDERS] = ObservedQueue(2, incarnation=None)
+    assert group.step(60).effects == ()
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="one")
+    assert group.step(61).effects == ()
+
+
+def test_a_stopping_pod_is_asserted_too() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.terminate("b").settle(60)
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two")
+    group.settle(61)
+    assert group.owners() == "ab"
+    assert group.records[partition(1)] == ("uid-b", 2, False)
+
+
+def test_an_orphan_goes_above_what_another_run_of_the_server_has_recorded() -> None:
+    group = Group(2, incarnation="one").start("a", "b")
+    group.leave("b").settle(60)
+    group.records[partition(1)] = Owner(Uid("somebody"), Epoch(50))
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: group.records[partition(1)]})
+    group.settle(61)
+    assert grants(group.step(65)) == [(1, "a", 51)]
+
+
+def test_a_hand_off_under_way_goes_above_it_too() -> None:
+    group = Group(2, incarnation="one").start("a")
+    group.join("b").settle(60)
+    group.settle(65)
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: Owner(Uid("uid-b"), Epoch(50))})
+    group.step(66)
+    assert grants(group.release("a", 1).step(67))[-1] == (1, "b", 51)
+
+
+def test_what_an_owner_let_go_of_uncalled_is_granted_to_it_again() -> None:
+    group = Group(4).start("a", "b").release("a", 2)
+    assert grants(group.step(60)) == [(2, "a", 2)], "only that one"
+    group.settle()
+    assert group.owners() == "abab"
+    assert group.settle(61).effects == (), "once"
+    assert group.state.totals.moves == 0
+
+
+def test_it_is_granted_above_what_the_queue_has_recorded() -> None:
+    group = Group(2).start("a", "b").release("a", 0)
+    group.queues[ORDERS] = replace(group.queues[ORDERS], owners={0: Owner(Uid("uid-a"), Epoch(50))})
+    assert grants(group.step(60)) == [(0, "a", 51)]
+
+
+def test_what_is_called_back_or_left_by_a_pod_that_stops_is_not_granted_to_it_again() -> None:
+    group = Group(2).start("a")
+    group.join("b").settle(60)
+    group.settle(65)
+    group.release("a", 1).settle(66)
+    assert group.owners() == "ab"
+    group.terminate("a").release("a", 0).settle(67)
+    assert group.records[partition(0)] == ("uid-a", 1, False)
+
+
+# A queue that goes and comes back while its owners work on: where nothing fences, they are waited for.
+
+
+def external(partitions: int = 2, spec: GroupSpec | None = None, **queue: object) -> Group:
+    return Group(partitions, spec, fenced=False, **queue)
+
+
+def give_up(group: Group, at: float) -> None:
+    """The PartitionedQueue is deleted, or not named any more, and the deadline passes without a word."""
+    queue = group.queues[ORDERS]
+    group.queues[ORDERS] = replace(queue, partitions=0, given_up=True)
+    group.settle(at)
+    group.settle(at + queue.max_handoff)
+    assert group.state.records == {}
+
+
+def gone(group: Group, at: float) -> None:
+    """No operator saw that the PartitionedQueue was deleted."""
+    del group.queues[ORDERS]
+    group.settle(at)
+    assert group.state.records == {}
+
+
+def words(group: Group, name: str, *numbers: int, epoch: int = 1) -> None:
+    group.releases |= {Release(Uid(f"uid-{name}"), ORDERS, number, Epoch(epoch)) for number in numbers}
+
+
+@pytest.mark.parametrize("goes", [give_up, gone])
+def test_who_has_not_let_go_when_its_queue_comes_back_is_waited_for(goes: object) -> None:
+    group = external().start("a", "b").terminate("a")
+    goes(group, 10)  # type: ignore[operator]
+    group.queues[ORDERS] = ObservedQueue(2, fenced=False)
+    group.settle(at=20)
+    group.settle(at=100)
+    assert group.owners() == "ab"
+    assert group.state.moves[partition(0)].receiver == "b"
+    words(group, "a", 0)
+    group.settle(at=101)
+    assert group.owners() == "bb"
+
+
+@pytest.mark.parametrize("goes", [give_up, gone])
+def test_a_member_gets_back_at_a_new_epoch_what_it_had(goes: object) -> None:
+    group = external(4).start("a", "b")
+    before = group.owners()
+    goes(group, 10)  # type: ignore[operator]
+    group.queues[ORDERS] = ObservedQueue(4, fenced=False)
+    group.settle(at=20)
+    assert len(group.state.moves) == 4
+    assert all(move.receiver == move.giver for move in group.state.moves.values())
+    group.settle(at=23)
+    assert (group.owners(), group.state.totals.moves, state_of(group.state)) == (before, 0, State.READY)
+    assert min(record.epoch for record in group.state.records.values()) > 1
+
+
+def test_it_goes_on_above_the_epoch_with_which_the_partition_went() -> None:
+    group = external().start("a", "b").terminate("a")
+    give_up(group, 10)
+    highest = max(group.state.epoch_tombstones.values())
+    group.queues[ORDERS] = ObservedQueue(2, fenced=False)
+    group.settle(at=20)
+    assert len(group.state.moves) == 2
+    assert all(move.epoch > highest for move in group.state.moves.values())
+    assert {record.epoch for record in group.state.records.values()} == {1}, "as its owner knows it, and names it in its release"
+
+
+@pytest.mark.parametrize("how", ["released", "ended", "lapsed", "another pod of its name"])
+def test_who_cannot_work_on_it_any_more_is_forgotten(how: str) -> None:
+    group = external().start("a", "b").step_aside("a")
+    group.settle(at=10)
+    give_up(group, 11)
+    assert {last.member for last in group.state.unreleased.values()} == {"a", "b"}
+    match how:
+        case "released":
+            words(group, "a", 0)
+        case "another pod of its name":
+            del group.away[MemberId("a")]
+            group.join("a", uid="uid-2")
+        case _:
+            del group.away[MemberId("a")]
+    group.settle(at=20)
+    assert {last.member for last in group.state.unreleased.values()} == {"b"}
+
+
+def test_who_ends_while_the_queue_comes_back_is_not_waited_for() -> None:
+    group = external().start("a", "b").terminate("a")
+    give_up(group, 10)
+    group.leave("a").queues[ORDERS] = ObservedQueue(2, fenced=False)
+    group.settle(at=20)
+    assert group.owners() == "bb"
+    assert group.state.unreleased == {}
+
+
+def test_a_pod_that_is_away_is_waited_for_too() -> None:
+    group = external().start("a", "b").step_aside("a")
+    group.settle(at=10)
+    gone(group, 11)
+    group.queues[ORDERS] = ObservedQueue(2, fenced=False)
+    group.settle(at=20)
+    group.settle(at=100)
+    assert group.owners() == "ab"
+    del group.away[MemberId("a")]
+    group.settle(at=101)
+    assert group.owners() == "bb"
+
+
+def test_a_pod_that_does_not_read_the_queue_any_more_is_waited_for_too() -> None:
+    group = external().start("a", "b")
+    gone(group, 10)
+    group.members[MemberId("a")] = replace(group.members[MemberId("a")], subscribed=frozenset({QueueName("pay")}))
+    group.queues[ORDERS] = ObservedQueue(2, fenced=False)
+    group.settle(at=20)
+    group.settle(at=60)
+    assert group.owners() == "ab"
+    words(group, "a", 0)
+    group.settle(at=61)
+    group.settle(at=70)
+    assert group.owners() == "bb"
+
+
+def test_on_deadline_force_does_not_wait() -> None:
+    group = external().start("a", "b").terminate("a")
+    give_up(group, 10)
+    group.queues[ORDERS] = ObservedQueue(2, fenced=False, on_deadline=OnDeadline.FORCE)
+    group.settle(at=20)
+    group.settle(at=23)
+    assert group.owners() == "bb"
+
+
+def test_on_deadline_force_remembers_nobody() -> None:
+    group = external(4, on_deadline=OnDeadline.FORCE).start("a", "b")
+    group.resize(2).settle(10)
+    group.settle(13)
+    assert (len(group.state.records), group.state.unreleased) == (2, {})
+
+
+def test_of_a_queue_that_fences_nobody_is_remembered() -> None:
+    for goes in (give_up, gone):
+        group = Group(2, incarnation="run-1").start("a", "b")
+        goes(group, 10)
+        assert group.state.unreleased == {}
+
+
+def test_a_queue_that_fences_by_now_is_not_waited_for() -> None:
+    group = external().start("a", "b").terminate("a")
+    give_up(group, 10)
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="run-1")
+    group.settle(at=20)
+    assert group.owners() == "bb"
+    assert group.state.unreleased == {}
+
+
+def test_a_paused_group_gives_nothing_up() -> None:
+    """A static member that stops has to let go of what is given to nobody yet. While the group is paused, its queue is not
+    given up either."""
+    group = external(spec=GroupSpec(session_timeout=300))
+    group.join("a", instance="i").join("b", instance="j").start()
+    group.terminate("a").settle(at=10)
+    group.spec = replace(group.spec, paused=True)
+    queue = group.queues[ORDERS]
+    group.queues[ORDERS] = replace(queue, partitions=0, given_up=True)
+    group.settle(at=20)
+    group.settle(at=30)
+    assert group.owners() == "ab"
+
+
+def test_no_more_is_remembered_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "MOST_WITHDRAWN", 5)
+    group = external(4).start("a", "b")
+    group.queues[QueueName("pay")] = ObservedQueue(3, fenced=False)
+    group.settle(at=20)
+    group.settle(at=30)
+    group.queues = {}
+    group.settle(at=40)
+    assert {one.queue for one in group.state.unreleased} == {"pay"}

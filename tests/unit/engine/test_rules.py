@@ -1,10 +1,16 @@
-"""docs/concepts/rules.md, the list of a step, the mutations and what docstrings cite name the same rules."""
+"""The table of rules, and the pages that follow from the code."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 from baton.engine.rules import RULES
+from docs.generate import pages
 from tests.mutation.rules import ENGINE
+
+# docs/concepts/rules.md, the list of a step, the mutations and what docstrings cite name the same rules.
+
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "concepts" / "rules.md").read_text()
@@ -44,3 +50,11 @@ def test_what_is_applied_a_second_time_says_so() -> None:
     names = [rule.name for rule in RULES]
     again = [names.index(rule.name) < number for number, rule in enumerate(RULES)]
     assert again == [rule.why.startswith("Again: ") for rule in RULES]
+
+
+# Pages about the engine are generated from its code. That it keeps to the table of states: tests/simulation/test_seeds.py.
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_a_page_is_generated_from_the_code(page: Path) -> None:
+    assert page.read_text() == pages()[page], "run make generate"

@@ -1,4 +1,4 @@
-"""Partitions in two columns, and dealing them out in slices."""
+"""What assignors are built of."""
 
 from collections import deque
 

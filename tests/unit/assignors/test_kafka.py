@@ -1,13 +1,98 @@
+"""Kafka's assignors."""
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 
-from baton.assignors import Member, Request, get
+from baton.assignors import Answer, Member, Request, get
 from baton.model import MemberId, Partition, QueueName
-from tests.ids import a_partition, a_request, reading
+from tests.ids import Zones, a_partition, a_request, reading
 from tests.unit.assignors.worlds import holders, loads, moves, owners_before, requests
+
+RANGE = get("range")
+READ = reading("orders", "payments")
+
+
+def numbers_of(answer: Answer, queue: str) -> dict[str, list[int]]:
+    return {name: [p.number for p in hand if p.queue == queue] for name, hand in answer.assignment.items()}
+
+
+def test_partitions_with_equal_numbers_meet_the_same_member() -> None:
+    answer = RANGE(a_request({"orders": 6, "payments": 6}, {name: Member(READ) for name in "abc"}))
+    assert numbers_of(answer, "orders") == numbers_of(answer, "payments") == {"a": [0, 1], "b": [2, 3], "c": [4, 5]}
+
+
+def test_the_rests_of_every_queue_pile_up_on_the_first() -> None:
+    answer = RANGE(a_request({"orders": 10, "payments": 5}, {name: Member(READ) for name in "abc"}))
+    assert sorted(len(hand) for hand in answer.assignment.values()) == [4, 5, 6]
+
+
+def test_range_has_static_members_before_dynamic_ones() -> None:
+    members = {"a": Member(READ), "z": Member(READ, instance="1"), "y": Member(READ, instance="2")}
+    assert numbers_of(RANGE(a_request({"orders": 3}, members)), "orders") == {"z": [0], "y": [1], "a": [2]}
+
+
+NEAR = (frozenset({"east"}), frozenset({"west"}), frozenset({"east"}), frozenset({"west"}))
+
+
+def zoned(zones: Zones = NEAR, **members: str | None) -> Request:
+    return a_request({"orders": 4}, {name: Member(READ, zone=zone) for name, zone in members.items()}, {"orders": zones})
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        pytest.param(zoned(a="west", b="east"), {"a": [1, 3], "b": [0, 2]}, id="each gets what is near"),
+        pytest.param(zoned(a="west", b="north"), {"a": [1, 3], "b": [0, 2]}, id="who is near nothing gets the rest"),
+        pytest.param(zoned(a=None, b="west"), {"a": [0, 1], "b": [2, 3]}, id="a member without a zone is near everything"),
+        pytest.param(zoned(a="west", b="west"), {"a": [1, 3], "b": [0, 2]}, id="nobody gets more than its share"),
+        pytest.param(zoned(a="north", b="south"), {"a": [0, 1], "b": [2, 3]}, id="zones of nobody are ignored"),
+        pytest.param(
+            zoned((frozenset({"east", "west"}),) * 4, a="west", b="east"), {"a": [0, 1], "b": [2, 3]}, id="replicas everywhere"
+        ),
+    ],
+)
+def test_zones(request_: Request, expected: dict[str, list[int]]) -> None:
+    assert numbers_of(RANGE(request_), "orders") == expected
+
+
+def test_zones_do_not_tear_apart_what_belongs_together() -> None:
+    members = {"a": Member(READ, zone="west"), "b": Member(READ, zone="east")}
+    opposite = tuple(reversed(NEAR))
+    answer = RANGE(a_request({"orders": 4, "payments": 4}, members, {"orders": NEAR, "payments": opposite}))
+    assert numbers_of(answer, "orders") == numbers_of(answer, "payments") == {"a": [0, 1], "b": [2, 3]}
+
+
+ROUND_ROBIN = get("round-robin")
+
+
+def test_all_partitions_of_all_queues_are_dealt_in_one_round() -> None:
+    read = reading("orders", "payments")
+    answer = ROUND_ROBIN(a_request({"orders": 10, "payments": 5}, {name: Member(read) for name in "abc"}))
+    assert set(loads(answer).values()) == {5}
+
+
+@given(requests(most_partitions=30, most_members=9))
+def test_who_reads_everything_is_within_one(request_: Request) -> None:
+    everything = frozenset(request_.queues)
+    answer = ROUND_ROBIN(Request(request_.queues, {name: Member(everything) for name in request_.members}))
+    counts = [loads(answer)[name] for name in request_.members]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_who_does_not_read_a_queue_is_passed_over() -> None:
+    members = {"a": Member(reading("orders")), "b": Member(reading("payments")), "c": Member(reading("orders"))}
+    assert loads(ROUND_ROBIN(a_request({"orders": 4, "payments": 1}, members))) == {"a": 2, "b": 1, "c": 2}
+
+
+def test_round_robin_has_static_members_before_dynamic_ones() -> None:
+    read = reading("orders")
+    members = {"a": Member(read), "z": Member(read, instance="1"), "y": Member(read, instance="2")}
+    answer = ROUND_ROBIN(a_request({"orders": 3}, members))
+    assert {name: hand[0].number for name, hand in answer.assignment.items()} == {"z": 0, "y": 1, "a": 2}
+
 
 sticky, cooperative = get("sticky"), get("cooperative-sticky")
 ORDERS = reading("orders")

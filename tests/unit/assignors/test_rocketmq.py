@@ -1,4 +1,4 @@
-"""What RocketMQ's and Runnel's own cases do not show."""
+"""RocketMQ's assignors."""
 
 import tracemalloc
 from collections.abc import Mapping, Sequence

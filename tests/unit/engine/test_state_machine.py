@@ -1,4 +1,4 @@
-"""What a partition is doing, in Solace's four words."""
+"""The state of a partition, in Solace's four words."""
 
 from dataclasses import replace
 

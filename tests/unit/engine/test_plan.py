@@ -1,4 +1,4 @@
-"""spec.approval Manual: what is proposed, what waits for approval, and what does not."""
+"""Plans that wait for a person's approval."""
 
 from dataclasses import replace
 

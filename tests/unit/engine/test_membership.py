@@ -1,0 +1,593 @@
+"""Members: pods that are away, drain, end, are static, or are too many for the size."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from baton.api.group import Approval, Protocol, ScaleMode
+from baton.engine import State, dump, load, summary
+from baton.engine.observation import GroupSpec, HeldBack, ObservedQueue
+from baton.engine.results import Fenced
+from baton.engine.state_machine import state_of
+from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
+from baton.model.session import Release
+from tests.unit.engine.group import Group, grants, pauses
+
+# Pods that take no part, and may still work: where nothing fences, only their word or their end frees what they have.
+
+
+def external(spec: GroupSpec | None = None, partitions: int = 2) -> Group:
+    return Group(partitions, spec, fenced=False)
+
+
+def test_who_is_back_within_the_delay_keeps_its_partition_at_its_epoch() -> None:
+    group = external().start("a", "b").join("c")
+    group.settle(at=20)
+    group.step_aside("a")
+    assert pauses(group.settle(at=21)) == []
+    assert group.owners() == "ab"
+    assert state_of(group.state) is State.HOLDDOWN
+    group.come_back("a").settle(at=23)
+    assert (group.owners(), group.moved(), state_of(group.state)) == ("ab", [], State.READY)
+
+
+def test_a_standby_takes_over_after_the_holddown_and_only_with_its_word() -> None:
+    group = external().start("a", "b").join("c")
+    group.settle(at=20)
+    group.step_aside("a").settle(at=21)
+    assert pauses(group.settle(at=26)) == [0]
+    group.settle(at=60)
+    assert group.owners() == "ab"
+    word = Release(Uid("uid-a"), QueueName("orders"), 0, Epoch(1))
+    group.releases.add(word)
+    group.settle(at=61)
+    assert group.owners() == "cb"
+
+
+def test_the_end_of_its_session_or_its_pod_frees_its_partition() -> None:
+    group = external().start("a", "b").join("c")
+    group.settle(at=20)
+    group.step_aside("a").settle(at=21)
+    del group.away[MemberId("a")]
+    group.settle(at=22)
+    assert group.owners() == "cb"
+
+
+def test_another_pod_of_its_name_is_another_pod() -> None:
+    group = external().start("a", "b")
+    group.step_aside("a").settle(at=20)
+    group.away[MemberId("a")] = Uid("uid-2")
+    group.settle(at=21)
+    assert group.owners() == "-b"
+
+
+def test_what_a_queue_can_fence_goes_at_once_to_whoever_comes() -> None:
+    group = external()
+    group.queues[QueueName("pay")] = ObservedQueue(2)
+    group.start("a", "b").step_aside("a").settle(at=20)
+    assert (group.owners(), group.owners("pay")) == ("ab", "-b")
+    group.join("c").settle(at=21)
+    assert (group.owners(), group.owners("pay")) == ("ab", "cb")
+
+
+def test_a_static_member_that_is_not_ready_is_not_told_to_let_go() -> None:
+    group = external(GroupSpec(session_timeout=30))
+    group.join("a", instance="a").join("b", instance="b").start()
+    assert pauses(group.step_aside("a").settle(at=20)) == []
+    assert state_of(group.state) is State.HOLDDOWN
+    group.come_back("a", instance="a").settle(at=40)
+    assert (group.owners(), group.moved(), state_of(group.state)) == ("ab", [], State.READY)
+
+
+def test_a_static_members_word_is_waited_for_when_its_term_has_ended() -> None:
+    group = external(GroupSpec(session_timeout=30))
+    group.join("a", instance="a").join("b", instance="b").start()
+    group.step_aside("a").settle(at=20)
+    assert pauses(group.settle(at=50)) == [0]
+    group.settle(at=60)
+    assert group.owners() == "ab"
+
+
+def test_the_older_of_two_pods_with_one_identity_is_waited_for() -> None:
+    group = external(GroupSpec(session_timeout=30), partitions=1)
+    group.join("a", instance="i").start()
+    group.now = 20
+    assert pauses(group.join("b", instance="i").settle()) == [0]
+    group.settle(at=40)
+    assert group.owners() == "a"
+    assert grants(group.leave("a").step(at=41)) == [(0, "b", 2)]
+    group.settle()
+    assert group.owners() == "b"
+    assert group.state.totals.moves == 0, "it is the same static member"
+
+
+def test_a_hand_off_that_waits_for_its_word_goes_on_waiting() -> None:
+    group = external(partitions=2).start("a").join("b")
+    group.settle(at=20)
+    assert pauses(group.settle(at=25)) == [1]
+    group.step_aside("a").settle(at=30)
+    group.settle(at=60)
+    assert group.owners() == "aa"
+
+
+def test_with_force_its_word_is_waited_for_until_the_deadline() -> None:
+    group = Group(2, fenced=False, on_deadline=OnDeadline.FORCE).start("a", "b").join("c")
+    group.settle(at=20)
+    group.step_aside("a").settle(at=21)
+    group.settle(at=26)
+    assert group.owners() == "ab"
+    group.settle(at=29)
+    assert group.owners() == "cb"
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_last_member_keeps_what_it_has_until_the_holddown_ends(fenced: bool) -> None:
+    group = Group(2, fenced=fenced).start("a").step_aside("a")
+    group.settle(at=20)
+    assert group.owners() == ("--" if fenced else "aa")
+    group.come_back("a").settle(at=24)
+    assert group.owners() == "aa"
+
+
+def test_a_deadline_counts_only_for_the_move_that_it_was_the_end_of() -> None:
+    """Eager: a is to have its partition again, at its deadline without its word; then it is to go to somebody else."""
+    group = external(GroupSpec(protocol=Protocol.EAGER), partitions=4).start("a", "b").join("c")
+    group.settle(at=20)
+    group.settle(at=25)
+    group.step(at=28)
+    again = [p for p, move in group.state.moves.items() if move.receiver == move.giver == "a"]
+    assert again and all(group.state.moves[p].missed for p in again)
+    group.terminate("a").step(at=29)
+    group.releases |= {Release(Uid("uid-b"), QueueName("orders"), n, Epoch(1)) for n in range(4)}
+    group.settle(at=30)
+    assert {group.state.records[p].owner for p in again} == {"a"}
+
+
+def test_a_hand_off_of_a_queue_that_is_let_go_of_is_forced_for_nobody_only() -> None:
+    """Paused, the hand-off in flight is finished before the queue is let go of: its receiver is to wait for the giver's word."""
+    group = external().start("a").join("b")
+    group.settle(at=20)
+    group.settle(at=25)
+    group.queues = {name: replace(queue, partitions=0, given_up=True) for name, queue in group.queues.items()}
+    group.spec = replace(group.spec, paused=True)
+    group.settle(at=40)
+    assert group.owners() == "aa"
+    group.spec = replace(group.spec, paused=False)
+    group.settle(at=41)
+    group.settle(at=45)
+    assert group.state.records == {}
+
+
+def test_who_is_away_and_has_let_go_of_everything_has_no_key_from_then_on() -> None:
+    """Its slot keeps what it had of a queue that fences. The same observation twice changes nothing (rule 10)."""
+    group = Group(2)
+    pay = QueueName("pay")
+    group.queues[pay] = ObservedQueue(1, fenced=False)
+    group.start("a")
+    group.queues[pay] = ObservedQueue(0, fenced=False, given_up=True)
+    group.step(at=20)
+    group.queues[pay] = ObservedQueue(1, fenced=False)
+    group.step(at=21)
+    group.release("a", 0, "pay").step_aside("a").step(at=22)
+    once = group.state
+    assert (group.owners("pay"), set(once.known)) == ("-", set())
+    assert {one.number for slot in once.member_slots for one in slot.vacated or ()} == {0, 1}
+    group.step(at=22)
+    assert group.state == once
+
+
+def test_another_name_of_a_static_member_counts_in_a_plan() -> None:
+    """d takes the place of a, which still has to let go. A plan of that moment moves no more than if d had all of a's."""
+    group = external(GroupSpec(session_timeout=30), partitions=6)
+    group.join("a", instance="i").join("b", instance="j").start()
+    group.now = 22
+    group.join("d", instance="i").settle()
+    group.now = 24
+    group.join("c").settle()
+    group.settle(at=29)
+    group.releases = {
+        Release(Uid(f"uid-{name}"), QueueName("orders"), number, Epoch(1)) for name in ("a", "b") for number in range(6)
+    }
+    group.settle(at=30)
+    assert Counter(group.owners()) == {"b": 2, "c": 2, "d": 2}
+    assert (group.state.totals.moves, group.state.totals.lower_bound) == (2, 2)
+
+
+# Rule 7: a member that drains gives its partitions away, goes on, and may come back.
+
+
+DELAY = 2
+
+
+def draining_fleet(session_timeout: float = 0.0) -> Group:
+    group = Group(4, GroupSpec(delay=DELAY, session_timeout=session_timeout), max_handoff=3)
+    return group.join("a", instance="i0").join("b", instance="i1").start()
+
+
+def drained(group: Group) -> Group:
+    """The holddown, and the hand-offs to their deadlines."""
+    group.drain("a").settle(60)
+    group.settle(60 + DELAY)
+    group.settle(60 + DELAY + 3)
+    return group
+
+
+@pytest.mark.parametrize("session_timeout", [0.0, 600.0])
+def test_others_get_what_it_has_after_the_delay_static_or_not(session_timeout: float) -> None:
+    group = draining_fleet(session_timeout)
+    assert group.owners() == "abab"
+    group.drain("a").settle(60)
+    assert (group.owners(), summary(group.state).hold_until) == ("abab", 60 + DELAY)
+    assert drained(draining_fleet(session_timeout)).owners() == "bbbb"
+
+
+def test_it_gets_nothing_until_that_is_taken_back() -> None:
+    group = drained(draining_fleet())
+    group.join("c").settle(100)
+    group.settle(105)
+    group.settle(110)
+    assert set(group.owners()) == {"b", "c"}
+    group.drain("a", draining=False).settle(120)
+    group.settle(125)
+    group.settle(130)
+    assert set(group.owners()) == {"a", "b", "c"}
+
+
+def test_taken_back_within_the_delay_it_costs_no_move() -> None:
+    group = draining_fleet()
+    group.drain("a").settle(60)
+    group.drain("a", draining=False).settle(61)
+    group.settle(90)
+    assert (group.owners(), group.state.totals.moves) == ("abab", 0)
+
+
+def test_a_restart_of_the_operator_changes_nothing() -> None:
+    group = drained(draining_fleet())
+    group.state = load(dump(group.state))
+    group.settle(100)
+    group.settle(110)
+    assert group.owners() == "bbbb"
+    group.drain("a", draining=False).settle(120)
+    group.settle(125)
+    group.settle(130)
+    assert sorted(group.owners()) == ["a", "a", "b", "b"]
+
+
+def executors(group: Group, replicas: int, at: float) -> list[str]:
+    """The victims once the driver's fleet is to have this size."""
+    group.spec = replace(group.spec, replicas=replicas)
+    group.settle(at)
+    group.settle(at + DELAY)
+    group.settle(at + DELAY + 3)
+    return [name for name, _ in group.state.victims]
+
+
+@pytest.fixture
+def spark() -> Group:
+    return Group(6, GroupSpec(delay=DELAY, scale_mode=ScaleMode.SPARK, replicas=3), max_handoff=3).start("a", "b", "c")
+
+
+def test_a_smaller_spark_fleet_loses_its_drained_executor_and_moves_nothing(spark: Group) -> None:
+    drained(spark)
+    moves = spark.state.totals.moves
+    assert executors(spark, 2, at=100) == ["a"]
+    assert (set(spark.owners()), spark.state.totals.moves) == ({"b", "c"}, moves)
+    spark.leave("a").settle(110)
+    assert executors(spark, 2, at=120) == []
+
+
+def test_a_victim_that_drains_stays_one_and_is_spared_last(spark: Group) -> None:
+    assert executors(spark, 2, at=60) == ["c"]
+    assert executors(spark.drain("c"), 2, at=70) == ["c"]
+    assert executors(spark.drain("c", draining=False), 1, at=80) == ["c", "b"]
+    assert executors(spark.drain("b"), 2, at=90) == ["b"]
+
+
+def test_a_victim_that_drains_stands_at_once_before_those_that_were_chosen_earlier(spark: Group) -> None:
+    assert executors(spark, 2, at=60) == ["c"]
+    spark.drain("b").spec = replace(spark.spec, replicas=1)
+    spark.settle(80)
+    assert [name for name, _ in spark.state.victims] == ["b", "c"], "or the next step would write the ledger for that alone"
+
+
+def test_a_spark_fleet_of_its_size_loses_nobody_who_drains(spark: Group) -> None:
+    assert executors(drained(spark), 3, at=100) == []
+
+
+def test_the_older_of_an_identity_stays_fenced_off_while_the_newer_drains() -> None:
+    group = draining_fleet(session_timeout=600)
+    group.now = 50
+    group.join("c", instance="i0").settle(50)
+    assert group.owners() == "cbcb"
+    group.drain("c").settle(60)
+    group.settle(60 + DELAY)
+    group.settle(60 + DELAY + 3)
+    assert (group.owners(), [name for name, _ in group.state.fenced]) == ("bbbb", ["a"])
+    group.leave("c").settle(80)
+    group.settle(80 + DELAY)
+    group.settle(80 + DELAY + 3)
+    assert sorted(group.owners()) == ["a", "a", "b", "b"], "nobody of its identity is left but itself"
+
+
+def test_a_drain_waits_for_no_approval_and_what_moves_back_does() -> None:
+    group = draining_fleet()
+    group.spec = replace(group.spec, approval=Approval.MANUAL)
+    assert (drained(group).owners(), group.state.proposal) == ("bbbb", None)
+    group.drain("a", draining=False).settle(100)
+    group.settle(100 + DELAY)
+    assert group.owners() == "bbbb" and group.state.proposal is not None
+
+
+def test_who_drains_goes_before_the_youngest_though_it_still_has_its_partitions(spark: Group) -> None:
+    spark.drain("a")
+    spark.spec = replace(spark.spec, replicas=2)
+    spark.settle(60)
+    assert [name for name, _ in spark.state.victims] == ["a"]
+
+
+HANDOFF = 3
+
+
+def ending_fleet(delay: float) -> Group:
+    return Group(4, GroupSpec(delay=delay), max_handoff=HANDOFF).start("a", "b")
+
+
+def test_a_holddown_longer_than_its_grace_does_not_hold_it() -> None:
+    group = ending_fleet(delay=30)
+    assert group.terminate("a", ends=130).step(100).wake_at == 122, "5 s before the end, and a hand-off before that"
+    assert pauses(group.step(121.9)) == []
+    assert pauses(group.step(122)) == [0, 2]
+    group.release("a", 0).release("a", 2).step(122.5)
+    assert group.owners() == "-b-b"
+    group.leave("a").settle(123)
+    assert summary(group.state).hold_until == 130, "the holddown goes on, for a pod in its place"
+    group.join("c").settle(124)
+    assert (group.owners(), group.state.totals.moves, summary(group.state).state) == ("cbcb", 2, State.READY)
+
+
+def test_without_a_pod_in_its_place_others_get_them_when_the_holddown_ends() -> None:
+    group = ending_fleet(delay=30)
+    group.terminate("a", ends=130).step(100)
+    group.step(122)
+    group.release("a", 0).release("a", 2).step(122.5)
+    group.leave("a").settle(130)
+    assert (group.owners(), group.state.totals.moves, group.state.totals.lower_bound) == ("bbbb", 2, 2)
+
+
+def test_a_holddown_that_ends_in_time_is_waited_for() -> None:
+    group = ending_fleet(delay=25)
+    group.terminate("a", ends=130)
+    assert group.step(100).wake_at == 125
+    assert pauses(group.step(122)) == []
+    group.step(125)
+    assert {move.receiver for move in group.state.moves.values()} == {"b"}
+
+
+def test_a_grace_that_is_made_shorter_counts() -> None:
+    group = ending_fleet(delay=30)
+    group.terminate("a", ends=130).step(100)
+    assert pauses(group.terminate("a", ends=105).step(101)) == [0, 2]
+
+
+@pytest.mark.parametrize(("paused", "held_back"), [(True, HeldBack.NOTHING), (False, HeldBack.PLANS)])
+def test_it_releases_where_no_plan_is_made(paused: bool, held_back: HeldBack) -> None:
+    group = ending_fleet(delay=5)
+    group.spec, group.held_back = replace(group.spec, paused=paused), held_back
+    group.terminate("a", ends=130).step(100)
+    assert pauses(group.step(110)) == []
+    assert pauses(group.step(122)) == [0, 2]
+
+
+def test_where_the_ledger_has_no_room_nothing_begins_and_nothing_is_waited_for() -> None:
+    group = ending_fleet(delay=5)
+    group.held_back = HeldBack.ALL
+    group.terminate("a", ends=130).step(100)
+    done = group.step(126)
+    assert (pauses(done), done.wake_at) == ([], None)
+
+
+STATIC = GroupSpec(delay=2, session_timeout=10)
+
+
+def static_fleet(*, exclusive: bool = False, partitions: int = 4) -> Group:
+    group = Group(partitions, STATIC, exclusive=exclusive)
+    group.join("a", instance="i0").join("b", instance="i1")
+    return group.start()
+
+
+def test_a_slot_is_kept_for_the_session_timeout() -> None:
+    group = static_fleet().leave("a")
+    assert group.settle(60).wake_at == 70
+    now = summary(group.state)
+    assert (now.state, now.hold_until) == (State.HOLDDOWN, 70)
+    assert group.owners() == "-b-b"
+
+
+@pytest.mark.parametrize("name", ["a", "a-under-another-name"])
+def test_the_same_identity_gets_its_partitions_back_at_new_epochs(name: str) -> None:
+    group = static_fleet().leave("a")
+    group.settle(60)
+    group.join(name, uid="new", instance="i0").settle(69)
+    assert {record.owner for record in group.state.records.values()} == {name, "b"}
+    assert group.state.totals.moves == group.state.totals.lower_bound == 0
+    assert group.moved() == ["release 0 a gone", "release 2 a gone", f"grant 0 {name} 2", f"grant 2 {name} 2"]
+    assert summary(group.state).state is State.READY
+
+
+def test_a_member_that_got_its_identity_later_keeps_its_slot_too() -> None:
+    """The group has static members from now on, or the label came after the pod."""
+    group = Group(4, STATIC).join("a", "b").start()
+    group.join("a", instance="i0").settle(50)
+    assert summary(group.state).state is State.READY, "no trigger"
+    group.leave("a").settle(60)
+    assert group.owners() == "-b-b"
+    group.join("c", instance="i0").settle(65)
+    assert group.owners() == "cbcb"
+    assert group.state.totals.moves == 0
+
+
+def test_without_a_session_timeout_an_identity_is_nobodys_slot() -> None:
+    group = Group(4, GroupSpec(delay=5))
+    group.join("a", instance="i0").join("b", instance="i1")
+    group.start().leave("a").leave("b")
+    group.settle(60)
+    group.join("c", instance="i1").settle(61)
+    assert group.owners() == "c-c-", "the first that is vacant"
+
+
+def test_expiry_rebalances_at_once() -> None:
+    group = static_fleet().leave("a")
+    group.settle(60)
+    group.settle(70)
+    assert group.owners() == "bbbb"
+
+
+def test_a_waiting_slot_wins_over_standbys() -> None:
+    group = static_fleet(partitions=2)
+    group.join("c").settle(50)
+    group.leave("a").settle(60)
+    assert group.owners() == "-b"
+    group.settle(70)
+    assert group.owners() == "cb", "when it expires the standby takes over"
+
+
+def test_but_not_on_exclusive_queues() -> None:
+    group = static_fleet(exclusive=True).leave("a")
+    group.settle(60)
+    assert group.owners() == "bbbb"
+
+
+def test_a_newcomer_leaves_the_waiting_slot_alone() -> None:
+    group = static_fleet().leave("a")
+    group.settle(60)
+    group.join("c").settle(61)
+    group.settle(63)
+    group.settle(66)
+    assert group.owners() == "-b-c"
+    group.join("a", uid="new", instance="i0").settle(67)
+    assert group.owners() == "abac"
+
+
+def test_who_has_no_identity_has_no_term() -> None:
+    group = Group(2, STATIC).start("a", "b")
+    group.leave("a").settle(60)
+    assert summary(group.state).hold_until == 62
+
+
+def test_a_static_member_that_stops_releases_at_once() -> None:
+    group = static_fleet().terminate("a")
+    group.settle(60)
+    assert group.moved() == ["revoke 0 a", "revoke 2 a"]
+    group.release("a", 0).release("a", 2).settle(61)
+    group.leave("a").settle(62)
+    assert summary(group.state).hold_until == 72, "its term counts from when it vanished"
+    group.join("a", uid="new", instance="i0").settle(65)
+    assert group.owners() == "abab"
+
+
+def test_the_newer_of_two_pods_with_one_identity_wins_at_once() -> None:
+    group = static_fleet()
+    group.now = 60
+    group.join("c", instance="i0").settle(60)
+    assert group.owners() == "cbcb"
+    assert [h.member for h in group.events if isinstance(h, Fenced)] == ["a"]
+    group.events.clear()
+    group.settle(61)
+    assert not group.events, "reported once"
+
+
+def test_when_the_newer_goes_the_older_may_have_the_slot_back() -> None:
+    group = static_fleet()
+    group.now = 60
+    group.join("c", instance="i0").settle(60)
+    group.leave("c").settle(61)
+    assert group.owners() == "abab"
+    assert group.state.records[next(iter(group.state.records))].epoch == 3
+
+
+def test_a_term_from_a_clock_that_is_ahead_is_no_longer_than_it_was_meant_to_be() -> None:
+    group = static_fleet().leave("a")
+    group.settle(100)
+    group.step(50)  # the next operator's clock is behind
+    assert group.state.hold_until == 50 + STATIC.session_timeout
+
+
+def scaled_fleet(partitions: int, *names: str) -> Group:
+    return Group(partitions, GroupSpec(replicas=len(names), scale_mode=ScaleMode.SPARK)).start(*names)
+
+
+def shrink(group: Group, replicas: int) -> Group:
+    group.spec = replace(group.spec, replicas=replicas)
+    return group
+
+
+def victims(group: Group) -> list[str]:
+    return [name for name, _ in group.state.victims]
+
+
+def test_the_ledger_tells_the_driver_size_and_victims() -> None:
+    group = shrink(scaled_fleet(4, "a", "b", "c"), 2)
+    group.step(60)
+    assert json.loads(dump(group.state)["group"])["scale"] == {"replicas": 2, "victims": ["c"]}
+
+
+def test_standbys_go_first_then_who_has_fewest_then_the_youngest() -> None:
+    group = scaled_fleet(5, "a", "b", "c")
+    group.now = 30
+    group.spec = replace(group.spec, replicas=4)
+    group.join("d").settle(30)
+    group.settle(35)
+    group.settle(38)
+    shrink(group, 3).settle(60)
+    assert victims(group) == ["d"], "of those with one partition the youngest"
+    shrink(group, 2).settle(61)
+    assert victims(group) == ["d", "c"]
+
+
+def test_a_standby_costs_nothing() -> None:
+    group = scaled_fleet(2, "a", "b", "z")
+    shrink(group, 2).settle(60)
+    assert victims(group) == ["z"]
+    assert summary(group.state).state is State.READY
+
+
+def test_victims_are_kept_until_the_size_says_otherwise_and_the_last_chosen_is_spared_first() -> None:
+    group = scaled_fleet(6, "a", "b", "c", "d")
+    shrink(group, 3).settle(60)
+    assert victims(group) == ["d"]
+    shrink(group, 2).settle(61)
+    assert victims(group) == ["d", "c"]
+    shrink(group, 3).settle(62)
+    assert victims(group) == ["d"]
+
+
+def test_a_victim_that_is_spared_within_the_delay_has_handed_off_nothing() -> None:
+    group = scaled_fleet(4, "a", "b")
+    shrink(group, 1).settle(60)
+    assert summary(group.state).hold_until == 65
+    shrink(group, 2).settle(63)
+    assert summary(group.state).state is State.READY
+    assert group.moved() == []
+
+
+def test_victims_hand_off_after_the_holddown_and_keep_nothing() -> None:
+    group = scaled_fleet(4, "a", "b")
+    shrink(group, 1).settle(60)
+    group.settle(65)
+    assert group.moved() == ["revoke 1 b", "revoke 3 b"]
+    group.release("b", 1).release("b", 3).settle(66)
+    assert group.owners() == "aaaa"
+    assert "b" not in dump(group.state), "the driver may remove it"
+    assert victims(group) == ["b"]
+    group.leave("b").settle(67)
+    assert victims(group) == []
+
+
+def test_without_the_driver_nobody_is_chosen() -> None:
+    group = Group(4, GroupSpec(replicas=1, scale_mode=ScaleMode.WORKLOAD))
+    group.join("a", "b").settle(0)
+    group.settle(5)
+    assert victims(group) == []
+    assert json.loads(dump(group.state)["group"]).get("scale") is None
