@@ -119,11 +119,20 @@ def left_behind(before: Collection[str] = (), patience: float = PATIENCE) -> lis
 
 
 def _mounts_and_folders() -> list[str]:
-    mounts = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return [
-        *(f"mount {mount}" for mount in mounts if mount.startswith(f"{cache().resolve()}/")),
+        *(f"mount {mount}" for mount in mounts_of_tests(Path("/proc/self/mountinfo").read_text())),
         *(f"run folder {folder}" for folder in runs.folders() if runs.is_ours(folder) and runs.is_abandoned(folder)),
     ]
+
+
+def mounts_of_tests(mountinfo: str) -> list[str]:
+    """Mounts in the cache, and those whose source has this run's mark (tests/kafka_broker/small_disk.py); see proc(5)."""
+    found = []
+    for line in mountinfo.splitlines():
+        mount, source = line.split()[4].replace("\\040", " "), line.partition(" - ")[2].split()[1]
+        if mount.startswith(f"{cache().resolve()}/") or source.endswith(os.environ[_MARK]):
+            found.append(mount)
+    return found
 
 
 def _outcomes() -> dict[str, list[str]]:

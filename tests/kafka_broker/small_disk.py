@@ -1,5 +1,6 @@
 """A disk for a broker that can be full. Needs root."""
 
+import os
 import shutil
 import subprocess
 from contextlib import suppress
@@ -34,7 +35,8 @@ class SmallDisk:
     def __enter__(self) -> Self:
         before = self._data.rename(self._data.with_suffix(".before"))
         self._data.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "baton-small-disk", str(self._data)], check=True)
+        source = f"baton-small-disk-{os.environ.get('BATON_TEST_RUN', '')}"  # so that the run notices a mount that is left behind
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", source, str(self._data)], check=True)
         shutil.copytree(before, self._data, dirs_exist_ok=True)
         return self
 

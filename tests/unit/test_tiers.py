@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.__main__ import left_behind
+from tests.__main__ import left_behind, mounts_of_tests
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, until
 
@@ -152,7 +152,7 @@ def test_what_never_runs_again_fails_the_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATON_TEST_RUN", "one")
+    monkeypatch.setenv("BATON_TEST_RUN", "run-of-one")
 
 
 def test_a_process_that_is_left_behind_is_named(run_of_one: None) -> None:
@@ -174,6 +174,12 @@ def test_a_run_folder_that_its_guard_is_about_to_remove_is_not_left_behind(
     assert left_behind(patience=0) == [f"run folder {folder}"]
     monkeypatch.setattr("tests.__main__.time.sleep", lambda _: shutil.rmtree(folder))
     assert left_behind() == []
+
+
+def test_a_mount_of_this_run_is_left_behind_wherever_it_is(run_of_one: None) -> None:
+    small_disk = "101 22 0:99 / /tmp/small\\040disk rw - tmpfs baton-small-disk-run-of-one rw,size=64m"
+    of_another = "102 22 0:98 / /tmp/other rw shared:5 - tmpfs baton-small-disk-another rw,size=64m"
+    assert mounts_of_tests(f"{small_disk}\n{of_another}\n") == ["/tmp/small disk"]
 
 
 def test_a_failure_is_reported_at_once_and_again_at_the_end_and_little_between(tmp_path: Path) -> None:
