@@ -1,4 +1,4 @@
-"""Writes what is made for the chart, its CRDs and its dashboard, and from it manifests/install.yaml, for those without helm.
+"""Writes what is made for the chart, its CRDs, dashboard and README, and from it manifests/install.yaml, for those without helm.
 
 Run as `python -m charts.render` (part of `make generate`). `rendered()` gives the same files without writing, so that a test
 can say which of them is out of date.
@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from charts.dashboard import dashboard
+from charts.readme import readme
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "baton"
@@ -54,6 +55,7 @@ def rendered(helm: Path) -> dict[Path, str]:
     copies = {CHART / "crds" / name: text for name, text in crds().items()}
     return {
         **copies,
+        CHART / "README.md": readme((CHART / "values.yaml").read_text()),
         CHART / "files" / "dashboard.json": dashboard(),
         ROOT / "manifests" / "install.yaml": install_manifest(helm),
     }

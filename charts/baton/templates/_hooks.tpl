@@ -5,6 +5,7 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/part-of: baton
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- include "baton.commonLabels" .root }}
 {{- end -}}
 
 {{/* A pod of the operator's image that runs a script of the chart: root, script, args, account (empty: without any right). */}}
@@ -29,7 +30,7 @@ securityContext:
     type: RuntimeDefault
 containers:
   - name: {{ $.name | quote }}
-    image: {{ printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) | quote }}
+    image: {{ include "baton.image" . | quote }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     command: [python3, -c]
     args:
@@ -51,7 +52,7 @@ containers:
 {{- with .Values.imageVolumes }}
 volumes: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with include "baton.scheduling" . | trim }}
+{{- with include "baton.scheduling" (dict "root" . "selector" "") | trim }}
 {{ . }}
 {{- end }}
 {{- end -}}

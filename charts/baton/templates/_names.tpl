@@ -21,6 +21,11 @@
 {{- end -}}
 {{- end -}}
 
+{{- define "baton.image" -}}
+{{- $digest := .Values.image.digest -}}
+{{- .Values.image.repository -}}:{{- default .Chart.AppVersion .Values.image.tag -}}{{- with $digest -}}@{{- . -}}{{- end -}}
+{{- end -}}
+
 {{- define "baton.selector" -}}
 app.kubernetes.io/name: {{ include "baton.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -34,6 +39,7 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- include "baton.commonLabels" . }}
 {{- end -}}
 
 {{- define "baton.consoleSelector" -}}
@@ -48,10 +54,31 @@ app.kubernetes.io/component: console
 app.kubernetes.io/part-of: baton
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- include "baton.commonLabels" . }}
 {{- end -}}
 
-{{/* Where pods run, and which go first: of the operator and of the console alike. */}}
+{{/* commonLabels, each on a line, but for those that the chart sets itself. */}}
+{{- define "baton.commonLabels" -}}
+{{- include "baton.ownLabels" (dict "name" "commonLabels" "labels" .Values.commonLabels) }}
+{{- range $label, $value := .Values.commonLabels }}
+{{ $label }}: {{ $value | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Fails if `labels`, the value `name`, has a label that the chart sets itself. */}}
+{{- define "baton.ownLabels" -}}
+{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- if hasKey $.labels $label }}
+{{- fail (printf "%s: the chart sets %s itself, and selects its pods by such labels. Take it out." $.name $label) }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Where pods run, and which go first: of the operator, the console and hooks. A spread constraint without a labelSelector counts
+the pods that `selector` (empty for hooks, which are single pods) selects. */}}
 {{- define "baton.scheduling" -}}
+{{- $selector := .selector -}}
+{{- with .root -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
@@ -64,9 +91,13 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.topologySpreadConstraints }}
-topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- if and $selector .Values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range .Values.topologySpreadConstraints }}
+  - {{- set (deepCopy .) "labelSelector" (default (dict "matchLabels" (fromYaml $selector)) .labelSelector) | toYaml | nindent 4 }}
+  {{- end }}
 {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* podAnnotations. The cluster autoscaler would leave a node alone that has a pod with an emptyDir: nothing in /tmp is worth it. */}}
@@ -74,14 +105,12 @@ topologySpreadConstraints: {{- toYaml . | nindent 2 }}
 {{- toYaml (merge dict (default dict .Values.podAnnotations) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "tmp")) }}
 {{- end -}}
 
-{{/* podLabels, but for those that the chart sets itself. */}}
+{{/* podLabels, without those that commonLabels or the chart itself set. */}}
 {{- define "baton.podLabels" -}}
-{{- range $label := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
-{{- if hasKey $.Values.podLabels $label }}
-{{- fail (printf "podLabels: the chart sets %s itself, and selects its pods by such labels. Take it out." $label) }}
+{{- include "baton.ownLabels" (dict "name" "podLabels" "labels" .Values.podLabels) }}
+{{- range $label, $value := .Values.podLabels }}
+{{- if not (hasKey $.Values.commonLabels $label) }}
+{{ $label }}: {{ $value | quote }}
 {{- end }}
-{{- end }}
-{{- with .Values.podLabels }}
-{{- toYaml . }}
 {{- end }}
 {{- end -}}

@@ -39,7 +39,8 @@ def test_its_pods_meet_the_restricted_profile(objects: Objects) -> None:
 
 
 def test_what_the_values_say_of_pods_holds_for_its_pod_too(objects: Objects, tmp_path: Path) -> None:
-    zone = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    counted = {"matchLabels": {"team": "orders"}}
+    zone = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": counted}
     term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["ops"]}]}
     scheduling = {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},
@@ -98,6 +99,7 @@ def test_it_only_shows_by_default(objects: Objects) -> None:
         ("console.host=x", "additional properties 'host' not allowed"),
         ("console.hosts={https://baton.example.org}", "does not match pattern"),
         ("console.hosts={baton.example.org:80}", "does not match pattern"),
+        ("console.enabled=true,console.ingress.enabled=true", "console.hosts: name the host of console.ingress"),
         ("console=null", "missing property 'console'"),
         ("console.allowApprove=yes", "got string, want boolean"),
     ],
@@ -106,6 +108,20 @@ def test_a_value_that_cannot_be_meant_so_is_refused(template: Template, setting:
     done = template("--set", setting)
     assert done.returncode != 0
     assert complaint in done.stderr
+
+
+def test_an_ingress_leads_its_hosts_to_it(objects: Objects) -> None:
+    settings = "enabled=true,console.ingress.className=nginx,console.ingress.tlsSecretName=tls,console.hosts={a.org,b.org}"
+    found = objects(*ON, "--set", f"console.ingress.{settings}")
+    spec = found["Ingress", "baton-console"]["spec"]
+    backend = {"service": {"name": "baton-console", "port": {"name": "http"}}}
+    path = {"path": "/", "pathType": "Prefix", "backend": backend}
+    assert spec == {
+        "ingressClassName": "nginx",
+        "rules": [{"host": host, "http": {"paths": [path]}} for host in ("a.org", "b.org")],
+        "tls": [{"secretName": "tls", "hosts": ["a.org", "b.org"]}],
+    }
+    assert [port["name"] for port in found["Service", "baton-console"]["spec"]["ports"]] == ["http"]
 
 
 def test_its_network_policy_names_who_may_reach_it(objects: Objects, tmp_path: Path) -> None:
