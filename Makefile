@@ -112,7 +112,7 @@ check: setup ## Static checks: ruff, mypy --strict, import-linter, plain English
 	@$(BIN)/python -m docs.prose
 	@$(MAKE) --no-print-directory docs
 
-PAGES := README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'docs/*.svg' 'docs/*.png' manifests/examples charts/baton/files
+PAGES := README.md CONTRIBUTING.md CHANGELOG.md 'docs/*.md' 'docs/*.svg' 'docs/*.png' manifests/examples charts/baton/README.md charts/baton/files
 
 .PHONY: docs
 docs: setup ## Build the documentation into build/site; a link that leads nowhere fails
@@ -155,12 +155,13 @@ dist: jar ## Build what is released, sdists and wheels, into dist/; needs a JDK 
 	@ls -1 dist/*
 
 .PHONY: release-check
-release-check: setup ## What has to hold before a version is tagged: one version, dated in the changelog, nothing stale; builds wheels and chart
+release-check: setup program-actionlint ## What has to hold before a version is tagged: one version, dated in the changelog, nothing stale; builds wheels and chart
 	@test -z "$$(git status --porcelain)" || { echo "release-check: commit or remove what git status shows" >&2; exit 1; }
 	@grep -Eq '^## $(VERSION) \([0-9]{4}-[0-9]{2}-[0-9]{2}\)' CHANGELOG.md \
 		|| { echo "release-check: put the date behind '## $(VERSION)' in CHANGELOG.md" >&2; exit 1; }
 	@$(MAKE) --no-print-directory check generate images-built
 	@test -z "$$(git status --porcelain)" || { echo "release-check: commit what make generate has written" >&2; exit 1; }
+	$$($(BIN)/python -c 'from cluster.programs import ACTIONLINT; print(ACTIONLINT.path())')
 	$(BIN)/pytest -q tests/unit/test_distributions.py tests/unit/test_documentation.py tests/unit/chart
 	@$(MAKE) --no-print-directory dist
 	@$(BIN)/python -m charts.package

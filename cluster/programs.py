@@ -70,10 +70,11 @@ def _capabilities_flags(version: str) -> str:
 
 KUBE = Program("kube", ".", f"-s -w {_version_flags(KUBERNETES)}", "5 to 8 minutes")
 HELM = Program("helm", "helm.sh/helm/v3/cmd/helm", f"-s -w {_capabilities_flags(KUBERNETES)}", "1 to 2 minutes")
+ACTIONLINT = Program("actionlint", "github.com/rhysd/actionlint/cmd/actionlint", "-s -w", "half a minute")
 KEDA_MODULE = "github.com/kedacore/keda/v2"
 KEDA_OPERATOR = Program("keda-operator", f"{KEDA_MODULE}/cmd/operator", "-s -w", "10 to 16 minutes", "keda")
 KEDA_ADAPTER = Program("keda-adapter", f"{KEDA_MODULE}/cmd/adapter", "-s -w", "1 to 5 minutes after keda-operator", "keda")
-PROGRAMS = {"kube": [KUBE], "helm": [HELM], "keda": [KEDA_OPERATOR, KEDA_ADAPTER]}
+PROGRAMS = {"kube": [KUBE], "helm": [HELM], "actionlint": [ACTIONLINT], "keda": [KEDA_OPERATOR, KEDA_ADAPTER]}
 """By what `make program-NAME` builds."""
 
 

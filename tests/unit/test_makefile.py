@@ -17,6 +17,7 @@ MADE_BY: Mapping[str, tuple[str, ...]] = {
     "kube": ("program-kube", "machine"),
     "helm": ("program-helm", "machine"),
     "keda": ("program-keda",),
+    "actionlint": ("program-actionlint",),
     "jar": ("jar",),
     "broker": ("broker",),
     "peers": ("peers",),
@@ -52,7 +53,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "mutate": ("redis-server", "jar", "broker", "spark-classes"),
     "pictures": _CLUSTER,
     "dist": ("jar",),
-    "release-check": ("helm", "jar", "images"),
+    "release-check": ("helm", "jar", "images", "actionlint"),
     "images": (),
     "bench-assignors": ("peers",),
     "bench-engine": _CLUSTER,
@@ -67,6 +68,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
 }
 """By target that `make help` lists."""
 
+WORKFLOW = (Path(__file__).parents[2] / ".github" / "workflows" / "release.yaml").read_text()
 FOR_USERS = re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE)
 
 
@@ -97,6 +99,13 @@ def test_what_a_target_needs_is_made_before_it(target: str) -> None:
 
 def test_every_target_for_users_is_in_the_table() -> None:
     assert {target.partition(" ")[0] for target in NEEDS} == set(FOR_USERS)
+
+
+def test_the_release_calls_targets_that_there_are_and_the_image_s_dockerfile() -> None:
+    called = re.findall(r"\bmake ([a-z-]+)$", WORKFLOW, re.MULTILINE)
+    assert called == ["release-check", "docs"] and set(called) <= set(FOR_USERS)
+    [dockerfile] = re.findall(r"file: (\S+Dockerfile)", WORKFLOW)
+    assert (Path(__file__).parents[2] / dockerfile).is_file()
 
 
 def test_every_target_of_the_table_is_in_the_makefile() -> None:
