@@ -5,25 +5,23 @@ receivers and deadlines, partitions without an owner, timers and totals. Partiti
 are grouped, so that 1,000 members with 10,000 partitions fit.
 
 Anybody may have written a ledger. Reading returns a state or raises a LedgerError, at a bounded cost: a range of a few characters
-can name a million partitions, so they are counted before any object is made of them. Each field has the declared type and a
-plausible size.
+can name a million partitions, so they are counted before any object is made of them. pydantic holds each field to the type and
+the bounds that `_Group` and the classes of the state declare.
 """
 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, partial
-from itertools import chain
-from math import isfinite
-from types import UnionType
-from typing import Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
-from baton.api.group import Protocol
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from baton.engine.state import (
+    Count,
     Facts,
     GroupState,
     Holddown,
@@ -34,6 +32,7 @@ from baton.engine.state import (
     PartitionRecord,
     Proposal,
     Rebalance,
+    Seconds,
     Totals,
     Unreleased,
 )
@@ -41,6 +40,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import LedgerError, MemberEntry, flat, read_object
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import count_named, format_grants, format_numbers, parse_grants, parse_numbers
+from baton.schema.mistakes import first_mistake, in_words
 
 # Partitions and grants of several queues, as the ledger has them
 
@@ -80,91 +80,6 @@ def read_grants(raw: Mapping[str, str]) -> dict[Partition, Epoch]:
 def read_numbers(raw: Mapping[str, str]) -> list[Partition]:
     """The inverse of `write_numbers`, sorted within a queue. Raises ValueError for anything else."""
     return [Partition(QueueName(queue), number) for queue, text in raw.items() for number in sorted(parse_numbers(text))]
-
-
-# Bounds on what a ledger may name
-
-
-MOST_PARTITIONS = 100_000
-"""The most partitions of all queues of a group together."""
-
-WITHDRAWN_OF_ONE = 4
-"""So many epoch tombstones, or owners of partitions that are gone, take as much memory as one partition of the group."""
-
-MOST_WITHDRAWN = MOST_PARTITIONS
-"""The most epoch tombstones of a group, and the most partitions that are gone and not released."""
-
-_MOST_NAMED = 8 * MOST_PARTITIONS
-"""A ledger names a partition at its owner or as free, and perhaps with the epoch of its last owner, in a move, an origin, a
-tombstone, a slot and a plan, and as unreleased."""
-
-
-def partitions_named(data: Mapping[str, str]) -> int:
-    """The partitions that a ledger's data gives a group, and a quarter of those that are gone; 0 if it does not read as a ledger.
-
-    It makes no object per partition.
-    """
-    try:
-        group = json.loads(data.get(LEDGER_GROUP_KEY) or "{}")
-        Extent().of_group(group)
-        has = sum(facts["partitions"] for facts in group.get("queues", {}).values())
-        gone = [group.get("epoch_tombstones", {}), *(part["of"] for part in group.get("unreleased", ()))]
-        return int(has) + sum(count_named(text) for of in gone for text in of.values()) // WITHDRAWN_OF_ONE
-    except (LedgerError, LookupError, ValueError, TypeError, AttributeError, RecursionError):
-        return 0
-
-
-class Extent:
-    """Counts the partitions that one ledger names. The methods raise LedgerError for too many, and other errors for a malformed
-    one."""
-
-    def __init__(self) -> None:
-        self._named = 0
-
-    def of_group(self, group: Mapping[str, Any]) -> None:
-        """Count the key `group`."""
-        partitions = 0
-        for name, facts in group.get("queues", {}).items():
-            if not 0 <= (count := facts["partitions"]) <= MOST_PARTITIONS:
-                raise LedgerError(f"queues.{name}.partitions: {count} is not between 0 and {MOST_PARTITIONS:,}")
-            partitions += count
-        if partitions > MOST_PARTITIONS:
-            raise LedgerError(f"queues: {partitions:,} partitions are more than the {MOST_PARTITIONS:,} of a group")
-        self._name(chain(_grants(group), _numbers(group)))
-
-    def of_member(self, entry: Mapping[str, Any]) -> None:
-        """Count the key of a member."""
-        for side in (entry.get("owned"), entry.get("revoking")):
-            if isinstance(side, dict):
-                self._name(map(str, side.values()))
-
-    def _name(self, texts: Iterable[str]) -> None:
-        for text in texts:
-            self._named += count_named(text)
-            if self._named > _MOST_NAMED:
-                raise LedgerError(f"it names partitions more than {_MOST_NAMED:,} times")
-
-
-def _grants(group: Mapping[str, Any]) -> Iterator[str]:
-    yield from group.get("epoch_tombstones", {}).values()
-    for part in (*group.get("free", ()), *group.get("unreleased", ())):
-        yield from part["of"].values()
-        yield from part.get("ended", {}).values()
-    for batch in group.get("moves", ()):
-        for of in batch["to"].values():
-            yield from of.values()
-
-
-def _numbers(group: Mapping[str, Any]) -> Iterator[str]:
-    for of in group.get("waiting", {}).values():
-        yield from of.values()
-    for part in group.get("origins", ()):
-        yield from part["of"].values()
-    for of in (group.get("proposal") or {"to": {}})["to"].values():
-        yield from of.values()
-    for slot in group.get("member_slots", ()):
-        if not isinstance(slot, str):
-            yield from slot["vacated"].values()
 
 
 # Writing
@@ -302,94 +217,166 @@ def _slim(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in raw.items() if value or (isinstance(value, int | float) and value is not False)}
 
 
-# Reading: objects made of JSON values
+# Reading: the JSON of the key `group`
+
+Texts = dict[str, str]
+"""By queue: partitions, or grants of partitions."""
 
 
-T = TypeVar("T")
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Hand-offs that share the fields of `Move` named here."""
 
-LATEST = 253_402_300_799
-"""Unix seconds: the end of the year 9999. No time and no duration of a ledger is greater."""
-
-MOST = 2**63 - 1
-"""The greatest integer that the API server accepts."""
-
-
-Test = Callable[[object], bool]
-
-
-def checked(kind: type[T], **fields: object) -> T:
-    """An object of this class. Raises LedgerError, which names the field, for a value of another type or out of range."""
-    tests: Mapping[str, Test] = _tests(kind)  # type: ignore[arg-type]  # a class can be hashed, whatever it is of
-    for name, value in fields.items():
-        fits = tests.get(name)
-        if fits is not None and not fits(value):
-            raise LedgerError(f"{name}: {str(value)[:40]!r} cannot stand there")
-    return kind(**fields)
+    to: dict[str, Texts]
+    """By receiver; "" for none."""
+    uids: dict[MemberId, Uid] = field(default_factory=dict)
+    deadline: Seconds = 0.0
+    length: Seconds = 0.0
+    since: Seconds | None = None
+    why: str = ""
+    quiet: bool = False
+    missed: bool = False
 
 
-@cache
-def _tests(kind: type[object]) -> dict[str, Test]:
-    return {name: _test(hint) for name, hint in get_type_hints(kind).items()}
+class _Free(NamedTuple):
+    of: Texts
+    last: MemberId | None = None
+    ended: Texts | None = None
 
 
-def _test(hint: object) -> Test:
-    """A test of values for this type hint."""
-    if isinstance(hint, NewType):
-        return _test(hint.__supertype__)
-    if get_origin(hint) in (UnionType, Union):
-        return _any([_test(one) for one in get_args(hint)])
-    if hint is float:
-        return _is_time
-    if hint is int:
-        return _is_count
-    if isinstance(hint, type) and not get_args(hint):
-        return partial(_is, hint)
-    return _collection(get_origin(hint), get_args(hint))
+@dataclass(frozen=True, slots=True)
+class _Vacant:
+    member: MemberId
+    uid: Uid
+    vacated: Texts
+    instance: str | None = None
+    expires: Seconds | None = None
+    length: Seconds = 0.0
+    late: bool = False
+    overtaken: bool = False
 
 
-def _is(kind: type, value: object) -> bool:
-    return isinstance(value, kind)
+class _Origins(NamedTuple):
+    of: Texts
+    owner: MemberId | None = None
 
 
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) <= LATEST
+class _Unreleased(NamedTuple):
+    member: MemberId
+    uid: Uid
+    of: Texts
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOST
+class _Proposal(NamedTuple):
+    id: str
+    why: str
+    created: Seconds
+    to: dict[MemberId, Texts]
 
 
-def _any(tests: Sequence[Test]) -> Test:
-    first, *others = tests
-    if not others:
-        return first
-    rest = _any(others)
-    return lambda value: first(value) or rest(value)
+class _Scale(NamedTuple):
+    replicas: Count
+    victims: list[str]
 
 
-def _each(hint: object) -> Callable[[Iterable[object]], bool]:
-    """A test of many values for one type hint. For a class it looks at each distinct type once."""
-    if isinstance(hint, NewType):
-        return _each(hint.__supertype__)
-    if isinstance(hint, type) and hint not in (int, float) and not get_args(hint):
-        return lambda values: all(issubclass(found, hint) for found in set(map(type, values)))
-    fits = _test(hint)
-    return lambda values: all(map(fits, values))
+class _Group(BaseModel):
+    """The key `group`, before its texts are read."""
+
+    model_config = ConfigDict(strict=True)
+
+    version: int
+    group: str
+    generation: Count
+    queues: dict[QueueName, KnownQueue] = {}
+    facts: Facts | None = None
+    member_slots: list[MemberId | _Vacant] = []
+    standbys: list[MemberId] = []
+    instances: dict[MemberId, str] = {}
+    subscribed: list[tuple[list[QueueName], list[MemberId]]] = []
+    capacities: dict[MemberId, str] = {}
+    free: list[_Free] = []
+    moves: list[_Batch] = []
+    waiting: dict[MemberId, Texts] = {}
+    proposal: _Proposal | None = None
+    holddown: Holddown | None = None
+    rebalance: Rebalance | None = None
+    origins: list[_Origins] = []
+    epoch_tombstones: Texts = {}
+    queue_tombstones: dict[QueueName, Count] = {}
+    unreleased: list[_Unreleased] = []
+    fenced: list[tuple[MemberId, Uid]] = []
+    victims: list[tuple[MemberId, Uid]] = []
+    scale: _Scale | None = None
+    totals: Totals = Totals()
+
+    @classmethod
+    def read(cls, text: str) -> "_Group":
+        """Raises LedgerError, which names the field."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            mistake = first_mistake(error)
+            field = ".".join(map(str, mistake["loc"]))
+            raise LedgerError(f"{field}: {in_words(mistake)}" if field else mistake["msg"]) from None
+
+    def check_size(self) -> int:
+        """How often its texts name a partition. Raises LedgerError for more than a group has."""
+        partitions = sum(facts.partitions for facts in self.queues.values())
+        if partitions > MOST_PARTITIONS:
+            raise LedgerError(f"queues: {partitions:,} partitions are more than the {MOST_PARTITIONS:,} of a group")
+        return _count(self._texts(), 0)
+
+    def _texts(self) -> Iterator[str]:
+        for of in (one.of for part in (self.free, self.unreleased, self.origins) for one in part):
+            yield from of.values()
+        for free in self.free:
+            yield from (free.ended or {}).values()
+        for slot in self.member_slots:
+            yield from () if isinstance(slot, str) else slot.vacated.values()
+        for named in (self.waiting, *(batch.to for batch in self.moves), *([self.proposal.to] if self.proposal else ())):
+            for of in named.values():
+                yield from of.values()
+        yield from self.epoch_tombstones.values()
 
 
-def _collection(kind: Any, of: tuple[Any, ...]) -> Test:
-    if issubclass(kind, Mapping):
-        keys_fit, values_fit = map(_each, of)
-        return lambda value: isinstance(value, kind) and keys_fit(value) and values_fit(value.values())
-    if issubclass(kind, tuple) and of[-1] is not Ellipsis:
-        parts = [_test(one) for one in of]
-        return lambda value: (
-            isinstance(value, kind)
-            and len(value) == len(parts)
-            and all(fits(one) for fits, one in zip(parts, value, strict=True))
-        )
-    all_fit = _each(of[0])
-    return lambda value: isinstance(value, kind) and all_fit(value)
+# Reading: the bounds on what a ledger may name
+
+
+MOST_PARTITIONS = 100_000
+"""The most partitions of all queues of a group together."""
+
+WITHDRAWN_OF_ONE = 4
+"""So many epoch tombstones, or owners of partitions that are gone, take as much memory as one partition of the group."""
+
+MOST_WITHDRAWN = MOST_PARTITIONS
+"""The most epoch tombstones of a group, and the most partitions that are gone and not released."""
+
+_MOST_NAMED = 8 * MOST_PARTITIONS
+"""A ledger names a partition at its owner or as free, and perhaps with the epoch of its last owner, in a move, an origin, a
+tombstone, a slot and a plan, and as unreleased."""
+
+
+def partitions_named(data: Mapping[str, str]) -> int:
+    """The partitions that a ledger's data gives a group, and a quarter of those that are gone; 0 if it does not read as a ledger.
+
+    It makes no object per partition.
+    """
+    try:
+        group = _Group.read(data.get(LEDGER_GROUP_KEY, ""))
+        group.check_size()
+    except LedgerError:
+        return 0
+    has = sum(facts.partitions for facts in group.queues.values())
+    gone = [group.epoch_tombstones, *(part.of for part in group.unreleased)]
+    return has + sum(count_named(text) for of in gone for text in of.values()) // WITHDRAWN_OF_ONE
+
+
+def _count(texts: Iterable[str], named: int) -> int:
+    for text in texts:
+        named += count_named(text)
+        if named > _MOST_NAMED:
+            raise LedgerError(f"it names partitions more than {_MOST_NAMED:,} times")
+    return named
 
 
 # Reading: the whole ledger
@@ -403,22 +390,24 @@ def load(data: Mapping[str, str]) -> GroupState:
     """The inverse of `dump`. Raises LedgerError, which names the key and the cause, for any other data."""
     if LEDGER_GROUP_KEY not in data:
         raise LedgerError(f"the key {LEDGER_GROUP_KEY!r} is missing")
-    extent = Extent()
     with _refused(LEDGER_GROUP_KEY):
-        raw = json.loads(data[LEDGER_GROUP_KEY])
-        extent.of_group(raw)
-    members = {}
+        group = _Group.read(data[LEDGER_GROUP_KEY])
+        if group.version != VERSION:
+            raise LedgerError(f"version: {group.version!r} was written by another Baton; this one reads {VERSION}")
+        named = group.check_size()
+    members: dict[str, dict[str, object]] = {}
     for key, text in data.items():
         if key != LEDGER_GROUP_KEY:
             with _refused(key):
-                members[MemberId(key)] = read_object(text)
-                extent.of_member(members[MemberId(key)])
-    entries = {}
-    for member, read in members.items():
-        with _refused(member):
-            entries[member] = MemberEntry.from_raw(read)
+                raw = members[key] = read_object(text)
+                sides = [side for side in (raw.get("owned"), raw.get("revoking")) if isinstance(side, dict)]
+                named = _count((str(text) for side in sides for text in side.values()), named)
+    entries: dict[MemberId, MemberEntry] = {}
+    for key, raw in members.items():
+        with _refused(key):
+            entries[MemberId(key)] = MemberEntry.from_raw(raw)
     with _refused(LEDGER_GROUP_KEY):
-        return _read(raw, entries)
+        return _read(group, entries)
 
 
 @contextmanager
@@ -428,74 +417,66 @@ def _refused(key: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise LedgerError(f"{key}: {error} is missing, or names what is not there") from None
-    except RecursionError:
-        raise LedgerError(f"{key}: nested too deeply") from None
-    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise LedgerError(f"{key}: {error}") from None
 
 
-def _read(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> GroupState:
-    if raw["version"] != VERSION:
-        raise LedgerError(f"version: {raw['version']!r} was written by another Baton; this one reads {VERSION}")
-    queues = {QueueName(name): checked(KnownQueue, **facts) for name, facts in raw.get("queues", {}).items()}
-    records, revoking = _read_records(raw, queues, entries)
-    known = _read_known(raw, entries)
-    moves = _read_moves(raw.get("moves", ()), records, known)
+def _read(group: _Group, entries: Mapping[MemberId, MemberEntry]) -> GroupState:
+    records, revoking = _read_records(group, entries)
+    known = _read_known(group, entries)
+    moves = _read_moves(group.moves, records, known)
+    queues = group.queues
     invalid = revoking - {partition for partition, move in moves.items() if not move.quiet}
     invalid |= {p for p in records if p.queue not in queues or (p.number >= queues[p.queue].partitions and p not in moves)}
     if invalid:
         raise LedgerError(f"{min(invalid)} has an owner but no queue, or a revoke but no deadline")
-    running = raw.get("rebalance")
-    origins = {p: part.get("owner") for part in raw.get("origins", ()) for p in read_numbers(part["of"])}
-    recorded = raw.get("facts")
-    return checked(
-        GroupState,
-        group=str(raw["group"]),
-        generation=int(raw["generation"]),
+    origins = {p: part.owner for part in group.origins for p in read_numbers(part.of)}
+    return GroupState(
+        group=group.group,
+        generation=group.generation,
         queues=queues,
         records=records,
-        epoch_tombstones=read_grants(raw.get("epoch_tombstones", {})),
-        queue_tombstones={QueueName(name): Epoch(epoch) for name, epoch in raw.get("queue_tombstones", {}).items()},
+        epoch_tombstones=read_grants(group.epoch_tombstones),
+        queue_tombstones={queue: Epoch(epoch) for queue, epoch in group.queue_tombstones.items()},
         unreleased={
-            partition: checked(Unreleased, member=part["member"], uid=part["uid"], epoch=epoch)
-            for part in raw.get("unreleased", ())
-            for partition, epoch in read_grants(part["of"]).items()
+            partition: Unreleased(part.member, part.uid, epoch)
+            for part in group.unreleased
+            for partition, epoch in read_grants(part.of).items()
         },
         known=known,
-        member_slots=[_read_member_slot(slot, known, records) for slot in raw.get("member_slots", ())],
-        standbys=[_present(member, known) for member in raw.get("standbys", ())],
+        member_slots=[_read_member_slot(slot, known, records) for slot in group.member_slots],
+        standbys=[_present(member, known) for member in group.standbys],
         moves=moves,
-        waiting={_in(p, records): MemberId(member) for member, of in raw.get("waiting", {}).items() for p in read_numbers(of)},
-        proposal=None if raw.get("proposal") is None else _read_proposal(raw["proposal"], records, known),
-        holddown=None if raw.get("holddown") is None else checked(Holddown, **raw["holddown"]),
-        rebalance=None if running is None else checked(Rebalance, origins=origins, **running),
-        facts=None if recorded is None else checked(Facts, **{**recorded, "protocol": Protocol(recorded["protocol"])}),
-        fenced=frozenset((MemberId(name), Uid(uid)) for name, uid in raw.get("fenced", ())),
-        replicas=None if raw.get("scale") is None else int(raw["scale"]["replicas"]),
-        victims=tuple((MemberId(name), Uid(uid)) for name, uid in raw.get("victims", ())),
-        totals=checked(Totals, **raw.get("totals", {})),
+        waiting=_read_receivers(group.waiting, records),
+        proposal=None if group.proposal is None else _read_proposal(group.proposal, records, known),
+        holddown=group.holddown,
+        rebalance=None if group.rebalance is None else replace(group.rebalance, origins=origins),
+        facts=group.facts,
+        fenced=frozenset(group.fenced),
+        replicas=None if group.scale is None else group.scale.replicas,
+        victims=tuple(group.victims),
+        totals=group.totals,
     )
 
 
 def _read_records(
-    raw: Mapping[str, Any], queues: Mapping[QueueName, KnownQueue], entries: Mapping[MemberId, MemberEntry]
+    group: _Group, entries: Mapping[MemberId, MemberEntry]
 ) -> tuple[dict[Partition, PartitionRecord], set[Partition]]:
     """The partitions' records, and the partitions that are being revoked.
 
     Owners come from the members' keys; epochs of partitions without an owner come from the key `group`.
     """
     never = PartitionRecord()
-    records = {Partition(name, number): never for name, queue in queues.items() for number in range(queue.partitions)}
+    records = {Partition(name, number): never for name, queue in group.queues.items() for number in range(queue.partitions)}
     free: set[Partition] = set()
-    for part in raw.get("free", ()):
-        like = checked(PartitionRecord, last=part.get("last"))
-        ended = read_grants(part.get("ended", {}))
-        for partition, epoch in read_grants(part["of"]).items():
-            records[partition] = like._replace(epoch=epoch, ended=ended.get(partition, epoch))
+    for part in group.free:
+        ended = read_grants(part.ended or {})
+        for partition, epoch in read_grants(part.of).items():
+            records[partition] = PartitionRecord(epoch, None, part.last, ended.get(partition, epoch))
             free.add(partition)
     revoking: set[Partition] = set()
     for member, entry in entries.items():
-        if entry.group != raw["group"] or entry.member != member:
+        if entry.group != group.group or entry.member != member:
             raise LedgerError(f"the key {member!r} was written for {entry.member} of {entry.group}")
         at: dict[Epoch, PartitionRecord] = {}
         for queues_of, gives in ((entry.owned, False), (entry.revoking, True)):
@@ -510,17 +491,15 @@ def _read_records(
     return records, revoking
 
 
-def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry]) -> dict[MemberId, KnownMember]:
-    subscribed = {MemberId(m): frozenset(wanted) for wanted, members in raw.get("subscribed", ()) for m in members}
-    instances = raw.get("instances", {})
-    capacities = {MemberId(m): _capacity(text) for m, text in raw.get("capacities", {}).items()}
+def _read_known(group: _Group, entries: Mapping[MemberId, MemberEntry]) -> dict[MemberId, KnownMember]:
+    subscribed = {member: frozenset(wanted) for wanted, members in group.subscribed for member in members}
+    capacities = {member: _capacity(text) for member, text in group.capacities.items()}
     return {
-        member: checked(
-            KnownMember,
+        member: KnownMember(
             uid=entry.uid,
             active=entry.active,
             generation=entry.generation,
-            instance=instances.get(member),
+            instance=group.instances.get(member),
             subscribed=subscribed.get(member),
             capacity=capacities.get(member, Fraction(1)),
         )
@@ -529,35 +508,38 @@ def _read_known(raw: Mapping[str, Any], entries: Mapping[MemberId, MemberEntry])
 
 
 def _read_member_slot(
-    raw: Any, known: Mapping[MemberId, KnownMember], records: Mapping[Partition, PartitionRecord]
+    slot: MemberId | _Vacant, known: Mapping[MemberId, KnownMember], records: Mapping[Partition, PartitionRecord]
 ) -> MemberSlot:
-    if isinstance(raw, str):
-        member = _present(MemberId(raw), known)
+    if isinstance(slot, str):
+        member = _present(slot, known)
         return MemberSlot(member, known[member].uid, known[member].instance)
-    left = frozenset(_in(p, records) for p in read_numbers(raw["vacated"]))
+    left = frozenset(_in(p, records) for p in read_numbers(slot.vacated))
     if not left:
-        raise LedgerError(f"slots: that of {raw['member']!r} is vacant, and has no partitions")
-    return checked(MemberSlot, **{**raw, "vacated": left})
+        raise LedgerError(f"slots: that of {slot.member!r} is vacant, and has no partitions")
+    return MemberSlot(slot.member, slot.uid, slot.instance, left, slot.expires, slot.length, slot.late, slot.overtaken)
 
 
 def _read_proposal(
-    raw: Mapping[str, Any], records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
+    raw: _Proposal, records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
 ) -> Proposal:
-    receivers = {_in(p, records): MemberId(member) for member, of in raw["to"].items() for p in read_numbers(of)}
+    receivers = _read_receivers(raw.to, records)
     uids = {member: known[_present(member, known)].uid for member in receivers.values()}
-    return checked(Proposal, id=raw["id"], receivers=receivers, uids=uids, why=raw["why"], created=raw["created"])
+    return Proposal(raw.id, receivers, uids, raw.why, raw.created)
+
+
+def _read_receivers(to: Mapping[MemberId, Texts], records: Mapping[Partition, PartitionRecord]) -> dict[Partition, MemberId]:
+    return {_in(partition, records): member for member, of in to.items() for partition in read_numbers(of)}
 
 
 def _read_moves(
-    raw: Iterable[Mapping[str, Any]], records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
+    batches: Iterable[_Batch], records: Mapping[Partition, PartitionRecord], known: Mapping[MemberId, KnownMember]
 ) -> dict[Partition, Move]:
     moves: dict[Partition, Move] = {}
-    for batch in raw:
-        alike = {name: batch[name] for name in ALIKE if name in batch}
-        like = checked(Move, receiver=None, uid=None, epoch=Epoch(0), **alike)
-        for name, of in batch["to"].items():
+    for batch in batches:
+        like = Move(None, None, Epoch(0), **{name: getattr(batch, name) for name in ALIKE})
+        for name, of in batch.to.items():
             receiver = MemberId(name) if name else None
-            uid = None if receiver is None else batch.get("uids", {}).get(receiver) or known[receiver].uid
+            uid = None if receiver is None else batch.uids.get(receiver) or known[receiver].uid
             for partition, epoch in read_grants(of).items():
                 record = records[partition]
                 if partition in moves or (record.owner is None and record.epoch != epoch):

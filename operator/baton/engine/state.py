@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from baton.api.group import GroupNumbers, Protocol
 from baton.engine.observation import GroupMember, Observation
@@ -11,6 +13,12 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 
 PodKey = tuple[MemberId, Uid]
 """A pod: its name and its UID."""
+
+Seconds = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""A duration, or a time since 1970: none is after the year 9999. A ledger that says otherwise is refused."""
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""The API server accepts no greater integer."""
 
 
 def moment(seconds: float) -> float:
@@ -96,7 +104,7 @@ IN_DOUBT = "in doubt"
 class KnownQueue(NamedTuple):
     """A queue as the last step took it in."""
 
-    partitions: int
+    partitions: Count
     exclusive: bool = False
     incarnation: str | None = None
     """IN_DOUBT: it is unknown what the pods were told."""
@@ -133,8 +141,8 @@ class Facts:
 class Holddown:
     """The time before a plan, in which further changes join it. Times are Unix seconds, `length` is in seconds."""
 
-    until: float
-    length: float
+    until: Seconds
+    length: Seconds
     why: str
     pinned: bool = False
     """It runs to its end even if all vacant slots are taken again."""
@@ -171,9 +179,9 @@ class Proposal:
 class Totals(NamedTuple):
     """Counts since the group was created."""
 
-    moves: int = 0
-    lower_bound: int = 0
-    deadline_misses: int = 0
+    moves: Count = 0
+    lower_bound: Count = 0
+    deadline_misses: Count = 0
 
 
 class PlanProblem(NamedTuple):

