@@ -192,10 +192,24 @@ class Holdings:
                 if name is not None:
                     yield Partition(queue, number), name
 
-    def holders(self) -> dict[Partition, tuple[MemberId, ...]]:
-        """The holders by partition, sorted; nearly always one."""
-        alone = {partition: (name,) for partition, name in self.held_alone(self.alone)}
-        return alone | dict(self.several)
+    def of_readers(
+        self, subscribed: Mapping[MemberId, frozenset[QueueName]]
+    ) -> tuple[dict[QueueName, list[MemberId | None]], dict[Partition, tuple[MemberId, ...]]]:
+        """`alone` and `several`, with holders that read what they hold only."""
+        alone: dict[QueueName, list[MemberId | None]] = {}
+        for queue, names in self.alone.items():
+            reading = {name for name in set(names) if name is not None and queue in subscribed[name]}
+            if reading:
+                alone[queue] = [name if name in reading else None for name in names]
+        several: dict[Partition, tuple[MemberId, ...]] = {}
+        for partition, holders in self.several.items():
+            homes = tuple(name for name in holders if partition.queue in subscribed[name])
+            if len(homes) == 1:
+                column = alone.setdefault(partition.queue, [None] * len(self.alone[partition.queue]))
+                column[partition.number] = homes[0]
+            elif homes:
+                several[partition] = homes
+        return alone, several
 
 
 def holdings(request: Request) -> Holdings:
@@ -233,7 +247,8 @@ def holdings(request: Request) -> Holdings:
 
 def holders(request: Request) -> dict[Partition, tuple[MemberId, ...]]:
     """By claimed partition that exists: the members with the newest claim, sorted; nearly always one."""
-    return holdings(request).holders()
+    found = holdings(request)
+    return {partition: (name,) for partition, name in found.held_alone(found.alone)} | dict(found.several)
 
 
 def exists(queues: Mapping[QueueName, int], partition: Partition) -> bool:

@@ -1,6 +1,7 @@
 """The assignors by name: those that are built in, and those that a user installed."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from re import fullmatch
 
 from baton.assignors import kafka, rocketmq
@@ -15,33 +16,6 @@ INSTALLED_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?
 
 Loader = Callable[[], Assignor]
 """Imports an installed assignor. May raise anything."""
-
-
-class Installed:
-    """The installed assignors by name. A broken one does not disturb the others."""
-
-    def __init__(self, find: Callable[[], Mapping[str, Loader]]) -> None:
-        self._find = find
-        self._loaders: Mapping[str, Loader] | None = None
-        self._known: dict[str, Assignor | str] = {}
-
-    def loaders(self) -> Mapping[str, Loader]:
-        """By name. The first call finds them."""
-        if self._loaders is None:
-            self._loaders = self._find()
-        return self._loaders
-
-    def get(self, name: str) -> Assignor | str:
-        """The assignor of a name among `loaders`, held to the contract; a text says why it cannot be used."""
-        if name not in self._known:
-            self._known[name] = self._load(name)
-        return self._known[name]
-
-    def _load(self, name: str) -> Assignor | str:
-        try:
-            return checked(name, self.loaders()[name]())
-        except (Exception, SystemExit) as error:
-            return str(error) if isinstance(error, ValueError) else describe(error)
 
 
 LONGEST_NAME = 128
@@ -72,7 +46,21 @@ class BrokenAssignorError(UnknownAssignorError):
         return f"the assignor {self.name} cannot be used: {self.why}"
 
 
-_installed = Installed(dict)
+_find: Callable[[], Mapping[str, Loader]] = dict
+
+
+@cache
+def _loaders() -> Mapping[str, Loader]:
+    return _find()
+
+
+@cache
+def _loaded(name: str) -> Assignor | str:
+    """An installed assignor, held to the contract; a text says why it cannot be used."""
+    try:
+        return checked(name, _loaders()[name]())
+    except (Exception, SystemExit) as error:
+        return str(error) if isinstance(error, ValueError) else describe(error)
 
 
 def install(find: Callable[[], Mapping[str, Loader]]) -> None:
@@ -81,8 +69,10 @@ def install(find: Callable[[], Mapping[str, Loader]]) -> None:
     The first name that is not built in calls `find`, and the first request for an assignor calls its loader. Users read the
     message of a loader's ValueError unchanged, so it must name the cure.
     """
-    global _installed
-    _installed = Installed(find)
+    global _find
+    _find = find
+    _loaders.cache_clear()
+    _loaded.cache_clear()
 
 
 def get(name: str) -> Assignor:
@@ -90,9 +80,9 @@ def get(name: str) -> Assignor:
     UnknownAssignorError."""
     if name in DECLARED:
         return DECLARED[name].assign
-    if name not in _installed.loaders():
+    if name not in _loaders():
         raise UnknownAssignorError(name)
-    found = _installed.get(name)
+    found = _loaded(name)
     if isinstance(found, str):
         raise BrokenAssignorError(name, found)
     return found
@@ -105,7 +95,7 @@ def traits_of(name: str) -> Traits:
 
 def names() -> tuple[str, ...]:
     """The names of all assignors, sorted."""
-    return tuple(sorted({*BUILT_IN, *(name for name in _installed.loaders() if fullmatch(INSTALLED_NAME, name))}))
+    return tuple(sorted({*BUILT_IN, *(name for name in _loaders() if fullmatch(INSTALLED_NAME, name))}))
 
 
 DECLARED: dict[str, Declaration] = {}

@@ -464,19 +464,7 @@ def place_new(request: Request) -> Answer:
 
 def _claims(request: Request) -> Claims:
     subscribed = readable(request)
-    known = holdings(request)
-    held: Columns = {}
-    for queue, names in known.alone.items():
-        readers = {name for name in set(names) if name is not None and queue in subscribed[name]}
-        if readers:
-            held[queue] = [name if name in readers else None for name in names]
-    contested: dict[Partition, tuple[MemberId, ...]] = {}
-    for partition, names in known.several.items():
-        homes = tuple(name for name in names if partition.queue in subscribed[name])
-        if len(homes) == 1:
-            held.setdefault(partition.queue, [None] * request.queues[partition.queue])[partition.number] = homes[0]
-        elif homes:
-            contested[partition] = homes
+    held, contested = holdings(request).of_readers(subscribed)
     return Claims(request.queues, by_rank(request.members), subscribed, held, contested)
 
 

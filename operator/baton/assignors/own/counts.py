@@ -69,18 +69,11 @@ def grouped(request: Request) -> GroupedRequest:
     members = by_rank(request.members)
     place = {name: number for number, name in enumerate(members)}
     subscribed = readable(request)
-    before = holdings(request)
-    home: dict[QueueName, list[Place | None]] = {}
-    for queue, names in before.alone.items():
-        reading = {name: place[name] for name in set(names) if name is not None and queue in subscribed[name]}
-        home[queue] = [None if name is None else reading.get(name) for name in names]
+    alone, several = holdings(request).of_readers(subscribed)
+    home = {queue: [None if name is None else place[name] for name in names] for queue, names in alone.items()}
     contested: dict[QueueName, dict[int, tuple[Place, ...]]] = defaultdict(dict)
-    for (queue, number), names in before.several.items():
-        homes = sorted(place[name] for name in names if queue in subscribed[name])
-        if len(homes) == 1:
-            home[queue][number] = homes[0]
-        elif homes:
-            contested[queue][number] = tuple(homes)
+    for (queue, number), holders in several.items():
+        contested[queue][number] = tuple(sorted(place[name] for name in holders))
     zones = [request.members[name].zone or None for name in members]
     capacity = [request.members[name].capacity for name in members]
     kinds = _kinds(request, [subscribed[name] for name in members], contested, frozenset(zone for zone in zones if zone))
