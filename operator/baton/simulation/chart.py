@@ -5,7 +5,7 @@ lanes of words are also those of the drawing (`svg`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -73,6 +73,18 @@ def _busy(history: History) -> list[tuple[float, float]]:
         else:
             joined.append((start, end))
     return joined
+
+
+def ticks(history: History, span: Callable[[float, str], tuple[float, float]]) -> Iterator[tuple[float, str]]:
+    """Times to tell, with their words: first where the fleet changes, then where the group does. `span`: the room of one."""
+    wanted = [0.0, history.until, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)]
+    taken: list[tuple[float, float]] = []
+    for at in dict.fromkeys(wanted):
+        words = time_text(at)
+        start, end = span(at, words)
+        if all(end <= first or last <= start for first, last in taken):
+            taken.append((start, end))
+            yield at, words
 
 
 # Where the words for the fleet's events stand: flags on lanes, so that no words and no stems cross.
@@ -294,20 +306,13 @@ def _events(sheet: _Sheet) -> Iterator[Text]:
 
 
 def _scale(sheet: _Sheet) -> Iterator[Text]:
-    """Times are told where something happens: first where the fleet changes, then where the group does."""
     ruler, words = _line(sheet, ""), _line(sheet, "seconds")
     ruler.fill(sheet.left, sheet.left + sheet.across, "─", ChartStyle("faint"))
     for cut in sheet.axis.cuts:
         ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, ChartStyle("faint"))
-    wanted = [0.0, sheet.history.until, *(mark.at for mark in sheet.history.marks), *(s.start for s in sheet.history.spells)]
-    taken: list[tuple[int, int]] = []
-    for at in dict.fromkeys(wanted):
-        text, column = time_text(at), min(sheet.column(at), sheet.across)
-        start, end = column, column + len(text)
-        if all(end + 1 <= first or last + 1 <= start for first, last in taken):
-            taken.append((start, end))
-            ruler.write(sheet.left + min(column, sheet.across - 1), "┬", ChartStyle("faint"))
-            words.write(sheet.left + start, text, ChartStyle("faint"))
+    for at, text in ticks(sheet.history, lambda at, text: (sheet.column(at), sheet.column(at) + len(text) + 1)):
+        ruler.write(sheet.left + min(sheet.column(at), sheet.across - 1), "┬", ChartStyle("faint"))
+        words.write(sheet.left + sheet.column(at), text, ChartStyle("faint"))
     yield ruler.text()
     yield words.text()
 

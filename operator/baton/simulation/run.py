@@ -59,37 +59,45 @@ class Timeline:
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
+        self.reasons: list[str] = []
+        """Per line: why, for people, in the engine's words."""
         self._state: tuple[State, float | None] = (State.READY, None)
 
-    def add(self, now: float, events: list[StepEvent]) -> list[Line]:
+    def add(self, now: float, events: list[StepEvent]) -> None:
         """Add the lines of one instant."""
         t = number(now)
-        lines: list[Line] = [
-            {"t": t, "event": "fenced", "member": h.member, "why": h.why} for h in events if isinstance(h, Fenced)
-        ]
-        lines += [{"t": t, "event": "withdrawn", "id": h.id} for h in events if isinstance(h, Withdrawn)]
-        lines += [{"t": t, "event": "approved", "id": h.id} for h in events if isinstance(h, Approved)]
-        states = [(h.state, h.until) for h in events if isinstance(h, StateChanged)]
-        if (State.REBALANCING, None) in states:
-            self._change(t, (State.REBALANCING, None), lines)
-        lines += _hand_offs(t, events)
-        standbys = sorted({h.member for h in events if isinstance(h, StandsBy)})
-        lines += [{"t": t, "event": "standby", "member": member} for member in standbys]
-        lines += [{"t": t, "event": "proposal", "id": h.id, "moves": h.moves} for h in events if isinstance(h, Proposed)]
-        if states:
-            self._change(t, states[-1], lines)
-        self.lines += lines
-        return lines
+        changes = [event for event in events if isinstance(event, StateChanged)]
+        for event in events:
+            if isinstance(event, Fenced):
+                self._add(event.why, t=t, event="fenced", member=event.member, why=event.why)
+        for kind, word in ((Withdrawn, "withdrawn"), (Approved, "approved")):
+            for event in events:
+                if isinstance(event, kind):
+                    self._add("", t=t, event=word, id=event.id)
+        for change in [one for one in changes if one.state is State.REBALANCING and one.until is None][-1:]:
+            self._change(t, change)
+        for hand_off in _in_order(events):
+            self._add(getattr(hand_off, "why", ""), **_line(t, hand_off))
+        for member in sorted({event.member for event in events if isinstance(event, StandsBy)}):
+            self._add("", t=t, event="standby", member=member)
+        for event in events:
+            if isinstance(event, Proposed):
+                self._add(event.why, t=t, event="proposal", id=event.id, moves=event.moves)
+        for change in changes[-1:]:
+            self._change(t, change)
 
-    def _change(self, t: float, state: tuple[State, float | None], lines: list[Line]) -> None:
-        if state == self._state:
-            return
-        self._state = state
-        line: Line = {"t": t, "event": "state", "state": str(state[0])}
-        lines.append(line if state[1] is None else line | {"until": number(state[1])})
+    def _add(self, reason: str, /, **line: object) -> None:
+        self.lines.append(line)
+        self.reasons.append(reason)
+
+    def _change(self, t: float, change: StateChanged) -> None:
+        if (change.state, change.until) != self._state:
+            self._state = (change.state, change.until)
+            until = {} if change.until is None else {"until": number(change.until)}
+            self._add(change.why, t=t, event="state", state=str(change.state), **until)
 
 
-def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
+def _in_order(events: list[StepEvent]) -> list[_HandOff]:
     """Misses and releases, grants, revokes, each by partition. What is revoked and granted in one instant stays
     together, in that order."""
     of: defaultdict[Partition, list[_HandOff]] = defaultdict(list)
@@ -97,12 +105,11 @@ def _hand_offs(t: float, events: list[StepEvent]) -> list[Line]:
         if isinstance(event, _HandOff):
             of[event.partition].append(event)
     order = {DeadlineMissed: 0, Released: 0, Granted: 1, Revoked: 2}
-    keyed: list[tuple[int, Partition, int, Line]] = []
+    keyed: list[tuple[int, Partition, int]] = []
     for partition, its in of.items():
         first = next((n for n, h in enumerate(its) if isinstance(h, Revoked)), len(its))
-        for n, event in enumerate(its):
-            keyed.append((order[type(event)] if n < first else 2, partition, n, _line(t, event)))
-    return [line for *_, line in sorted(keyed, key=lambda entry: entry[:3])]
+        keyed += [(order[type(event)] if n < first else 2, partition, n) for n, event in enumerate(its)]
+    return [of[partition][n] for _, partition, n in sorted(keyed)]
 
 
 def _line(t: float, event: _HandOff) -> Line:
@@ -259,7 +266,6 @@ class _Run:
         self._tally = ScenarioCosts(self._cluster)
         self._tally.queues_changed()
         self._timeline = Timeline()
-        self._reasons: list[str] = []
         self._ledger: Mapping[str, str] = {}
         self._runtime: GroupRuntime | None = self._begin()
         """None: the operator is down."""
@@ -300,7 +306,7 @@ class _Run:
         lines = (*self._timeline.lines, self._summary())
         return Result(
             lines=lines,
-            reasons=tuple(self._reasons),
+            reasons=tuple(self._timeline.reasons),
             until=number(self._until),
             most_paused=self._tally.most_paused,
             unowned_at_first=number(self._tally.unowned_at_first),
@@ -337,8 +343,7 @@ class _Run:
         if noticed:
             self._behind = False
             events = await self._settle(self._runtime)
-            lines = self._timeline.add(self._now, events)
-            self._reasons += _reasons(lines, events)
+            self._timeline.add(self._now, events)
         self._tally.try_everybody()
 
     def _works(self) -> None:
@@ -417,18 +422,3 @@ class _Run:
             "generation": counts.generation,
             "assignment": {member: owned[member] for member in sorted(owned) if member != LEDGER_GROUP_KEY},
         }
-
-
-def _reasons(lines: list[Line], events: list[StepEvent]) -> list[str]:
-    """The engine's own words for each line, as far as it has any."""
-    words: dict[tuple[object, ...], str] = {}
-    for event in events:
-        partition = getattr(event, "partition", (None, None))
-        kind = type(event).__name__
-        key = (kind, *partition, str(getattr(event, "state", "")))
-        words[key] = getattr(event, "why", "")
-    kinds = {"revoke": "Revoked", "grant": "Granted", "state": "StateChanged", "fenced": "Fenced", "proposal": "Proposed"}
-    return [
-        words.get((kinds.get(line["event"], ""), line.get("queue"), line.get("partition"), line.get("state", "")), "")
-        for line in lines
-    ]

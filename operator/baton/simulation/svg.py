@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from baton.simulation import palette
-from baton.simulation.chart import Axis, axis, label, lanes
+from baton.simulation.chart import Axis, axis, label, lanes, ticks
 from baton.simulation.history import ORDER, SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.run import time_text
 
@@ -35,6 +35,11 @@ class _Page:
     def x(self, at: float) -> float:
         return self.left + self.axis.place(at) * self.across
 
+    def around(self, at: float, words: str) -> tuple[float, float]:
+        """The room that words in the middle of a time take."""
+        half = (len(words) * _LETTER + 8) / 2
+        return self.x(at) - half, self.x(at) + half
+
     def paint(self, owner: str | None) -> str:
         return palette.SEVERAL if owner == SEVERAL else palette.of_owner(self.history.owners.get(owner or "", 0))
 
@@ -50,8 +55,8 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
     flags = lanes(marks, int(page.across), _LETTER)
     top = y + _LANE * len(flags) + 6
     bottom = top + _ROW * (len(rows) + 1)
-    ticks = list(_ticks(page))
-    body += (_rule(x, top + _ROW, bottom) for x, _ in ticks)
+    told = [(page.x(at), words) for at, words in ticks(history, page.around)]
+    body += (_rule(x, top + _ROW, bottom) for x, _ in told)
     body += _flags(page, flags, y, top)
     body += _states(page, top)
     for place, row in enumerate(rows):
@@ -60,7 +65,7 @@ def svg(history: History, title: str, sentences: Sequence[str]) -> str:
     for place, row in enumerate(rows):
         body += _names(page, row, top + _ROW * (place + 1))
     body += [_text(left - 10, bottom + 16, "seconds", "faint small", "end")] if rows else []
-    body += [_text(x, bottom + 16, words, "faint small", "middle") for x, words in ticks]
+    body += [_text(x, bottom + 16, words, "faint small", "middle") for x, words in told]
     y = bottom + 40
     if more:
         body.append(_text(left, y, f"and {more:,} more rows", "faint"))
@@ -166,18 +171,6 @@ def _cuts(page: _Page, top: float, bottom: float) -> Iterator[str]:
         x = page.left + cut * page.across
         for shift in (-3, 3):
             yield _line(x + shift - 3, bottom - 4, x + shift + 3, top + _ROW - 2, "cut", ' stroke-width="2.5"')
-
-
-def _ticks(page: _Page) -> Iterator[tuple[float, str]]:
-    history = page.history
-    wanted = [0.0, history.until, *(mark.at for mark in history.marks), *(spell.start for spell in history.spells)]
-    taken: list[tuple[float, float]] = []
-    for at in dict.fromkeys(wanted):
-        words, x = time_text(at), page.x(at)
-        half = (len(words) * _LETTER + 8) / 2
-        if all(x + half <= first or last <= x - half for first, last in taken):
-            taken.append((x - half, x + half))
-            yield x, words
 
 
 def _legend(page: _Page, rows: Sequence[Row], y: float) -> tuple[list[str], float]:
