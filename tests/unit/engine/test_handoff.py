@@ -280,29 +280,6 @@ def test_the_deadline_frees_a_partition_and_is_counted_once() -> None:
     assert group.state.totals.deadline_misses == 1
 
 
-def test_a_change_of_the_spec_does_not_touch_running_deadlines() -> None:
-    group = handing_off()
-    group.queues[QueueName("orders")] = ObservedQueue(2, max_handoff=600)
-    assert group.step(13).wake_at == 15
-
-
-def test_no_wait_shows_revoke_miss_and_grant() -> None:
-    group = Group(2, GroupSpec(delay=0), max_handoff=0).start("a")
-    group.now = 10
-    group.join("b").settle(10)
-    assert group.moved() == ["revoke 1 a", "miss 1 a", "grant 1 b 2"]
-    assert group.state.totals.deadline_misses == 1
-
-
-def test_a_receiver_that_vanishes_turns_the_move_back_to_its_giver_at_a_new_epoch() -> None:
-    group = handing_off()
-    group.leave("b").settle(12.5)
-    assert pauses(group.step()) == [1], "the giver was told to let go, and has to first"
-    group.release("a", 1).settle(13)
-    assert group.moved() == ["release 1 a consumer", "grant 1 a 3"]
-    assert group.state.totals.moves == 0
-
-
 def test_a_move_turned_back_waits_until_the_deadline_it_had() -> None:
     group = handing_off()
     group.leave("b").settle(14)
@@ -318,13 +295,6 @@ def test_a_receiver_that_vanishes_with_its_giver_is_replaced_by_the_assignor() -
     assert group.moved() == ["revoke 2 a"]
     group.leave("a", "c").settle(12.5)
     assert group.owners() == "-bb"
-
-
-def test_a_giver_that_vanishes_has_released() -> None:
-    group = handing_off()
-    group.leave("a").settle(12.5)
-    assert group.owners() == "-b"
-    assert group.moved() == ["release 0 a gone", "release 1 a gone", "grant 1 b 2"]
 
 
 def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:

@@ -12,14 +12,6 @@ def state(group: Group) -> tuple[State, float | None]:
     return now.state, now.hold_until
 
 
-def test_the_first_trigger_starts_a_timer_that_later_ones_do_not_extend() -> None:
-    group = Group().start("a", "b")
-    group.join("c").step(60)
-    assert state(group) == (State.HOLDDOWN, 65)
-    group.join("d").step(63)
-    assert state(group) == (State.HOLDDOWN, 65)
-
-
 def test_the_caller_is_asked_to_come_back_when_the_holddown_ends() -> None:
     group = Group().start("a", "b")
     assert group.join("c").step(60).wake_at == 65
@@ -47,37 +39,11 @@ def test_a_change_of_the_delay_does_not_touch_a_running_holddown() -> None:
     assert state(group) == (State.HOLDDOWN, 65)
 
 
-def test_the_same_pod_leaving_again_ends_it() -> None:
-    group = Group().start("a", "b")
-    group.join("c").step(60)
-    group.leave("c").step(62)
-    assert state(group) == (State.READY, None)
-    assert group.moved() == []
-
-
-def test_a_holddown_that_ends_with_nobody_there_lets_the_slots_lapse() -> None:
-    group = Group().start("a", "b")
-    group.leave("a", "b").step(60)
-    group.step(65)
-    assert state(group) == (State.READY, None)
-    group.join("c").step(70)
-    assert state(group) == (State.HOLDDOWN, 75)
-    group.settle(75)
-    assert group.owners() == "cccc"
-
-
 def test_a_member_that_joins_a_full_fleet_stands_by_and_triggers_nothing() -> None:
     group = Group(2).start("a", "b")
     group.join("c").step(60)
     assert state(group) == (State.READY, None)
     assert summary(group.state).numbers.standbys == 1
-
-
-def test_a_change_of_replicas_or_delay_is_no_trigger() -> None:
-    group = Group().start("a", "b")
-    group.spec = replace(group.spec, delay=1, replicas=2)
-    group.step(60)
-    assert state(group) == (State.READY, None)
 
 
 def test_a_manual_request_is_a_trigger_once() -> None:

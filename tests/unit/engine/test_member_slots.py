@@ -15,14 +15,6 @@ def ready(group: Group) -> bool:
     return summary(group.state).state is State.READY
 
 
-def test_a_newcomer_takes_a_vacant_slot_at_once_with_that_slots_partitions() -> None:
-    group = Group(6).start("a", "b", "c")
-    group.leave("b").settle(60)
-    group.join("d").settle(62)
-    assert group.owners() == "adcadc"
-    assert ready(group)
-
-
 def test_two_newcomers_take_two_slots_in_the_order_of_joining() -> None:
     group = Group(6).start("a", "b", "c")
     group.leave("a", "b").settle(60)
@@ -120,35 +112,12 @@ def test_a_stopping_pod_hands_off_when_the_holddown_ends() -> None:
     assert "b" not in group.state.known, "it may go"
 
 
-def test_pods_above_the_desired_size_stand_by_until_an_older_one_goes() -> None:
-    group = Group(6, GroupSpec(replicas=2)).start("a", "b")
-    group.join("c").settle(60)
-    assert ready(group) and summary(group.state).numbers.standbys == 1
-    group.leave("a").settle(100)
-    assert group.owners() == "cbcbcb"
-
-
 def test_a_raised_desired_size_makes_a_newcomer_of_a_standby() -> None:
     group = Group(6, GroupSpec(replicas=2)).start("a", "b")
     group.join("c").settle(60)
     group.spec = replace(group.spec, replicas=3)
     group.settle(61)
     assert summary(group.state).hold_until == 66
-
-
-def test_dropping_a_queue_is_leaving_for_that_queue() -> None:
-    group = Group(2)
-    group.queues[QueueName("pay")] = ObservedQueue(2)
-    group.start("a", "b")
-    orders = frozenset({QueueName("orders")})
-    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=orders)
-    group.settle(60)
-    assert group.owners("pay") == "a-"
-    assert group.owners() == "ab"
-    group.members[MemberId("b")] = replace(group.members[MemberId("b")], subscribed=None)
-    group.settle(62)
-    assert group.owners("pay") == "ab"
-    assert ready(group) and group.state.totals.moves == 0
 
 
 def test_reading_one_queue_more_is_a_trigger() -> None:

@@ -19,14 +19,6 @@ from tests.unit.engine.group import Group, grants, partition, pauses
 PAY = QueueName("pay")
 
 
-def test_new_partitions_are_placed_at_once_with_those_who_have_fewest() -> None:
-    group = Group(3).start("a", "b")
-    group.resize(6).settle(60)
-    assert group.owners() == "ababab"
-    assert summary(group.state).state is State.READY
-    assert group.state.totals.moves == group.state.totals.lower_bound == 0
-
-
 @pytest.mark.parametrize("assignor", ["solace", "range", "sticky"])
 def test_what_is_there_stays_whatever_the_assignor(assignor: str) -> None:
     group = Group(4, GroupSpec(assignors=(assignor,))).start("a", "b")
