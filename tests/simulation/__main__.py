@@ -5,8 +5,8 @@ import sys
 
 from tests.simulation.seeds.play import play, shrink
 from tests.simulation.seeds.workers import as_a_worker, play_all
-from tests.simulation.spark.protocol.world import Step
-from tests.simulation.spark.source.life import live
+from tests.simulation.spark.life import live
+from tests.simulation.spark.world import Step
 
 
 def show(seed: int, *, smallest: bool) -> int:

@@ -1,7 +1,7 @@
 """One partition of a queue, as its server keeps it for a Spark query beside a pod that reads singly.
 
 It answers as the scripts of `baton.queues.redis` do: `tests/integration/redis/test_ranges_as_modelled.py` asks both. Entries are
-their numbers. `broken` names rules that this server does not keep, for the tests that have to notice it.
+their numbers.
 """
 
 from dataclasses import dataclass, field, replace
@@ -45,7 +45,6 @@ class Partition:
     """So far the numbers go on behind the last one in a new history. At a real server: 1e9 and the time."""
     history: int = 0
     known_history: int = 0
-    broken: frozenset[str] = frozenset()
 
     def copy(self) -> "Partition":
         """Another one, that is alike."""
@@ -64,9 +63,6 @@ class Partition:
         if epoch <= self.epoch:
             return
         self.uid, self.epoch, self.paused = uid, epoch, False
-        if "a grant voids nothing" in self.broken:
-            self._void()
-            self.spoiled = self.voided is not None
         self.served, self.left, self.waiting = (0, max(self.pending), len(self.pending)) if self.pending else (None, 0, 0)
 
     def pause(self, epoch: int) -> int:
@@ -112,7 +108,7 @@ class Partition:
         if number not in self.pending:
             return ("OK", 0, self._outstanding())
         within = self.voided if self.logged is None else (self.logged, self.planned)
-        if within is not None and within[0] < number <= within[1] and "a single acknowledgement voids" not in self.broken:
+        if within is not None and within[0] < number <= within[1]:
             self._void()
             self.spoiled = True
         self.pending -= {number}
@@ -181,15 +177,13 @@ class Partition:
         if refused := self._refused(query):
             return refused
         readable = (self.logged, self.planned) == (start, end)
-        if not readable and self.voided != (start, end) and "a lost log is made good" not in self.broken:
+        if not readable and self.voided != (start, end):
             readable = self._log(start, end) is None
         if not readable:
             return ("UNLOGGED",)
         owner = self._owned(uid, epoch)
-        if owner and "the owner is asked for its attempt" in self.broken:
-            return ("OK", "owner")
         known = self.loans.get(evaluation)
-        if known and (attempt, executor) != known[:2] and attempt <= known[0] and "attempts grow" not in self.broken:
+        if known and (attempt, executor) != known[:2] and attempt <= known[0]:
             return ("LENT", str(known[0]), known[1])
         if known is None or attempt > known[0]:
             if known is None and len(self.loans) >= MOST_LOANS:
@@ -230,12 +224,11 @@ class Partition:
         return uid != "" and (uid, epoch) == (self.uid, self.epoch)
 
     def _refused(self, query: int) -> Answer | None:
-        if query < self.query and "queries grow" not in self.broken:
+        if query < self.query:
             return ("QUERY", self.query)
         if query > self.query:
             self.query = query
-            if "loans end with the query" not in self.broken:
-                self.loans = {}
+            self.loans = {}
             if self.logged is not None:
                 self.log_seen = self.planned
         return None
@@ -266,9 +259,8 @@ class Partition:
             return ("ASIDE",)
         spoiled = self.spoiled and self.voided == (start, end) and not partly
         whole = self.done == self.committed and start >= self.committed
-        finished = self.committed if "a jump finishes nothing" in self.broken else self.finished
         missing = end > start and end not in self.entries
-        if (start < finished or end > self.last or spoiled or missing) and "what is gone is told" not in self.broken:
+        if start < self.finished or end > self.last or spoiled or missing:
             return self._gone(start, end)
         self._void()
         seen = self.seen

@@ -1,7 +1,7 @@
-"""What the protocol promises, whatever happens. Everybody tells; nobody is asked."""
+"""What the protocol of logged ranges promises (docs/development/spark-source.md), whatever happens."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from tests.simulation.spark.partition import Answer, Partition
 
@@ -20,8 +20,6 @@ class Promises:
     added: set[Row] = field(default_factory=set)
     lost: set[Row] = field(default_factory=set)
     """By a failover."""
-    acknowledged: set[Row] = field(default_factory=set)
-    """By a pod, singly."""
     sink: dict[int, tuple[Row, ...]] = field(default_factory=dict)
     """What a sink that knows the last batch's id has, by that."""
     committed: set[int] = field(default_factory=set)
@@ -32,9 +30,6 @@ class Promises:
     """Partition to the latest query that was answered."""
     attempts: dict[tuple[int, int, str], int] = field(default_factory=dict)
     """Partition, query and evaluation to the latest attempt that was answered."""
-
-    def copy(self) -> "Promises":
-        return Promises(**{field.name: getattr(self, field.name).copy() for field in fields(self)})
 
     def answered(self, partition: int, query: int, answer: Answer) -> Answer:
         """The queue has answered a query."""
@@ -78,7 +73,7 @@ class Promises:
 
     def nothing_is_gone(self, partitions: Mapping[int, Partition]) -> None:
         """Every entry is there until a batch that has it is committed."""
-        excused = self.done() | self.lost | self.acknowledged
+        excused = self.done() | self.lost
         for partition, number in self.added - excused:
             if number not in partitions[partition].entries:
                 raise BrokenPromiseError(f"entry {number} of partition {partition} is gone, and no committed batch has it")

@@ -1,28 +1,52 @@
-"""Spark's drivers, tasks and logs around a queue: everything that can happen next, one step at a time.
+"""Spark's drivers, tasks and logs around a queue, with the product's own decisions, and an operator in short: everything that
+can happen next, one step at a time."""
 
-A world can be copied and compared, so that small ones can be walked through in every order.
-"""
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from collections.abc import Iterator
-from dataclasses import replace
-
+from baton.model.ids import MemberId
+from baton.model.ledger import MemberEntry
+from tests.simulation.spark.driver import Driver, Offset, Task, entry, uid
 from tests.simulation.spark.partition import Partition
-from tests.simulation.spark.protocol.driver import Driver, Offset
-from tests.simulation.spark.protocol.promises import Promises
-from tests.simulation.spark.protocol.shape import Shape
-from tests.simulation.spark.protocol.task import Task, uid
+from tests.simulation.spark.promises import BrokenPromiseError, Promises, Row
 
 Step = tuple[str | int, ...]
 """What happens, and to whom."""
 
 PAGE = 2
-POD = "pod"
+TROUBLE = frozenset({"die", "lose", "revoke", "hand_off", "fail_over", "seal"})
+DEADLINE = 0.1
+"""How much rarer a hand-off is that its giver has not agreed to."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """What is counted here is used up as it happens."""
+
+    partitions: int = 1
+    executors: int = 2
+    entries: int = 3
+    most: int = 2
+    """Entries of a partition in a batch."""
+    evaluations: int = 1
+    """Of a batch, at the same time."""
+    drivers: int = 1
+    """At a time."""
+    deaths: int = 0
+    """Of drivers. Each is followed by another."""
+    lost: int = 0
+    """Executors that Spark gives up, though what runs there may go on."""
+    grants: int = 0
+    failovers: int = 0
+    seals: int = 0
+    """Partitions whose entries go to a new one from now on, once they are done."""
 
 
 class World:
-    """`steps` says what may happen, and `do` makes it happen."""
+    """`steps` says what may happen, and `do` makes it happen. Time is virtual, in seconds."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, rng: random.Random, *, available: bool, unanswered: int, trace: list[Step]) -> None:
         self.shape = replace(shape)
         self.partitions = {number: self._made() for number in range(shape.partitions)}
         self.replicas = {number: one.copy() for number, one in self.partitions.items()}
@@ -37,27 +61,31 @@ class World:
         self.staged: dict[int, int] = {}
         """Partition to the one that its entries wait for."""
         self.queries = 0
-        self.excused = False
-        """A query need not succeed: entries were lost, or a pod has read singly."""
-
-    def copy(self) -> "World":
-        other = object.__new__(World)
-        other.__dict__.update(self.__dict__)
-        other.shape, other.promises = replace(self.shape), self.promises.copy()
-        other.partitions = {number: one.copy() for number, one in self.partitions.items()}
-        other.replicas = {number: one.copy() for number, one in self.replicas.items()}
-        other.drivers = [one.copy() for one in self.drivers]
-        other.tasks = [replace(one) for one in self.tasks]
-        other.offsets, other.staged = list(self.offsets), dict(self.staged)
-        return other
-
-    def key(self) -> str:
-        """Equal for worlds that nobody can tell apart."""
-        around = self.shape, self.partitions, self.replicas, self.staged, self.queries
-        return repr((around, self.promises, self.offsets, self.drivers, self.tasks, sorted(self.executors)))
+        self.rng, self.available, self.unanswered, self.trace = rng, available, unanswered, trace
+        self.now = 0.0
+        self.repeat_wait = rng.choice([0.0, 5.0])
+        self.eager = rng.choice([0.5, 1.0, 3.0])
+        self.moves: dict[int, str] = {}
+        """Partitions that change hands, and to whom."""
+        self.released: set[tuple[int, int]] = set()
+        self.depth = 0
 
     def _made(self) -> Partition:
-        return Partition(uid="u0", epoch=1, broken=self.shape.broken)
+        return Partition(uid="u0", epoch=1)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    # -- the operator: the ledger first, then the queue
+
+    def entries(self) -> Mapping[MemberId, MemberEntry]:
+        """The ledger."""
+        owners: dict[str, tuple[dict[int, int], dict[int, int]]] = {}
+        for number, one in self.partitions.items():
+            owned, revoking = owners.setdefault(f"e{one.uid[1:]}", ({}, {}))
+            (revoking if number in self.moves else owned)[number] = one.epoch
+        made = [entry(executor, *grants, generation=1) for executor, grants in owners.items()]
+        return {one.member: one for one in made}
 
     # -- what may happen
 
@@ -80,25 +108,52 @@ class World:
         if shape.failovers:
             yield from (("sync",), ("fail_over",))
         for number, one in self.partitions.items():
-            if shape.entries and number not in self.staged and number not in self.staged.values():
+            unstaged = number not in self.staged and number not in self.staged.values()
+            if shape.entries and unstaged:
                 yield ("add", number)
-            if shape.grants:
-                yield from self._moves(number, one)
-            if shape.seals and number not in self.staged and number not in self.staged.values():
+            if shape.grants and number not in self.moves:
+                yield from (("revoke", number, executor) for executor in sorted(self.executors) if one.uid != uid(executor))
+            if shape.seals and unstaged:
                 yield ("seal", number)
-            if shape.singles:
-                yield ("single", number)
-            if one.uid == POD and one.pending:
-                yield ("acknowledge", number)
         yield from (("drained", new) for new, former in self.staged.items() if self.partitions[former].drained())
+        yield from (("hand_off", number) for number in self.moves)
 
-    def _moves(self, number: int, one: Partition) -> Iterator[Step]:
-        """What the operator may do with a partition."""
-        yield from (("grant", number, executor) for executor in sorted(self.executors) if one.uid != uid(executor))
-        if not one.paused:
-            yield ("pause", number)
+    def weight(self, step: Step) -> float:
+        """How likely it is, beside a driver's next step."""
+        if step[0] == "hand_off":
+            number = int(step[1])
+            agreed = (number, self.partitions[number].epoch) in self.released
+            return self.eager * (1 if agreed else DEADLINE) * 0.5
+        if step[0] in TROUBLE:
+            return 0.1 * self.eager
+        if step[0] == "add":
+            return 0.15
+        if step[0] == "drive" and step[2] in ("miss", "see"):
+            return 0.3
+        of_the_past = step[0] == "page" and isinstance(step[1], int) and self.tasks[step[1]].given_up
+        return 0.3 if of_the_past else 1
 
     # -- it happens
+
+    def one_step(self) -> None:
+        steps = list(self.steps())
+        if not steps:
+            return
+        (step,) = self.rng.choices(steps, [self.weight(step) for step in steps])
+        self.trace.append(step)
+        self.now += 0.01
+        self.do(step)
+
+    def meanwhile(self) -> None:
+        """While somebody waits for a queue's answer."""
+        if self.depth > 2:
+            return
+        self.depth += 1
+        try:
+            while self.rng.random() < 0.2:
+                self.one_step()
+        finally:
+            self.depth -= 1
 
     def do(self, step: Step) -> None:
         getattr(self, f"_{step[0]}")(*step[1:])
@@ -109,15 +164,12 @@ class World:
         self.promises.added.add((number, self.partitions[number].add()))
 
     def _start(self) -> None:
-        self.drivers.append(self._driver(self.started))
+        self.drivers.append(Driver(self, self.started))
         self.started += 1
-
-    def _driver(self, number: int) -> Driver:
-        return Driver(number)
 
     def _drive(self, number: int, what: str, *arguments: object) -> None:
         driver = next(one for one in self.drivers if one.number == number)
-        driver.do(self, what, *arguments)
+        driver.do(what, *arguments)
         if driver.over and driver in self.drivers:
             self.end(driver)
 
@@ -143,11 +195,13 @@ class World:
                     if driver.number == task.driver and driver.running.get(task.slot) == task.attempt:
                         driver.running[task.slot] = 0
 
-    def _pause(self, number: int) -> None:
+    def _revoke(self, number: int, executor: str) -> None:
+        self.shape.grants -= 1
+        self.moves[number] = executor
         self.partitions[number].pause(self.partitions[number].epoch)
 
-    def _grant(self, number: int, executor: str) -> None:
-        self.shape.grants -= 1
+    def _hand_off(self, number: int) -> None:
+        executor = self.moves.pop(number)
         self.partitions[number].grant(uid(executor), self.partitions[number].epoch + 1)
 
     def _sync(self) -> None:
@@ -163,7 +217,6 @@ class World:
             self.partitions[number] = replace(kept, loans=dict(kept.loans), history=one.history + 1, uid=one.uid, epoch=one.epoch)
         self._sync()
         self.promises.queries, self.promises.attempts = {}, {}
-        self.excused |= bool(self.promises.lost)
 
     def _seal(self, number: int) -> None:
         self.shape.seals -= 1
@@ -172,22 +225,6 @@ class World:
 
     def _drained(self, new: int) -> None:
         del self.staged[new]
-
-    def _single(self, number: int) -> None:
-        self.shape.singles -= 1
-        one = self.partitions[number]
-        if one.uid != POD:
-            one.grant(POD, one.epoch + 1)
-        one.read(POD, one.epoch, 1)
-        self.excused = True
-
-    def _acknowledge(self, number: int) -> None:
-        one = self.partitions[number]
-        entry = min(one.pending)
-        if one.ack(POD, one.epoch, entry)[1]:
-            self.promises.acknowledged.add((number, entry))
-        else:
-            one.pending -= {entry}
 
     def _page(self, place: int) -> None:
         """A task asks whether it may, and reads, in one transaction."""
@@ -200,7 +237,7 @@ class World:
         if answer[0] != "OK":
             del self.tasks[place]
             if driver and not task.given_up:
-                driver.failed(self, task.slot)
+                driver.failed(task.slot)
                 if driver.over:
                     self.end(driver)
             return
@@ -215,3 +252,17 @@ class World:
         if driver and not task.given_up:
             del driver.running[task.slot]
             driver.rows[task.slot] = task.rows
+
+    # -- what was promised
+
+    def failed_with(self, driver: Driver, error: str) -> None:
+        """A query ends with an error of the source's: only because a later one reads, or has read."""
+        others = any(one.query < self.queries for one in self.partitions.values()) or self.started > 1 or driver.number > 0
+        if "a later query" not in error or not others:
+            raise BrokenPromiseError(f"the query ends: {error}")
+
+    def ended(self, to_read: frozenset[Row]) -> None:
+        """A query that was to read what is there says that it has."""
+        missing = to_read - self.promises.done() - self.promises.lost
+        if missing:
+            raise BrokenPromiseError(f"a query that was to read what is there ends without {sorted(missing)}")

@@ -1,6 +1,6 @@
 """Five hundred lives of Spark fleets, each from one seed, with the product's own decisions in their drivers.
 
-What happens is in docs/development/simulation.md; what has to hold in `protocol/promises.py`.
+What happens is in docs/development/simulation.md; what has to hold in `promises.py`.
 """
 
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.spark.source.life import live
+from tests.simulation.spark.life import live
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "10000")) // 20
 
