@@ -12,7 +12,6 @@ from tests.simulation.api_server.kinds import (
     PODS,
     QUEUES,
     QUOTAS,
-    SECRETS,
     Kind,
 )
 
@@ -21,7 +20,6 @@ FINALIZER = "example.com/waits"
 
 _CONTENT: dict[Kind, Json] = {
     CONFIG_MAPS: {"data": {"a": "1"}},
-    SECRETS: {"stringData": {"url": "redis://redis"}},
     PODS: {"spec": {"containers": [{"name": "c", "image": "none"}]}},
     LEASES: {"spec": {"holderIdentity": "one", "leaseDurationSeconds": 8}},
     GROUPS: {"spec": {"queues": [{"name": "orders"}]}},

@@ -7,7 +7,7 @@ import pytest
 from baton.kube.errors import ApiError, TooLargeError
 from tests.integration.api_server.objects import body, path
 from tests.integration.api_server.servers import Server, refused
-from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, PODS, QUOTAS, SECRETS, Kind
+from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, PODS, QUOTAS, Kind
 from tests.simulation.api_server.validation import ANNOTATIONS_LIMIT, DATA_LIMIT, REQUEST_LIMIT
 from tests.waiting import eventually
 
@@ -39,7 +39,7 @@ async def test_a_config_map_holds_a_mebibyte_of_values_and_no_more(server: Serve
     assert said == 'ConfigMap "full" is invalid: []: Too long: may not be more than 1048576 bytes'
 
 
-@pytest.mark.parametrize("kind", [CONFIG_MAPS, SECRETS], ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", [CONFIG_MAPS], ids=lambda kind: kind.plural)
 async def test_what_was_declared_immutable_can_only_be_deleted(server: Server, namespace: str, kind: Kind) -> None:
     made = await create(server, kind, namespace, immutable=True)
     where = path(kind, namespace, "a")
@@ -54,12 +54,6 @@ async def test_what_was_declared_immutable_can_only_be_deleted(server: Server, n
     assert (await server.api.get(where))["data"] == made["data"]
     await server.delete(where)
     await create(server, kind, namespace)
-
-
-async def test_a_secret_holds_a_mebibyte_of_values_and_no_more(server: Server, namespace: str) -> None:
-    await create(server, SECRETS, namespace, "full", stringData={"a": "x" * DATA_LIMIT})
-    said = await invalid(create(server, SECRETS, namespace, stringData={"a": "x" * (DATA_LIMIT + 1)}))
-    assert said == 'Secret "a" is invalid: data: Too long: may not be more than 1048576 bytes'
 
 
 @pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, PODS, GROUPS], ids=lambda kind: kind.plural)

@@ -5,7 +5,7 @@ import pytest
 from baton.kube.errors import NotFoundError
 from tests.integration.api_server.objects import FINALIZER, NAMESPACED, body, path
 from tests.integration.api_server.servers import Server, refused
-from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, NAMESPACES, PODS, SECRETS, Kind
+from tests.simulation.api_server.kinds import CONFIG_MAPS, EVENTS, GROUPS, LEASES, NAMESPACES, PODS, Kind
 from tests.waiting import eventually
 
 
@@ -49,10 +49,10 @@ async def test_what_is_still_there_can_be_changed_until_it_goes(server: Server, 
 
 
 async def test_everything_in_it_goes_and_then_the_namespace(server: Server, namespace: str) -> None:
-    for kind in (CONFIG_MAPS, SECRETS, LEASES, PODS, EVENTS):
+    for kind in (CONFIG_MAPS, LEASES, PODS, EVENTS):
         await server.api.create(path(kind, namespace), body(kind, "a", namespace=namespace))
     await terminating(server, namespace)
-    for kind in (CONFIG_MAPS, SECRETS, LEASES, PODS, EVENTS):
+    for kind in (CONFIG_MAPS, LEASES, PODS, EVENTS):
         await server.gone(path(kind, namespace, "a"))
 
     async def marked() -> bool:

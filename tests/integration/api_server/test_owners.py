@@ -59,30 +59,3 @@ async def test_an_owner_with_a_finalizer_keeps_what_it_owns(server: Server, name
     await made(server, CONFIG_MAPS, namespace, "b", metadata={"name": "b", "ownerReferences": [owned_by(owner, uid="gone")]})
     await server.gone(path(CONFIG_MAPS, namespace, "b"))  # so the collector has been here
     assert await server.api.find(path(CONFIG_MAPS, namespace, "a")) is not None
-
-
-async def test_deleted_in_the_foreground_an_owner_goes_after_what_blocks_it(server: Server, namespace: str) -> None:
-    owner = await made(server, GROUPS, namespace)
-    reference = owned_by(owner, controller=True, blockOwnerDeletion=True)
-    await made(server, CONFIG_MAPS, namespace, metadata=held(ownerReferences=[reference]))
-    await server.delete(path(GROUPS, namespace, "a"), propagationPolicy="Foreground")
-    owner = await server.api.get(path(GROUPS, namespace, "a"))
-    assert owner["metadata"]["finalizers"] == ["foregroundDeletion"]
-
-    async def marked() -> bool:
-        return "deletionTimestamp" in (await server.api.get(path(CONFIG_MAPS, namespace, "a")))["metadata"]
-
-    await eventually(marked, "what is owned is deleted")
-    assert await server.api.find(path(GROUPS, namespace, "a")) is not None
-    await server.api.merge(path(CONFIG_MAPS, namespace, "a"), {"metadata": {"finalizers": None}})
-    await server.gone(path(GROUPS, namespace, "a"))
-
-
-async def test_deleted_as_an_orphan_maker_an_owner_leaves_what_it_owned(server: Server, namespace: str) -> None:
-    owner = await made(server, GROUPS, namespace)
-    await made(server, CONFIG_MAPS, namespace, metadata={"name": "a", "ownerReferences": [owned_by(owner)]})
-    await made(server, CONFIG_MAPS, namespace, "b", metadata={"name": "b", "ownerReferences": [owned_by(owner, uid="gone")]})
-    await server.gone(path(CONFIG_MAPS, namespace, "b"))  # so the collector knows of both: it leaves alone what it knows of
-    await server.delete(path(GROUPS, namespace, "a"), propagationPolicy="Orphan")
-    await server.gone(path(GROUPS, namespace, "a"))
-    assert "ownerReferences" not in (await server.api.get(path(CONFIG_MAPS, namespace, "a")))["metadata"]

@@ -16,7 +16,6 @@ from tests.simulation.api_server.kinds import (
     PODS,
     QUEUES,
     QUOTAS,
-    SECRETS,
     Kind,
 )
 
@@ -65,7 +64,7 @@ async def test_what_is_there_cannot_be_created(server: Server, namespace: str, k
     assert error.message == f'{kind.qualified} "a" already exists'
 
 
-@pytest.mark.parametrize("kind", [CONFIG_MAPS, SECRETS, LEASES, PODS, GROUPS, QUEUES], ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", [CONFIG_MAPS, LEASES, PODS, GROUPS, QUEUES], ids=lambda kind: kind.plural)
 async def test_a_write_of_an_older_version_is_a_conflict(server: Server, namespace: str, kind: Kind) -> None:
     old = await made(server, kind, namespace)
     await server.api.merge(path(kind, namespace, "a"), {"metadata": {"labels": {"b": "c"}}})
@@ -210,15 +209,6 @@ async def test_an_object_of_a_version_of_its_own_cannot_be_created(server: Serve
     sent = body(CONFIG_MAPS, "a", metadata={"name": "a", "resourceVersion": "1"})
     with pytest.raises(UnavailableError, match="500 : resourceVersion should not be set on objects to be created"):
         await server.api.create(path(CONFIG_MAPS, namespace), sent)
-
-
-async def test_a_secret_keeps_its_texts_coded(server: Server, namespace: str) -> None:
-    new = await made(server, SECRETS, namespace)
-    assert new["data"] == {"url": "cmVkaXM6Ly9yZWRpcw=="}
-    assert "stringData" not in new
-
-
-# -- status and scale
 
 
 async def test_a_write_to_a_group_leaves_its_status_alone(server: Server, namespace: str) -> None:

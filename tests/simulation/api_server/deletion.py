@@ -13,9 +13,6 @@ from tests.simulation.api_server.refusals import Refused, conflict, not_found
 from tests.simulation.api_server.store import Key, Store
 from tests.simulation.api_server.writes import believe
 
-FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-"""Finalizers by which the collector of garbage holds an owner."""
-
 _KINDS = {(kind.group_version, kind.name): kind for kind in KINDS}
 
 Soon = Callable[[Callable[[], None]], None]
@@ -42,7 +39,6 @@ class Deletion:
         believe(kind, found, expected.get("uid"), expected.get("resourceVersion"))
         if kind is NAMESPACES:
             return self._delete_namespace(target, found)
-        found = self._hold(target, found, str(options.get("propagationPolicy", "Background")))
         grace = _grace(found, options.get("gracePeriodSeconds")) if kind is PODS else 0
         if grace > 0 or found["metadata"].get("finalizers"):
             return self._mark(kind, target.key, found, grace)
@@ -94,46 +90,6 @@ class Deletion:
             metadata["generation"] = was["generation"] + 1
         return self._store.put(kind, key, {**found, "metadata": Manifest(metadata)})
 
-    # -- the collector of garbage
-
-    def _hold(self, target: Target, found: Manifest, policy: str) -> Manifest:
-        finalizer = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
-        held = found["metadata"].get("finalizers") or []
-        if finalizer is None or finalizer in held or "deletionTimestamp" in found["metadata"]:
-            return found
-        self._soon(lambda: self._let_go(target, finalizer))
-        metadata = Manifest({**found["metadata"], "finalizers": [*held, finalizer]})
-        return Manifest({**found, "metadata": metadata})
-
-    def _let_go(self, target: Target, finalizer: str) -> None:
-        """First the dependents: deleted, or without this owner; then the owner."""
-        found = self._store.get(target.kind, target.key)
-        if found is None or finalizer not in (found["metadata"].get("finalizers") or ()):
-            return
-        uid = found["metadata"]["uid"]
-        waiting = False
-        for kind, key in sorted(self._owned.get(uid, ()), key=_order):
-            dependent = self._store.get(kind, key)
-            if dependent is None:
-                continue
-            if finalizer == ORPHAN:
-                self._without(kind, key, dependent, {uid})
-            else:
-                self._delete_if_there(kind, key)
-                blocks = any(
-                    one["uid"] == uid and one.get("blockOwnerDeletion") for one in dependent["metadata"]["ownerReferences"]
-                )
-                waiting |= blocks and self._store.get(kind, key) is not None
-        if waiting:
-            self._soon(lambda: self._let_go(target, finalizer))
-            return
-        left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
-        after = {**found, "metadata": _with_list(found, "finalizers", left)}
-        if self.due(found, after):
-            self._store.remove(target.kind, target.key)
-        else:
-            self._store.put(target.kind, target.key, after)
-
     def _collect(self, kind: Kind, key: Key) -> None:
         found = self._store.get(kind, key)
         owners = found["metadata"].get("ownerReferences") if found is not None else None
@@ -147,7 +103,7 @@ class Deletion:
 
     def _without(self, kind: Kind, key: Key, found: Manifest, owners: set[str]) -> None:
         left = [one for one in found["metadata"]["ownerReferences"] if one["uid"] not in owners]
-        self._store.put(kind, key, {**found, "metadata": _with_list(found, "ownerReferences", left)})
+        self._store.put(kind, key, {**found, "metadata": Manifest({**found["metadata"], "ownerReferences": left})})
 
     def _lives(self, kind: Kind, key: Key, owner: Any) -> bool | None:
         """None: of a kind that is not known here, so nobody can say."""
@@ -168,11 +124,6 @@ def _grace(pod: Manifest, asked: int | None) -> int:
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     return int(spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked)
-
-
-def _with_list(found: Manifest, field: str, left: list[Any]) -> Manifest:
-    metadata = {name: value for name, value in found["metadata"].items() if name != field}
-    return Manifest({**metadata, field: left} if left else metadata)
 
 
 def _order(owned: tuple[Kind, Key]) -> tuple[str, Key]:

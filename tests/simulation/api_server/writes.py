@@ -1,10 +1,9 @@
 """What a create, a replace or a patch makes of an object: which fields are the client's, which the server's. Pure."""
 
-from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.api_server.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, SECRETS, Kind
+from tests.simulation.api_server.kinds import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, Kind
 from tests.simulation.api_server.manifests import Json, Manifest
 from tests.simulation.api_server.paths import Target
 from tests.simulation.api_server.refusals import Mistake, another, bad_request, changed, invalid
@@ -109,11 +108,8 @@ def _selector(selector: Mapping[str, Any] | None) -> str:
 def _content(kind: Kind, body: Mapping[str, Any]) -> Json:
     """What is neither metadata nor status."""
     made = {field: value for field, value in body.items() if field not in ("metadata", "status", "apiVersion", "kind")}
-    if kind in (CONFIG_MAPS, SECRETS):
+    if kind is CONFIG_MAPS:
         made = {field: value for field, value in made.items() if value not in (None, {})}
-    if kind is SECRETS and (texts := made.pop("stringData", None)):
-        coded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}
-        made["data"] = Manifest({**made.get("data", {}), **coded})
     return made
 
 
