@@ -140,7 +140,7 @@ soak-spark: package-redis-server package-ps jar spark-classes ## Kill, stop and 
 		BATON_CHAOS_SEED=$$seed $(BIN)/pytest -q -s tests/integration/spark/soak_chaos.py || exit; done
 
 .PHONY: mutate
-mutate: package-redis-server jar broker spark-classes ## Break each rule of engine, controller, Spark source and Kafka in turn, and see that some test fails
+mutate: package-redis-server broker ## Break rules of the engine, the controller, Spark's driver, Redis and Kafka in turn, and see that some test fails
 	@$(BIN)/python -m tests.mutation
 
 .PHONY: pictures

@@ -1,27 +1,20 @@
 """Break each rule in turn, in a copy of the package, and see which test notices. Exit 1 if a mutation survives."""
 
+import ast
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from tests.mutation.forked_runs import ForkedRuns, MissingTestsError
-from tests.mutation.java import JAVA
-from tests.mutation.kafka import KAFKA
-from tests.mutation.kafka_reading import KAFKA_READING
-from tests.mutation.mutation import Mutation
-from tests.mutation.ranges import RANGES
-from tests.mutation.rules import ENGINE
-from tests.mutation.spark import SPARK
-from tests.mutation.telling import TELLING
-from tests.mutation.watching import WATCHING
-from tests.mutation.writing import WRITING
+from tests.mutation.mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = ENGINE + WATCHING + WRITING + TELLING + RANGES + SPARK + JAVA + KAFKA + KAFKA_READING
 _AT_ONCE = os.cpu_count() or 1
 
 
@@ -31,7 +24,7 @@ def killers(original: Path, chosen: Sequence[Mutation], runs: ForkedRuns, place:
     begun = told = 0
     while told < len(chosen):
         while begun < len(chosen) and runs.count < _AT_ONCE:
-            runs.begin(begun, [chosen[begun].tests], _broken(original, chosen[begun], place / f"{begun}"))
+            runs.begin(begun, chosen[begun].tests, _broken(original, chosen[begun], place / f"{begun}"))
             begun += 1
         number, test = runs.next_end()
         ended[number] = test
@@ -44,30 +37,36 @@ def killers(original: Path, chosen: Sequence[Mutation], runs: ForkedRuns, place:
 def _broken(original: Path, mutation: Mutation, place: Path) -> Path:
     """A folder with the package in which this is broken."""
     shutil.copytree(original / "operator" / "baton", place / "baton")
-    name, _, script = mutation.module.partition("#")
-    module = place / "baton" / name
-    before, text, after = _parts(module.read_text(), script)
-    module.write_text(before + text.replace(mutation.old, mutation.new) + after)
+    module, _, function = mutation.function.partition(":")
+    path = place / "baton" / module
+    text = path.read_text()
+    found = body_of(path, function)
+    assert found is not None
+    body = indent(mutation.body.replace("; ", "\n"), " " * found[2]) + "\n"
+    path.write_text("".join([*text.splitlines(True)[: found[0]], body, *text.splitlines(True)[found[1] :]]))
     return place
 
 
-def _parts(text: str, script: str) -> tuple[str, str, str]:
-    """Before this script of a file of scripts in Lua, the script itself, and after it; without a name, all is in the middle."""
-    if not script:
-        return "", text, ""
-    before, mark, rest = text.partition(f"--@script {script}\n")
-    found, next_mark, after = rest.partition("--@script ")
-    return before + mark, found, next_mark + after
+def body_of(path: Path, function: str) -> tuple[int, int, int] | None:
+    """The lines of a function's body, the last excluded, and its indentation. None: there is no such function."""
+    if path.suffix == ".lua":
+        lines = path.read_text().splitlines()
+        starts = [n for n, line in enumerate(lines) if re.match(rf"(local )?function {function}\([^)]*\)$", line)]
+        return (starts[0] + 1, lines.index("end", starts[0]), 2) if starts else None
+    node: ast.AST | None = ast.parse(path.read_text())
+    for name in function.split("."):
+        node = next((one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == name), None) if node else None
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    return node.body[0].lineno - 1, node.end_lineno or 0, node.body[0].col_offset
 
 
 def astray(original: Path, mutations: Iterable[Mutation]) -> list[str]:
-    """Mutations whose line is not there, or more than once: the code has changed."""
-    texts = {}
-    for module in {one.module for one in mutations}:
-        name, _, script = module.partition("#")
-        path = original / "operator" / "baton" / name
-        texts[module] = _parts(path.read_text(), script)[1] if path.exists() else ""
-    return [one.name for one in mutations if texts[one.module].count(one.old) != 1]
+    """Mutations whose function is not there: the code has changed."""
+    package = original / "operator" / "baton"
+    named = {one.function for one in mutations}
+    paths = {name: package / name.partition(":")[0] for name in named}
+    return sorted(name for name in named if not paths[name].exists() or body_of(paths[name], name.partition(":")[2]) is None)
 
 
 def main() -> int:
@@ -82,12 +81,12 @@ def main() -> int:
         if lost := astray(original, chosen):
             raise SystemExit(f"tests/mutation has to follow the code: {', '.join(lost)}")
         runs = ForkedRuns(original, place)
-        if (failing := runs.load(sorted({one.tests for one in chosen}), _AT_ONCE)) is not None:
+        if (failing := runs.load(sorted({test for one in chosen for test in one.tests}), _AT_ONCE)) is not None:
             raise SystemExit(f"nothing is broken, and yet: {failing}")
-        print("| Rule | Broken | Noticed by |\n|---|---|---|")
+        print("| Rule | Function | Instead | Noticed by |\n|---|---|---|---|")
         for number, (one, test) in enumerate(killers(original, chosen, runs, place), 1):
             survivors += test is None
-            print(f"| {one.rule} | {one.name} | {test or '**nobody**'} |", flush=True)
+            print(f"| {one.rule} | `{one.function}` | `{one.body}` | {test or '**no test**'} |", flush=True)
             if sys.stderr.isatty():
                 print(f"\r{number} of {len(chosen)}, {time.monotonic() - began:.0f} s", end="\r", file=sys.stderr, flush=True)
     print(f"\n{len(chosen)} mutations in {time.monotonic() - began:.0f} s, {survivors} survived")

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
-LONGEST, LONGEST_WITH_SPARK = 60, 300
-"""Seconds of one test; the first one of a run starts Spark, and builds its jar.
+LONGEST = 60
+"""Seconds of one test.
 
 One that hangs has noticed, and ends its process: what it tests may go on whatever is raised in it.
 """
@@ -97,8 +97,7 @@ def _in_child(original: Path, places: Sequence[Path], tests: list[str], output: 
             del sys.modules[name]
         random.seed()
         options = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        longest = LONGEST_WITH_SPARK if any(test.startswith("tests/integration/spark/") for test in tests) else LONGEST
-        code = pytest.main([*options, f"--timeout={longest}", "--timeout-method=thread", *tests])
+        code = pytest.main([*options, f"--timeout={LONGEST}", "--timeout-method=thread", *tests])
         if loaded is not None:
             loaded.write_text("\n".join(_others()))
         sys.stdout.flush()

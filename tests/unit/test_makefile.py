@@ -50,7 +50,7 @@ NEEDS: Mapping[str, Iterable[str]] = {
     "simulate-long": ("environment",),
     "soak": _CLUSTER,
     "soak-spark": ("redis-server", "ps", "jar", "spark-classes"),
-    "mutate": ("redis-server", "jar", "broker", "spark-classes"),
+    "mutate": ("redis-server", "broker"),
     "pictures": _CLUSTER,
     "dist": ("jar",),
     "release-check": ("helm", "jar", "images", "actionlint"),

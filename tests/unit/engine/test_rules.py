@@ -7,7 +7,7 @@ import pytest
 
 from baton.engine.rules import RULES
 from docs.generate import pages
-from tests.mutation.rules import ENGINE
+from tests.mutation.mutations import ENGINE
 
 # docs/concepts/rules.md, the list of a step, the mutations and what docstrings cite name the same rules.
 
