@@ -2,21 +2,173 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from baton.engine import Grant, GroupState, PartitionState, Pause, Step, partition_states, summary
+from baton.engine import Grant, GroupState, PartitionState, Pause, State, Step, dump, load, partition_states, step, summary
+from baton.engine.observation import Observation
+from baton.engine.results import Granted
 from baton.engine.state_machine import state_of
-from baton.model.ids import Partition
+from baton.model.ids import OnDeadline, Partition
+from tests.simulation.order import backwards
 from tests.simulation.seeds.invariant import InvariantError
-from tests.simulation.seeds.moves import Moves
-from tests.simulation.seeds.steps import StepChecks
 
 if TYPE_CHECKING:
     from tests.simulation.seeds.consumers import Consumer, Key
     from tests.simulation.seeds.operators import Operator
     from tests.simulation.seeds.queues import Queue
     from tests.simulation.seeds.tenant import Tenant
+
+
+# What must hold of every step of the engine that an operator takes, whether it comes to be written or not
+
+
+SAMPLE = 6
+"""One step in so many is taken again, to see that repetition and order change nothing."""
+
+
+class StepChecks:
+    """One group's."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def stepped(self, before: GroupState, seen: Observation, made: Step, now: float) -> bool:
+        """Whether the group is settled now. Raises InvariantError."""
+        self.steps += 1
+        state = made.state
+        if made.wake_at is not None and made.wake_at <= now:
+            raise InvariantError(f"it wants to be woken at {made.wake_at}, which is over")
+        _nothing_waits_without_a_deadline(state, seen, made)
+        settled = summary(state).settled
+        if settled:
+            _settled_is_settled(state)
+        if self.steps % SAMPLE == 0:
+            if load(dump(state)) != state:
+                raise InvariantError("the ledger does not read back as it was written")
+            other = step(replace(before, view=None), _repeated(seen), now)
+            if (other.state, other.effects, other.events) != (state, made.effects, made.events):
+                raise InvariantError("the order in which things were learnt matters")
+            again = step(replace(state, view=None), seen, now)
+            if again.state != state or again.events or again.effects != made.effects:
+                raise InvariantError(f"the same observation twice changed something: {again.events}")
+        return settled
+
+
+def _nothing_waits_without_a_deadline(state: GroupState, seen: Observation, made: Step) -> None:
+    ends = []
+    for partition, move in state.moves.items():
+        queue = seen.queues.get(partition.queue)
+        if move.giver is None or move.quiet or move.released is not None or queue is None:
+            continue
+        unfenced = not queue.fenced and queue.on_deadline is OnDeadline.WAIT
+        unfenced &= not queue.given_up or partition.number < state.queues[partition.queue].partitions
+        if not move.missed:
+            ends.append(move.deadline)
+        elif not unfenced:
+            raise InvariantError(f"{partition} waits for {move.giver} beyond its deadline")
+    problem = state.view is not None and state.view.problem is not None
+    if state.holddown is not None and not state.holddown.rest and not seen.spec.paused and not seen.held_back and not problem:
+        ends.append(state.holddown.until)
+    if ends and (made.wake_at is None or made.wake_at > min(ends)):
+        raise InvariantError(f"nobody is woken at {min(ends)} but at {made.wake_at}")
+
+
+def _settled_is_settled(state: GroupState) -> None:
+    states = partition_states(state)
+    if state_of(state) is not State.READY or any(one is not PartitionState.READY for one in states.values()):
+        raise InvariantError(f"it is settled and {state_of(state)}: {states}")
+    active = Counter(
+        queue for queue, _ in {(p.queue, record.owner) for p, record in state.records.items()} if state.queues[queue].exclusive
+    )
+    if any(count > 1 for count in active.values()):
+        raise InvariantError(f"it is settled, and exclusive queues have several active members: {active}")
+
+
+def _repeated(seen: Observation) -> Observation:
+    """The same facts, learnt in another order."""
+    return replace(seen, members=backwards(seen.members), away=backwards(seen.away), queues=backwards(seen.queues))
+
+
+# How many moves a rebalance took, against the least possible
+
+
+class Moves:
+    """One group's."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._last: dict[Partition, str] = {}
+        self._instances: dict[str, str | None] = {}
+        self._origins: dict[Partition, str | None] | None = None
+        self._aims: Mapping[Partition, str | None] = {}
+        self._facts: object = None
+        self._lower = self._here = self._spent = self._grants = 0
+        self.fewest = tenant.spec["assignors"] == ["solace"]
+        self.least = self.most = 0
+        """Without and with those between two names of one identity; which they are is known for as long as its slot is kept."""
+        self.lost = False
+
+    def joined(self, name: str, instance: str | None) -> None:
+        self._instances[name] = instance
+
+    def ledger_lost(self) -> None:
+        self._origins, self._aims = None, {}
+        self._lower = self._here = self._spent = self._grants = 0
+        self.lost = True
+
+    def written(self, made: Step) -> None:
+        """Raises InvariantError."""
+        running = None if made.state.rebalance is None else made.state.rebalance.origins
+        reads = {member: known.subscribed for member, known in made.state.known.items()}
+        facts = (made.state.queues, reads, {(slot.member, slot.uid, slot.vacated is None) for slot in made.state.member_slots})
+        if self._facts is not None and facts != self._facts and (self._origins, running) != (None, None):
+            self._spent = self._grants + len(self._aims)  # also where the change ends the rebalance: a queue is deleted
+        self._facts = facts
+        for event in made.events:
+            if isinstance(event, Granted):
+                self._grants += 1
+                before, owner = self._last.get(event.partition), event.member
+                if event.previous is not None and before is not None and before != owner:
+                    self.most += 1
+                    if not self._related(before, owner):
+                        self.least += 1
+                        self._here += 1
+                self._last[event.partition] = owner
+        lower = made.state.totals.lower_bound
+        if self._origins is not None and (running is None or self._another(self._origins, running)):
+            least = lower - self._lower
+            if self._here > least + 2 * self._spent and self.fewest and not self.lost:
+                raise InvariantError(
+                    f"{self._here} moves, {self._spent} begun before the last change; the least possible is {least}"
+                )
+            self._lower, self._here, self._spent, self._grants, self._aims = lower, 0, 0, 0, {}
+        self._origins = None if running is None else dict(running)
+        for partition in self._last.keys() - made.state.records.keys():
+            del self._last[partition]  # it was withdrawn; who gets it when it comes back takes it from nobody
+        for partition, record in made.state.records.items():
+            if record.last is not None:
+                self._last.setdefault(partition, record.last)  # a queue that was made again may know its owners
+        aims = {partition: move.receiver for partition, move in made.state.moves.items() if not move.quiet}
+        aims |= made.state.waiting
+        self._aims = aims
+
+    def total(self, counted: int) -> None:
+        """Against what the ledger has counted. Raises InvariantError."""
+        if not self.lost and not self._tenant.session_timeout and not self.least <= counted <= self.most:
+            raise InvariantError(f"{self.least} moves were seen, and {counted} counted")
+
+    def _another(self, before: Mapping[Partition, str | None], now: Mapping[Partition, str | None]) -> bool:
+        """A rebalance has its origins from its start; only partitions that are withdrawn leave it, and members change names."""
+        both = [(before[partition], now[partition]) for partition in before.keys() & now.keys()]
+        return not both or any(one != other and not (one and other and self._related(one, other)) for one, other in both)
+
+    def _related(self, one: str, other: str) -> bool:
+        instance = self._instances.get(one)
+        return self._tenant.session_timeout > 0 and instance is not None and instance == self._instances.get(other)
+
 
 Turn = tuple[str, str | None, str | None]
 """A transition that was seen: "partition" or "group", before, after. None: it does not exist."""
