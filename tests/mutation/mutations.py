@@ -131,7 +131,6 @@ ENGINE = (
          ("Triggers", "fingerprint", 'return ""'),
          ("1", "left_out", "return set()"),
          ("1", "receivers_with_fewest", "return {}"),
-         ("1", "restored_if_it_fails", "yield"),
          ("2", "_order", "return [p for n in range(draft.queues[queue].partitions) if (p := Partition(queue, n)) not in kept]"),
          ("5", "receivers_by_assignor", "return {}"),
          ("5", "receivers_with_fewer_moves", "return dict(without_receiver)"),

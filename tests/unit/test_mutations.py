@@ -1,12 +1,11 @@
 """The list of `make mutate` follows the code and the tests."""
 
-from tests.mutation.__main__ import ROOT, astray
-from tests.mutation.forked_runs import verdict
+from tests.mutation.__main__ import ROOT, astray, verdict
 from tests.mutation.mutations import MUTATIONS
 
 
 def test_every_function_that_is_to_be_broken_is_there() -> None:
-    assert astray(ROOT, MUTATIONS) == [], "name its successor in tests/mutation/mutations.py, or take the row out"
+    assert astray(MUTATIONS) == [], "name its successor in tests/mutation/mutations.py, or take the row out"
 
 
 def test_every_mutation_is_listed_once_and_has_tests_that_exist() -> None:
