@@ -401,14 +401,6 @@ class Option:
     """Why a request without it is refused. Empty: it may be left out."""
 
 
-def _no_options(_: object) -> Mapping[str, Option]:
-    return {}
-
-
-def _no_needs(_: Request) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """One assignor. Its module holds the declaration, and the registry lists it."""
@@ -424,7 +416,7 @@ class Declaration:
     traits: Traits = Traits()
     deal: Callable[[Request], Deal] | None = None
     """How it deals out one queue, by the request's options and zones. None: it looks at all queues together."""
-    options: Callable[[Mapping[str, object]], Mapping[str, Option]] = _no_options
+    options: Callable[[Mapping[str, object]], Mapping[str, Option]] = lambda _: {}
     """The options that there are, by name, given those of the request. Raises RequestError."""
-    check: Callable[[Request], None] = _no_needs
+    check: Callable[[Request], None] = lambda _: None
     """Refuses a request that lacks what the assignor must know. Raises RequestError."""

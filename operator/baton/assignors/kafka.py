@@ -167,18 +167,13 @@ ROUND_ROBIN = Declaration(
 # The sticky assignors where all members read the same queues (Kafka's constrained assignment).
 
 
-def share_equally(
-    request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness
-) -> dict[MemberId, PartitionList]:
+class _Deal:
     """Totals within one. Each member keeps what it holds, up to its share; members get the rest in turn, by name.
 
     Where zones matter, a member keeps only what is near to it, and partitions go to near members first. Where Kafka leaves to a
     HashMap which members keep one more, names decide here.
     """
-    return _Deal(request, queues, before, nearness).run()
 
-
-class _Deal:
     def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
         self._sizes = {queue: request.queues[queue] for queue in queues}
         self._before = before
@@ -313,9 +308,7 @@ class _Deal:
 # The sticky assignors where members read different queues (Kafka's general assignment).
 
 
-def share_among_readers(
-    request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness
-) -> dict[MemberId, PartitionList]:
+class _Table:
     """Readers keep what they hold (and what is near to them, where zones matter). The readers with the fewest get the rest. Then
     single partitions move, as long as a move makes two members more even.
 
@@ -323,10 +316,7 @@ def share_among_readers(
     its queue. Another partition of the queue goes back in its place only if it came from the same member. Where Kafka leaves the
     order to a HashMap, names and numbers decide. Every move makes two members more even, so the moves come to an end.
     """
-    return _Table(request, queues, before, nearness).run()
 
-
-class _Table:
     def __init__(self, request: Request, queues: Sequence[QueueName], before: Holdings, nearness: Nearness) -> None:
         self._request = request
         self._nearness = nearness
@@ -475,8 +465,8 @@ def _target(request: Request, before: Holdings) -> dict[MemberId, PartitionList]
     if not request.members:
         return {}
     if len(subscriptions) == 1:
-        return share_equally(request, queues, before, nearness)
-    return share_among_readers(request, queues, before, nearness)
+        return _Deal(request, queues, before, nearness).run()
+    return _Table(request, queues, before, nearness).run()
 
 
 def _held_by_others(name: MemberId, owned: PartitionList, before: Holdings) -> list[tuple[QueueName, int]]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import PurePath
 from traceback import extract_tb
 from types import MappingProxyType
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -90,9 +90,6 @@ Assignor = Callable[[Request], Answer]
 LONGEST = 300
 """Characters that Baton shows of an error message that is not its own."""
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class AssignorError(Exception):
     """An assignor failed, or its answer breaks the contract. The message is one line that names it and what it did."""
@@ -109,7 +106,7 @@ def checked(name: str, assignor: Assignor) -> Assignor:
 
     def ask(request: Request) -> Answer:
         try:
-            answer: object = assignor(_read_only(request))
+            answer: object = assignor(_with_mappings(request, _read_only))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also one that would end the caller, such as SystemExit
@@ -132,7 +129,7 @@ def whatever_the_order(name: str, assignor: Assignor) -> Assignor:
 
     def ask(request: Request) -> Answer:
         answer = assignor(request)
-        if assignor(_turned_round(request)) != answer:
+        if assignor(_with_mappings(request, _reversed)) != answer:
             raise AssignorError(
                 name, "answers otherwise when the same members or queues are listed in another order: let names or ranks decide"
             )
@@ -200,28 +197,17 @@ def _check_complete(name: str, request: Request, answer: Answer) -> None:
             raise AssignorError(name, f"gave {queue} {numbers} no owner, though there are members that read it")
 
 
-def _read_only(request: Request) -> Request:
-    return replace(
-        request,
-        queues=MappingProxyType(dict(request.queues)),
-        members=MappingProxyType(dict(request.members)),
-        zones=MappingProxyType(dict(request.zones)),
-        weights=MappingProxyType(dict(request.weights)),
-        options=MappingProxyType(dict(request.options)),
-    )
+def _with_mappings(request: Request, made: Callable[[Mapping[Any, Any]], Mapping[Any, Any]]) -> Request:
+    """The request with each of its mappings made into another."""
+    names = ("queues", "members", "zones", "weights", "options")
+    return replace(request, **{name: made(getattr(request, name)) for name in names})
 
 
-def _turned_round(request: Request) -> Request:
-    return replace(
-        request,
-        queues=_reversed(request.queues),
-        members=_reversed(request.members),
-        zones=_reversed(request.zones),
-        weights=_reversed(request.weights),
-    )
+def _read_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(dict(mapping))
 
 
-def _reversed(mapping: Mapping[K, V]) -> dict[K, V]:
+def _reversed(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
     return dict(reversed(list(mapping.items())))
 
 
