@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from baton.model.ranges import format_numbers
-from baton.simulation.history import ORDER, SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
+from baton.simulation.history import SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
 from baton.simulation.run import time_text
 
 # A scale for time that leaves out long times in which the group is at rest.
@@ -248,7 +248,7 @@ def _line(sheet: _Sheet, head: str) -> _Cells:
 
 def _row(sheet: _Sheet, row: Row) -> Text:
     cells = _line(sheet, label(row))
-    for stretch in sorted(row.stretches, key=lambda stretch: ORDER[stretch.phase]):
+    for stretch in sorted(row.stretches, key=lambda stretch: stretch.phase):
         start, end = sheet.column(stretch.start), sheet.column(stretch.end)
         if stretch.phase is not WorkPhase.OWNED:
             end = max(end, start + 1)  # however short, it is to be seen

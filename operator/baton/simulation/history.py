@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from baton.model.ids import Partition
@@ -68,19 +68,15 @@ SEVERAL = "several members"
 """The owner in a row for partitions that fared alike with different members."""
 
 
-class WorkPhase(Enum):
-    """What became of a partition's work."""
+class WorkPhase(IntEnum):
+    """What became of a partition's work. A later one is drawn over an earlier, so that the worst is always seen."""
 
-    OWNED = "owned"
-    PAUSED = "paused"
+    OWNED = 0
+    PAUSED = 1
     """Its owner is to let go of it, and has not yet."""
-    ORPHANED = "its owner is gone"
-    """And no operator has noticed: it is not worked on."""
-    UNOWNED = "without an owner"
-
-
-ORDER = {WorkPhase.OWNED: 0, WorkPhase.PAUSED: 1, WorkPhase.ORPHANED: 2, WorkPhase.UNOWNED: 3}
-"""In which phases are drawn, for a later one may cover a piece of an earlier: the worst is always seen."""
+    ORPHANED = 2
+    """Its owner is gone, and no operator has noticed: it is not worked on."""
+    UNOWNED = 3
 
 
 class Stretch(NamedTuple):

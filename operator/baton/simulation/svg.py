@@ -6,7 +6,7 @@ from html import escape
 
 from baton.simulation import palette
 from baton.simulation.chart import Axis, axis, label, lanes, ticks
-from baton.simulation.history import ORDER, SEVERAL, History, Row, Spell, Stretch, WorkPhase
+from baton.simulation.history import SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.run import time_text
 
 _MOST_ROWS = 200
@@ -129,7 +129,7 @@ def _spell(page: _Page, spell: Spell, y: float) -> Iterator[str]:
 
 def _row(page: _Page, row: Row, y: float) -> Iterator[str]:
     yield _text(page.left - 10, y + 13, label(row), "ink", "end")
-    for stretch in sorted(row.stretches, key=lambda stretch: ORDER[stretch.phase]):
+    for stretch in sorted(row.stretches, key=lambda stretch: stretch.phase):
         yield from _stretch(page, stretch, y)
 
 
