@@ -31,7 +31,7 @@ def even(draft: Draft, members: Collection[MemberId]) -> bool:
     reads = {member: draft.subscribed(member) & shared for member in members}
     has = {member: [p for p in loads.get(member, ()) if p.queue in reads[member]] for member in members}
     if len(set(reads.values())) > 1:
-        return _moves_to_balance(reads, has) == 0
+        return _least_moves({p: member for member, partitions in has.items() for p in partitions}, reads) == 0
     queues: defaultdict[QueueName, Counter[MemberId]] = defaultdict(Counter)
     for member, partitions in has.items():
         for partition in partitions:
@@ -44,14 +44,15 @@ def _within_one(counts: Counter[MemberId], members: Collection[MemberId]) -> boo
     return not members or max(counts[member] for member in members) - min(counts[member] for member in members) <= 1
 
 
-def _moves_to_balance(reads: Mapping[MemberId, frozenset[QueueName]], has: Mapping[MemberId, Collection[Partition]]) -> int:
-    """The least number of moves from these partitions of each member to any balance."""
+def _least_moves(start: Mapping[Partition, MemberId | None], reads: Mapping[MemberId, frozenset[QueueName]]) -> int:
+    """The least number of moves from these owners to any balance. Partitions are renumbered from 0 in each queue."""
     sizes: Counter[QueueName] = Counter()
     owners: dict[Partition, MemberId] = {}
-    for member, partitions in sorted(has.items()):
-        for partition in partitions:
-            owners[Partition(partition.queue, sizes[partition.queue])] = member
-            sizes[partition.queue] += 1
+    for partition in sorted(start):
+        owner = start[partition]
+        if owner is not None:
+            owners[Partition(partition.queue, sizes[partition.queue])] = owner
+        sizes[partition.queue] += 1
     return lower_bound(sizes, reads, owners)
 
 
@@ -92,14 +93,16 @@ def _least_moves_of_rebalance(draft: Draft, rebalance: Rebalance) -> int:
     whose origin can no longer own it.
     """
     origins = rebalance.origins
-    members = {slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible}
+    members = set(draft.plan_members())
     fixed = {p: slot.member for slot in draft.member_slots if slot.vacated for p in slot.vacated}
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
     if not rebalance.full:
         rest = (p for p in origins if p not in fixed and p in draft.records and draft.records[p].owner is not None)
         return moved + sum(origins[p] is not None and not _could_stay(draft, p, origins[p], members) for p in rest)
     start = {p: origins.get(p, record.last) for p, record in draft.records.items() if p not in fixed}
-    least = moved + _shared(draft, start, members) + _exclusive(draft, start, members)
+    shared = {p: owner for p, owner in start.items() if not draft.queues[p.queue].exclusive}
+    reads = {member: draft.subscribed(member) for member in members}
+    least = moved + _least_moves(shared, reads) + _exclusive(draft, start, members)
     overtaken = draft.spec.paused or draft.holddown is not None or draft.proposal is not None
     return min(least, _changed(draft, origins)) if overtaken else least
 
@@ -119,21 +122,6 @@ def _elsewhere(origin: MemberId | None, holder: MemberId | None) -> bool:
 
 def _could_stay(draft: Draft, partition: Partition, origin: MemberId | None, members: set[MemberId]) -> bool:
     return origin in members and draft.may_own(origin, partition.queue)
-
-
-def _shared(draft: Draft, start: dict[Partition, MemberId | None], members: set[MemberId]) -> int:
-    numbers: dict[QueueName, int] = {}
-    owners: dict[Partition, MemberId] = {}
-    for partition in sorted(start):
-        if draft.queues[partition.queue].exclusive:
-            continue
-        number = numbers.get(partition.queue, 0)
-        numbers[partition.queue] = number + 1
-        owner = start[partition]
-        if owner is not None:
-            owners[Partition(partition.queue, number)] = owner
-    queues = {queue: numbers.get(queue, 0) for queue, facts in draft.queues.items() if not facts.exclusive}
-    return lower_bound(queues, {member: draft.subscribed(member) for member in members}, owners)
 
 
 def _exclusive(draft: Draft, start: dict[Partition, MemberId | None], members: set[MemberId]) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -41,6 +41,8 @@ from baton.model.ledger import LedgerError, MemberEntry, flat, read_object
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import count_named, format_grants, format_numbers, parse_grants, parse_numbers
 from baton.schema.mistakes import first_mistake, in_words
+
+K = TypeVar("K")
 
 # Partitions and grants of several queues, as the ledger has them
 
@@ -180,24 +182,24 @@ def _moves(state: GroupState) -> list[dict[str, object]]:
 
 def _free(state: GroupState) -> list[dict[str, object]]:
     """The partitions without an owner. `ended` has those of which later epochs were written than that of the last owner."""
-    groups: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
-    ended: defaultdict[MemberId | None, dict[Partition, Epoch]] = defaultdict(dict)
-    for partition, record in sorted(state.records.items()):
-        if record.owner is None and (record.epoch or record.last is not None):
-            groups[record.last][partition] = record.epoch
-            if record.ended != record.epoch:
-                ended[record.last][partition] = record.ended
+    free = [(p, one) for p, one in state.records.items() if one.owner is None and (one.epoch or one.last is not None)]
+    ended = _by_key((one.last, p, one.ended) for p, one in free if one.ended != one.epoch)
     return [
         {"last": last, "of": write_grants(part), **({"ended": write_grants(ended[last])} if last in ended else {})}
-        for last, part in sorted(groups.items(), key=lambda group: group[0] or "")
+        for last, part in sorted(_by_key((one.last, p, one.epoch) for p, one in free).items(), key=lambda group: group[0] or "")
     ]
 
 
 def _unreleased(state: GroupState) -> list[dict[str, object]]:
-    groups: defaultdict[tuple[MemberId, Uid], dict[Partition, Epoch]] = defaultdict(dict)
-    for partition, last in sorted(state.unreleased.items()):
-        groups[last.member, last.uid][partition] = last.epoch
+    groups = _by_key(((last.member, last.uid), partition, last.epoch) for partition, last in state.unreleased.items())
     return [{"member": member, "uid": uid, "of": write_grants(part)} for (member, uid), part in sorted(groups.items())]
+
+
+def _by_key(grants: Iterable[tuple[K, Partition, Epoch]]) -> dict[K, dict[Partition, Epoch]]:
+    groups: defaultdict[K, dict[Partition, Epoch]] = defaultdict(dict)
+    for key, partition, epoch in grants:
+        groups[key][partition] = epoch
+    return groups
 
 
 def _subscriptions(state: GroupState) -> list[tuple[list[QueueName], list[MemberId]]]:

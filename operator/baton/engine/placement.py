@@ -6,8 +6,7 @@ which owns all partitions of the queue, and the others stand by (rule 8).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from hashlib import sha256
 from typing import TypeVar
@@ -196,20 +195,6 @@ def problem_of(error: Exception) -> PlanProblem:
     return PlanProblem("InvalidAssignment" if isinstance(error, AssignorError) else "UnknownAssignor", str(error))
 
 
-@contextmanager
-def restored_if_it_fails(draft: Draft) -> Iterator[None]:
-    """A context for making a plan. If the assignor fails, it records the problem and restores the draft, so the holddown stands.
-
-    It restores only what a plan changes before it calls the assignor: the holddown, waiting hand-offs, slots and standbys.
-    """
-    before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
-    try:
-        yield
-    except FAILURES as error:
-        draft.holddown, draft.waiting, draft.member_slots, draft.standbys = before
-        draft.problem = problem_of(error)
-
-
 # Exclusive queues
 
 
@@ -298,7 +283,7 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
 
     If the assignor fails, the partitions go to the members with the fewest, and a trigger starts a holddown.
     """
-    holders = _members_with_slot(draft)
+    holders = draft.plan_members()
     if not holders:
         return {}
     if draft.facts is None or draft.facts.assignor is None:
@@ -315,7 +300,7 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
 def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
     """The receivers that cost the fewest moves for all hand-offs under way. `without_receiver`: receivers chosen for the lost
     hand-offs alone; they stand unless redirecting the others too saves moves. A partition at rest never moves."""
-    holders = _members_with_slot(draft)
+    holders = draft.plan_members()
     open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
     claims = {member: partitions - open_ for member, partitions in draft.loads().items()}
     for partition in open_:
@@ -340,7 +325,7 @@ def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition
 
 def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
     """Receivers for new partitions: the members of the plan with the fewest, under any assignor (rule 1)."""
-    holders = _members_with_slot(draft)
+    holders = draft.plan_members()
     if not holders:
         return {}
     resting = _resting(draft) - set(new)
@@ -356,10 +341,6 @@ def _by_assignor(
     assert draft.facts is not None and draft.facts.assignor is not None
     owners = ask_assignor(draft, get(draft.facts.assignor), members, claims, kept)
     return owners | owners_of_exclusive(draft, members, claims, kept, owners)
-
-
-def _members_with_slot(draft: Draft) -> list[MemberId]:
-    return [slot.member for slot in draft.member_slots if slot.vacated is None and slot.member in draft.eligible]
 
 
 def _resting(draft: Draft) -> set[Partition]:

@@ -12,7 +12,7 @@ from baton.api.group import Approval, Protocol
 from baton.engine.draft import Draft
 from baton.engine.holddown import due
 from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot, slot_holders
-from baton.engine.placement import plan_owners, restored_if_it_fails
+from baton.engine.placement import FAILURES, plan_owners, problem_of
 from baton.engine.results import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.engine.state import Holddown, PartitionRecord, Proposal, moment
 from baton.model.ids import MemberId, Partition, Uid
@@ -22,10 +22,15 @@ TO_GRANT = 5.0
 
 
 def plan_when_due(draft: Draft) -> None:
-    """Make a plan if one is due. If the assignor fails, the holddown goes on."""
-    if due(draft):
-        with restored_if_it_fails(draft):
-            _plan(draft)
+    """Make a plan if one is due. If the assignor fails, the holddown stands: what changed before it was asked is restored."""
+    if not due(draft):
+        return
+    before = draft.holddown, dict(draft.waiting), list(draft.member_slots), list(draft.standbys)
+    try:
+        _plan(draft)
+    except FAILURES as error:
+        draft.holddown, draft.waiting, draft.member_slots, draft.standbys = before
+        draft.problem = problem_of(error)
 
 
 def _plan(draft: Draft) -> None:
