@@ -6,7 +6,7 @@ from typing import Any
 from baton.kube import leases, objects, pods
 from baton.kube.clock import ApiServerClock
 from baton.kube.leases import LeaseView, SessionClock
-from baton.kube.ledger_configmap import ListedLedger, listed_ledger
+from baton.kube.ledger_configmap import Stored, stored
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.kube.store import Key, Manifest, Store, WatchedKind
@@ -32,7 +32,7 @@ class ClusterCache:
         self.leases: Store[LeaseView] = Store(leases.view, self._lease_changed)
         self.groups: Store[GroupView] = Store(objects.group_view, self._group_changed)
         self.queues: Store[QueueView] = Store(objects.queue_view, self._queue_changed)
-        self.ledgers: Store[ListedLedger] = Store(listed_ledger, lambda before, after: None)
+        self.ledgers: Store[Stored] = Store(stored, lambda before, after: None)
         """Not watched: as they were last listed."""
         self._stores: Mapping[WatchedKind, Store[Any]] = {
             WatchedKind.PODS: self.pods,

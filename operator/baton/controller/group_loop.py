@@ -22,7 +22,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.events import EventRecorder
 from baton.controller.group_observation import GroupObjects, QueueSight, held_back, in_steps, observation
 from baton.controller.large_work import aside
-from baton.controller.ledger import REFUSALS, LedgerWriter, contradicted, told_of
+from baton.controller.ledger import REFUSALS, AlreadyWritten, LedgerWriter, ServedElsewhere, contradicted, told_of
 from baton.controller.problems import (
     EventReason,
     Problem,
@@ -37,7 +37,7 @@ from baton.controller.problems import (
 from baton.controller.queue_reports import Resizings
 from baton.controller.queue_workers import QueueWorkers
 from baton.controller.report import Reporter
-from baton.controller.retrying import Retrying
+from baton.controller.retrying import Deposed, Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
@@ -48,7 +48,7 @@ from baton.engine.step import TooLarge
 from baton.kube.api import Api
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.events import Regarding
-from baton.kube.ledger_configmap import AlreadyWritten, Deposed, Ledger, LedgerOwner, ServedElsewhere
+from baton.kube.ledger_configmap import LedgerOwner
 from baton.kube.members import GroupMembers
 from baton.kube.mount_refresh import due_refreshes
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
@@ -114,9 +114,8 @@ class GroupLoop:
         self._sight = GroupObjects(self.key, group.uid, replica.cache)
         self._finalizer = Finalizer(replica.api, *self.key)
         self._group_capacity = GroupCapacity(self.key, replica.capacity)
-        elector, booked = replica.elector, partial(replica.capacity.booked, self.key)
-        ledger = Ledger(replica.api, self._owner, elector.term, elector.release, replica.releases, booked)
-        self._ledger_writer = LedgerWriter(ledger, elector, self._clock)
+        booked = partial(replica.capacity.booked, self.key)
+        self._ledger_writer = LedgerWriter(replica.api, self._owner, replica.elector, replica.releases, self._clock, booked)
         self._workers = QueueWorkers(
             self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake
         )
@@ -446,7 +445,7 @@ class GroupLoop:
     def _doubt_what_pods_let_go_of(self) -> bool:
         """Where the ledger was put right, and pods may have let go by what had stood there meanwhile, all is granted again: what
         is let go of at one epoch stays let go of. True: so it is."""
-        if not self._ledger_writer.took_unseen():
+        if not self._ledger_writer.pop_overwritten():
             return False
         for queue in self._state.queues:
             self._doubt(queue)

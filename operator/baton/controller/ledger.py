@@ -1,24 +1,30 @@
-"""Keeps the ledger of a group: writes it before anything is done, puts it right when others wrote it, stops when that was
-a later leader, and doubts it where a queue contradicts it.
+"""Keeps the ledger of a group: claims it, writes it before anything is done, puts it right when others wrote it, stops when that
+was a later leader, and doubts it where a queue contradicts it.
+
+A new leader claims the ledger with its own term before it does anything, so that a deposed leader's writes fail: each replaces
+the version that its writer saw last. The ledger of another release that lives is left to that release.
 
 Every grant that the ledger counts as done was made at the queue first. So a queue that has recorded something else for a
-partition at rest contradicts the ledger: a hand may have edited it while no operator was there to put it right. Then nobody is
-believed: the engine grants everything again, above both, as it does when the queue's server came back with older records.
+partition at rest contradicts the ledger: it may have been edited while no operator ran. Then neither is believed: the engine
+grants everything again, above both, as it does when the queue's server came back with older records.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from baton.controller.problems import EventReason
-from baton.controller.retrying import Attempts
+from baton.controller.retrying import Attempts, Deposed
 from baton.engine import GroupState
 from baton.engine.step import size
+from baton.kube.api import Api, core_path
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector
 from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from baton.kube.ledger_configmap import Deposed, ForeignConfigMap, Ledger
+from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, Stored, stored
+from baton.kube.releases import OperatorReleases
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
 from baton.queues.protocol import Owner
@@ -32,8 +38,27 @@ BURST = 4
 SETTLE = 0.003
 """Seconds after a write within which several answers of a queue usually come together."""
 
+MOST_UNANSWERED = 4
+"""Writes without an answer that are remembered. Each may have the size of a ledger."""
+
 REFUSALS = (ApiError, UnavailableError, ForeignConfigMap)
 """What keeps a ledger from being written."""
+
+
+class ServedElsewhere(Deposed):
+    """Another release of the operator writes the ledger."""
+
+    def __init__(self, release: str) -> None:
+        super().__init__(f"the operator's release {release} serves the group")
+        self.release = release
+
+
+class AlreadyWritten(Exception):  # noqa: N818 -- what became of a write
+    """An earlier write by this leader, whose answer was lost, was carried out: its data counts."""
+
+    def __init__(self, data: Mapping[str, str]) -> None:
+        super().__init__("an earlier write of the ledger, whose answer was lost, was carried out")
+        self.data = data
 
 
 @dataclass(slots=True)
@@ -49,18 +74,40 @@ class LedgerWrites:
 
 
 class LedgerWriter:
-    """Writes the ledger of one group.
+    """Writes the ledger of one group, as one leader.
 
-    Methods raise Deposed, REFUSALS, and AlreadyWritten where an earlier write is found to have been carried out.
+    Methods raise Deposed, REFUSALS, AlreadyWritten, and ServedElsewhere.
     """
 
-    def __init__(self, ledger: Ledger, elector: Elector, clock: ApiServerClock) -> None:
-        self._clock = clock
-        self._ledger = ledger
+    def __init__(
+        self,
+        api: Api,
+        owner: LedgerOwner,
+        elector: Elector,
+        releases: OperatorReleases,
+        clock: ApiServerClock,
+        booked: Callable[[], int],
+    ) -> None:
+        """`booked`: how many partitions the group has, or is about to have."""
+        self._api = api
+        self._owner = owner
         self._elector = elector
+        self._term = elector.term
+        self._releases = releases
+        self._clock = clock
+        self._booked = booked
+        self.written: Mapping[str, str] | None = None
+        """What this leader wrote last."""
+        self._found: Mapping[str, str] | None = None
+        """The group's own ledger when it was claimed. None: there was none."""
+        self._stands: Stored | None = None
+        """What was last written, or seen in its place. None: nothing stands there."""
+        self._unanswered: deque[Mapping[str, str]] = deque(maxlen=MOST_UNANSWERED)
+        """Data of writes without an answer: each may stand there, or come to stand there."""
+        self._overwritten = False
+        self._doubtful = False
         self._due_at = float("-inf")
         """When the bucket of writes is full again."""
-        self._doubtful = False
         self.forsaken = False
         """Nothing is written any more."""
         self.attempts = Attempts(clock)
@@ -69,38 +116,40 @@ class LedgerWriter:
         self.tally = LedgerWrites()
 
     @property
-    def written(self) -> Mapping[str, str] | None:
-        return self._ledger.written
-
-    @property
     def doubtful(self) -> bool:
         """What stands there may be something else than what was written."""
         return self._doubtful and not self.forsaken
 
-    def took_unseen(self) -> bool:
-        """Somebody else has overwritten, since this was asked last, what this operator may have written without an answer."""
-        overwritten, self._ledger.overwritten = self._ledger.overwritten, False
+    def pop_overwritten(self) -> bool:
+        """Others have overwritten, since the last call, what this leader may have written without an answer: pods may have acted
+        by it."""
+        overwritten, self._overwritten = self._overwritten, False
         return overwritten
 
     @property
     def figures(self) -> LedgerWrites:
         """As they are at this moment."""
-        return replace(self.tally, fails_since=self.attempts.since, bytes=size(self._ledger.written or {}))
+        return replace(self.tally, fails_since=self.attempts.since, bytes=size(self.written or {}))
 
     async def claim(self) -> Mapping[str, str] | None:
-        """Take the ledger over, see `Ledger.claim`."""
+        """Put this leader's term on the ledger, and return its content. None: there was none of this group's; an empty one now
+        stands there. One that this leader has found, could not write, and that is gone since, is written again."""
         self._must_lead()
         with self._counting():
-            found = await self._ledger.claim()
+            found, partitions = await self._see(), 0
+            if found is not None:
+                self._found = found.data if found.owner_uid == self._owner.uid else None
+                partitions = 0 if self._found is None else found.partitions
+            await self._send(self._found or {}, partitions)
         self.settled()
-        return found
+        return self._found
 
     def forsake(self) -> Mapping[str, str] | None:
         """Write nothing from now on: the group is being deleted, and its ledger cannot be written any more. Returns what the
         group's ledger said when it was found; None: there was none."""
         self.forsaken = True
         self.settled()
-        return self._ledger.found
+        return self._found
 
     def settled(self) -> None:
         """The ledger says all that there is to say."""
@@ -115,7 +164,7 @@ class LedgerWriter:
 
     async def write(self, data: Mapping[str, str]) -> bool:
         """Write these texts. True if the ledger had another text than this operator's, which was overwritten."""
-        if self.forsaken or data == self._ledger.written:
+        if self.forsaken or data == self.written:
             return False
         self._must_lead()
         with self._counting():
@@ -126,17 +175,17 @@ class LedgerWriter:
 
     def listed(self, version: str | None) -> None:
         """A list showed the ledger at this version (None: it showed none); an older one than the last is an old story."""
-        if version is None or self._ledger.version is None or int(version) > int(self._ledger.version):
+        if version is None or self._stands is None or int(version) > int(self._stands.version):
             self._doubtful = True
 
     def resync(self, deleting: bool = False) -> None:
         """Check again while a write without an answer may still arrive, and while the group's namespace may be going
         (`deleting`)."""
-        self._doubtful |= self._ledger.unanswered or deleting
+        self._doubtful |= bool(self._unanswered) or deleting
 
     async def check(self) -> bool:
-        """If in doubt, look; and put right what somebody else wrote or deleted. True if that was necessary."""
-        if not self.doubtful or self._ledger.written is None:
+        """If in doubt, look; and put right what others wrote or deleted. True if that was necessary."""
+        if not self.doubtful or self.written is None:
             return False
         self._must_lead()
         self._doubtful = False
@@ -149,7 +198,7 @@ class LedgerWriter:
 
     async def _make_it(self, data: Mapping[str, str]) -> bool:
         try:
-            await self._ledger.write(data)
+            await self._send(data, self._booked())
             return False
         except (ConflictError, NotFoundError):
             return await self._overrule(data)
@@ -158,25 +207,67 @@ class LedgerWriter:
             raise
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
-        """Make it so, whatever stands there; None: as it was written last. True if that was somebody else's."""
-        found = await self._ledger.look()
-        before = self._ledger.written or {}
+        """Make it so, whatever stands there; None: as it was written last. True if others wrote what stood there."""
+        found = await self._see()
+        mine = found.data if found is not None and self._wrote(found) else None
+        if found is not None and mine is not None and mine != self.written and mine in self._unanswered:
+            self._stood(found, mine)
+            raise AlreadyWritten(mine)
+        self._overwritten |= bool(self._unanswered) and (mine is None or mine != self.written)
+        before = self.written or {}
         restored = found is None or found.data != before
-        if found is not None and self._ledger.wrote(found) and not restored and data in (None, before):
+        if mine is not None and not restored and data in (None, before):
             return False
         # Seen first, then confirmed to lead, then written: so a leader that comes in between makes the write fail.
         if not await self._elector.confirm():
             self._must_lead()
             raise UnavailableError("the API server does not confirm the lead")
         self._must_lead()
-        await self._ledger.write(before if data is None else data)
+        await self._send(before if data is None else data, self._booked())
         self.tally.restored += restored
         return restored
+
+    async def _send(self, data: Mapping[str, str], partitions: int) -> None:
+        """Replace what was seen last. Raises ConflictError where something else stands there by now."""
+        sent = dict(data)
+        body = self._owner.manifest(sent, self._term, self._elector.release, partitions, self._stands)
+        try:
+            if self._stands is None:
+                made = await self._api.create(core_path(self._owner.namespace, "configmaps"), body)
+            else:
+                made = await self._api.replace(self._owner.path, body)
+        except UnavailableError:
+            self._unanswered.append(sent)
+            raise
+        self._stood(stored(made), sent)
+
+    def _stood(self, stands: Stored, data: Mapping[str, str]) -> None:
+        """What is still on its way was sent to replace an older version, so it fails."""
+        self._stands, self.written = stands, data
+        self._unanswered.clear()
+
+    def _wrote(self, found: Stored) -> bool:
+        """Whether this leader wrote it, as far as the ConfigMap tells."""
+        return (found.owner_uid, found.term, found.release) == (self._owner.uid, self._term, self._elector.release)
+
+    async def _see(self) -> Stored | None:
+        """What stands there; the next write replaces it."""
+        manifest = await self._api.find(self._owner.path)
+        found = None if manifest is None else stored(manifest)
+        if found is not None:
+            same = self._stands is not None and found.uid == self._stands.uid
+            if not found.is_ledger_of(self._owner.group) and not same:
+                raise ForeignConfigMap(self._owner)
+            by = found.release or self._elector.release
+            if by != self._elector.release and await self._releases.serves(by, self._owner.namespace):
+                raise ServedElsewhere(by)
+        self._stands = found
+        return found
 
     def _must_lead(self) -> None:
         """In the term in which the ledger was claimed. A request that has to wait for the lead does so where it waits for its
         turn."""
-        if self._elector.deposed or self._elector.term != self._ledger.term:
+        if self._elector.deposed or self._elector.term != self._term:
             raise Deposed
 
     @contextmanager

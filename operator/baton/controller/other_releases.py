@@ -11,7 +11,7 @@ from baton.controller.cluster_cache import GroupKey
 from baton.controller.problems import EventReason
 from baton.kube.errors import UnavailableError
 from baton.kube.events import Events, Kind, Regarding
-from baton.kube.ledger_configmap import ListedLedger
+from baton.kube.ledger_configmap import Stored
 from baton.kube.objects import GROUP_VERSION, GroupView
 from baton.kube.releases import OperatorReleases
 
@@ -82,7 +82,7 @@ class OtherReleases:
                     )
                     self._release(release, namespace)
 
-    def listed(self, namespace: str | None, ledger: Callable[[GroupKey], ListedLedger | None]) -> None:
+    def listed(self, namespace: str | None, ledger: Callable[[GroupKey], Stored | None]) -> None:
         """The ledgers of this namespace (None: of all) were listed. `ledger`: that of a group; None: it has none."""
         for key in [key for key in self._groups if namespace in (None, key[0])]:
             if (found := ledger(key)) is None or found.release != self._groups[key]:

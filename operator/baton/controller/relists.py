@@ -21,7 +21,7 @@ from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnavailableError
 from baton.kube.following import pages
-from baton.kube.ledger_configmap import ListedLedger
+from baton.kube.ledger_configmap import Stored
 from baton.kube.store import Key, WatchedKind, key_of
 from baton.model.names import ledger_name
 
@@ -245,7 +245,7 @@ class Relists:
         """What of this namespace has not been seen for long."""
         return [_problem(lister, namespace) for lister in self._scopes[self._scope(namespace)].values() if lister.blind]
 
-    def ledger(self, key: GroupKey) -> ListedLedger | None:
+    def ledger(self, key: GroupKey) -> Stored | None:
         """A group's ledger as last listed; None: there was none with Baton's label."""
         return self._cache.ledgers.get(key[0], ledger_name(key[1]))
 

@@ -10,7 +10,11 @@ import structlog
 from baton.controller.problems import PASSING, Problem, Stuck, may_pass, problem_of
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
-from baton.kube.ledger_configmap import Deposed
+
+
+class Deposed(Exception):  # noqa: N818 -- what became of the writer, not its error
+    """Another leader has taken over."""
+
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 """Seconds between attempts: each pause is twice as long as the one before, up to the longest."""

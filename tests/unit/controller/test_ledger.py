@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from baton.controller.ledger import LedgerWriter, contradicted, told_of
+from baton.controller.ledger import AlreadyWritten, LedgerWriter, contradicted, told_of
+from baton.controller.retrying import Deposed
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import ObservedQueue
 from baton.engine.state import PartitionRecord, in_doubt
@@ -14,15 +15,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector, Terms
 from baton.kube.errors import UnavailableError
 from baton.kube.leases import leases_path
-from baton.kube.ledger_configmap import (
-    PARTITIONS_ANNOTATION,
-    AlreadyWritten,
-    Deposed,
-    ForeignConfigMap,
-    Ledger,
-    LedgerOwner,
-    partitions_of,
-)
+from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION, ForeignConfigMap, LedgerOwner, stored
 from baton.kube.releases import OperatorReleases
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import Owner
@@ -44,18 +37,8 @@ class Desk:
 
     async def open(self) -> LedgerWriter:
         await self.elector.attempt()
-        return LedgerWriter(
-            Ledger(
-                self.api,
-                self._owner,
-                self.elector.term,
-                self.elector.release,
-                OperatorReleases(self.api, ApiServerClock()),
-                lambda: self.booked,
-            ),
-            self.elector,
-            ApiServerClock(),
-        )
+        clock = ApiServerClock()
+        return LedgerWriter(self.api, self._owner, self.elector, OperatorReleases(self.api, clock), clock, lambda: self.booked)
 
     async def written(self) -> LedgerWriter:
         """Of a ledger that it has claimed, with a first word in it."""
@@ -116,20 +99,21 @@ async def test_a_ledger_tells_what_was_booked_and_who_claims_it_changes_nothing_
     await ledger_writer.claim()
     first.booked = 12
     await ledger_writer.write({"group": "1"})
-    assert partitions_of(api.objects[OWNER.path]) == 12
+    assert stored(api.objects[OWNER.path]).partitions == 12
     await first.elector.resign()
     second = await Desk(api, "two").open()
     await second.claim()
-    assert partitions_of(api.objects[OWNER.path]) == 12
+    assert stored(api.objects[OWNER.path]).partitions == 12
     await second.write({"group": "2"})
-    assert partitions_of(api.objects[OWNER.path]) == 0
+    assert stored(api.objects[OWNER.path]).partitions == 0
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e9", "٣", "9" * 1000, "[" * 1000])
 def test_what_a_ledger_tells_of_partitions_may_be_anything(text: str) -> None:
-    assert partitions_of({"metadata": {"annotations": {PARTITIONS_ANNOTATION: text}}}) == 0
-    assert partitions_of({"metadata": {"annotations": {PARTITIONS_ANNOTATION: "9" * 9}}}) == MOST_PARTITIONS
-    assert partitions_of({"metadata": {}}) == 0
+    metadata = {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "1", "uid": "u"}
+    assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: text}}}).partitions == 0
+    assert stored({"metadata": {**metadata, "annotations": {PARTITIONS_ANNOTATION: "9" * 9}}}).partitions == MOST_PARTITIONS
+    assert stored({"metadata": metadata}).partitions == 0
 
 
 async def test_what_is_written_already_is_not_written_again() -> None:
@@ -221,15 +205,15 @@ async def test_who_overwrites_what_may_have_stood_there_without_an_answer_is_tol
     ledger_writer = await Desk(api).written()
     edit(api, group="mine")
     assert await ledger_writer.write({"group": "2"})
-    assert not ledger_writer.took_unseen(), "all that stood there is known"
+    assert not ledger_writer.pop_overwritten(), "all that stood there is known"
     await write_without_answer(api, ledger_writer, group="3")
     if edited:
         edit(api, group="mine")
     else:
         await api.delete(OWNER.path)
     assert await ledger_writer.write({"group": "4"})
-    assert ledger_writer.took_unseen()
-    assert not ledger_writer.took_unseen()
+    assert ledger_writer.pop_overwritten()
+    assert not ledger_writer.pop_overwritten()
 
 
 async def test_a_write_that_was_not_carried_out_is_made_up_for() -> None:

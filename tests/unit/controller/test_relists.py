@@ -31,7 +31,7 @@ LEASE = {
     "metadata": {"namespace": "shop", "name": "baton-a", "resourceVersion": "5", "labels": {"baton.dev/group": "orders"}},
     "spec": {"holderIdentity": "u-a", "leaseDurationSeconds": 40, "renewTime": "10:00:00"},
 }
-LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "resourceVersion": "7"}}
+LEDGER = {"metadata": {"namespace": "shop", "name": "orders-assignments", "uid": "l", "resourceVersion": "7"}}
 
 
 class Lists(Api):
