@@ -52,7 +52,6 @@ from baton.kube.ledger_configmap import LedgerOwner
 from baton.kube.members import GroupMembers
 from baton.kube.mount_refresh import due_refreshes
 from baton.kube.objects import FINALIZER, GROUP_VERSION, GroupView, groups_path
-from baton.kube.scale import GroupReplicas
 from baton.model.ids import QueueName
 from baton.model.ledger import LedgerError
 from baton.model.wording import one_line
@@ -119,8 +118,7 @@ class GroupLoop:
         self._workers = QueueWorkers(
             self.key, group.uid, replica.cache, self._clock, replica.tasks, replica.open_queue, self.wake
         )
-        replicas = GroupReplicas(replica.api, replica.scaler, *self.key, group.uid)
-        self._scaling = Scaling(self.key, replica.scaler, replicas, replica.tasks, self.wake)
+        self._scaling = Scaling(self.key, group.uid, replica.scaler, replica.tasks, self.wake)
         self._resizings = Resizings()
         self._work = replica.large_work.of(group.namespace)
         state = GroupState.new(group.full_name)

@@ -17,6 +17,7 @@ from baton.controller.metrics import Metrics, ReplicaMetrics
 from baton.controller.queue_reports import QueueReports
 from baton.controller.relists import Relists
 from baton.controller.retrying import RoundPacing
+from baton.controller.scaling import Scaler
 from baton.controller.supervision import Tasks, end
 from baton.engine.step import SIZE_LIMIT
 from baton.kube.api import Api
@@ -25,7 +26,6 @@ from baton.kube.elector import Do, Elector, Terms, here
 from baton.kube.events import Events
 from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
-from baton.kube.scale import Scaler
 
 STUCK_AFTER = 90.0
 """Seconds for which a round may last, or an attempt to renew the leader's Lease."""

@@ -1,6 +1,7 @@
 """How many pods there are to be: by the group's spec, or by the workload that somebody else scales."""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -8,14 +9,13 @@ import pytest
 
 from baton.api import ConsumerGroupSpec
 from baton.controller.problems import EventReason
-from baton.controller.scaling import Scaling, TargetSize
+from baton.controller.scaling import Scaler, Scaling, Target, victims
 from baton.controller.supervision import Tasks
 from baton.engine.observation import ObservedMember
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, ConflictError
 from baton.kube.members import GroupMembers
 from baton.kube.pods import DELETION_COST, PodView
-from baton.kube.scale import GroupReplicas, Scaler, Target
 from baton.model.ids import MemberId, Uid
 from tests.simulation.api_server import ApiServer, Fault, MemoryApi, Refuse
 from tests.waiting import PATIENCE, eventually
@@ -78,9 +78,7 @@ def workload() -> Workload:
 
 
 def made(workload: Workload) -> Scaling:
-    scaler = Scaler(workload)
-    replicas = GroupReplicas(workload, scaler, "shop", "orders", "g")
-    return Scaling(("shop", "orders"), scaler, replicas, Tasks(ApiServerClock()), lambda: None)
+    return Scaling(("shop", "orders"), "g", Scaler(workload), Tasks(ApiServerClock()), lambda: None)
 
 
 @pytest.fixture
@@ -319,13 +317,11 @@ async def test_a_size_that_is_asked_for_no_more_is_not_applied() -> None:
     assert pods.written == ["2 replicas"] and pods.replicas == 2
 
 
-OTHERS = Target("shop", "apps/v1", "Deployment", "consumers")
-
-
 class OddAtFirst(Scaler):
     """An API server whose first answer nobody expects."""
 
-    def __init__(self) -> None:
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
         self.asked = 0
 
     async def size(self, target: Target) -> int:
@@ -335,17 +331,52 @@ class OddAtFirst(Scaler):
         return 4
 
 
-async def test_one_that_failed_unexpectedly_is_followed_by_another() -> None:
-    scaler, changed, tasks = OddAtFirst(), asyncio.Event(), Tasks(ApiServerClock())
-    size = TargetSize(("shop", "orders"), scaler, tasks, changed.set)
-    size.follow(OTHERS, 2)
+async def test_one_that_failed_unexpectedly_is_followed_by_another(workload: Workload) -> None:
+    scaler, changed, tasks = OddAtFirst(workload), asyncio.Event(), Tasks(ApiServerClock())
+    scaling, asked = Scaling(("shop", "orders"), "g", scaler, tasks, changed.set), spec(scale=OF_OTHERS)
+    scaling.apply(asked, SOMEBODY, [], {})
 
     async def failed() -> bool:
         return tasks.failures["target-size"] == 1
 
     await eventually(failed, "that is told")
-    size.recheck()
-    size.follow(OTHERS, 2)
+    scaling.recheck()
+    scaling.apply(asked, SOMEBODY, [], {})
     async with asyncio.timeout(PATIENCE):
         await changed.wait()
-    assert (size.pods_asked_for, scaler.asked) == (4, 2)
+    assert (scaling.asked_for(asked), scaler.asked) == (4, 2)
+
+
+OWNED = {MemberId("old"): 2, MemberId("young"): 2, MemberId("busy"): 5}
+JOINED = {"old": 1.0, "young": 9.0, "idle": 0.0, "busy": 20.0}
+FLEET = {MemberId(name): ObservedMember(Uid(name), joined=joined) for name, joined in JOINED.items()}
+PODS = [PodView("shop", name, Uid(name), "orders", ready_since=FLEET[name].joined) for name in FLEET]
+
+
+def test_victims_own_least_and_then_are_the_youngest() -> None:
+    assert victims(PODS, FLEET, OWNED, 4) == set()
+    assert victims(PODS, FLEET, OWNED, 3) == {"idle"}
+    assert victims(PODS, FLEET, OWNED, 2) == {"idle", "young"}
+    assert victims(PODS, FLEET, OWNED, 0) == set(FLEET)
+
+
+def test_who_drains_is_the_first_victim_of_the_members_whatever_it_owns_yet() -> None:
+    pods = [replace(pod, draining=pod.name == "busy") for pod in PODS]
+    assert victims(pods, FLEET, OWNED, 3) == {"busy"}
+
+
+def test_pods_that_take_no_part_are_counted_and_go_before_members_and_the_unready_before_all() -> None:
+    stuck, starting = (replace(PODS[0], name=MemberId(name)) for name in ("stuck", "starting"))
+    pods = [*PODS, stuck, replace(starting, ready_since=None)]
+    assert victims(pods, FLEET, OWNED, 5) == {"starting"}
+    assert victims(pods, FLEET, OWNED, 4) == {"starting", "stuck"}
+    assert victims(pods, FLEET, OWNED, 3) == {"starting", "stuck", "idle"}
+
+
+def test_pods_that_stop_or_have_ended_are_no_part_of_the_size() -> None:
+    pods = [
+        *PODS,
+        replace(PODS[0], name=MemberId("stops"), terminating=True),
+        replace(PODS[0], name=MemberId("done"), ended=True),
+    ]
+    assert victims(pods, FLEET, OWNED, 4) == set()

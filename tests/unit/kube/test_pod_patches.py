@@ -1,15 +1,13 @@
-"""What is written on pods: the annotation that makes the kubelet refresh, and what their loss costs."""
+"""The annotation on pods that makes the kubelet refresh."""
 
 import asyncio
 from dataclasses import replace
 from typing import Any
 
-from baton.engine.observation import ObservedMember
 from baton.kube.api import AT_ONCE
 from baton.kube.clock import ApiServerClock
 from baton.kube.mount_refresh import SHOWN_WITHIN, MountRefresher, due_refreshes, mark
-from baton.kube.pods import DELETION_COST, PodView
-from baton.kube.scale import Scaler, marks, victims
+from baton.kube.pods import PodView
 from baton.model.ids import MemberId, Uid
 from tests.unit.kube.memory_api import ShopApi
 
@@ -20,10 +18,6 @@ def entry(numbers: str) -> str:
 
 A = PodView("shop", MemberId("a"), Uid("u-a"), "orders")
 B = PodView("shop", MemberId("b"), Uid("u-b"), "orders", told=mark(entry("1@1")))
-OWNED = {MemberId("old"): 2, MemberId("young"): 2, MemberId("busy"): 5}
-JOINED = {"old": 1.0, "young": 9.0, "idle": 0.0, "busy": 20.0}
-FLEET = {MemberId(name): ObservedMember(Uid(name), joined=joined) for name, joined in JOINED.items()}
-PODS = [PodView("shop", name, Uid(name), "orders", ready_since=FLEET[name].joined) for name in FLEET]
 LEDGER = {"group": "g", "a": entry("0@1"), "b": entry("1@1")}
 
 
@@ -153,43 +147,3 @@ async def test_a_pod_that_is_gone_needs_no_bump() -> None:
     api = ShopApi()
     await MountRefresher(api, ApiServerClock()).carry_out(due_refreshes(LEDGER, [A]))
     assert api.objects == {}
-
-
-def test_victims_own_least_and_then_are_the_youngest() -> None:
-    assert victims(PODS, FLEET, OWNED, 4) == set()
-    assert victims(PODS, FLEET, OWNED, 3) == {"idle"}
-    assert victims(PODS, FLEET, OWNED, 2) == {"idle", "young"}
-    assert victims(PODS, FLEET, OWNED, 0) == set(FLEET)
-
-
-def test_who_drains_is_the_first_victim_of_the_members_whatever_it_owns_yet() -> None:
-    pods = [replace(pod, draining=pod.name == "busy") for pod in PODS]
-    assert victims(pods, FLEET, OWNED, 3) == {"busy"}
-
-
-def test_pods_that_take_no_part_are_counted_and_go_before_members_and_the_unready_before_all() -> None:
-    stuck, starting = (replace(PODS[0], name=MemberId(name)) for name in ("stuck", "starting"))
-    pods = [*PODS, stuck, replace(starting, ready_since=None)]
-    assert victims(pods, FLEET, OWNED, 5) == {"starting"}
-    assert victims(pods, FLEET, OWNED, 4) == {"starting", "stuck"}
-    assert victims(pods, FLEET, OWNED, 3) == {"starting", "stuck", "idle"}
-
-
-def test_pods_that_stop_or_have_ended_are_no_part_of_the_size() -> None:
-    pods = [
-        *PODS,
-        replace(PODS[0], name=MemberId("stops"), terminating=True),
-        replace(PODS[0], name=MemberId("done"), ended=True),
-    ]
-    assert victims(pods, FLEET, OWNED, 4) == set()
-
-
-async def test_victims_and_only_they_are_cheap_to_lose() -> None:
-    api = ShopApi()
-    path_a, path_b = put(api, A), put(api, B)
-    scaler = Scaler(api)
-    assert await scaler.mark(marks([A, B], {MemberId("a")})) == []
-    assert DELETION_COST in api.objects[path_a]["metadata"]["annotations"]
-    assert "annotations" not in api.objects[path_b]["metadata"]
-    assert await scaler.mark(marks([replace(A, deletion_cost="-1000"), B], set())) == []
-    assert "annotations" not in api.objects[path_a]["metadata"]
