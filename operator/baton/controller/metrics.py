@@ -14,11 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
-from baton.controller.backlog import Backlog, Look, Work, work
+from baton.controller.backlog import Look, Work, work
 from baton.controller.capacity import Capacity
 from baton.controller.event_loop import EventLoopStalls
+from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.ledger import LedgerWrites
 from baton.controller.other_releases import OtherReleases
+from baton.controller.queue_reports import scale_status
 from baton.controller.relists import Relists
 from baton.controller.supervision import Tasks
 from baton.kube.clock import ApiServerClock
@@ -35,23 +37,6 @@ HOLDDOWNS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSnapshot:
-    """One queue of a group; per partition where it maps."""
-
-    reachable: bool = False
-    backlog: Backlog = field(default_factory=Backlog)
-    """Not of the last reconcile: what it says is fresh, whoever is a member."""
-    stale_refused: int | None = None
-    dead_letters: int | None = None
-    vanished: int | None = None
-    """Counted at the queue. None: it does not count them, or has not been looked at yet."""
-    named: bool = True
-    """The group is to work on it."""
-    scale: str | None = None
-    """Its partition scale status; None: not known."""
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One group as of its last reconcile."""
 
@@ -61,7 +46,8 @@ class Snapshot:
     """By queue and state (`baton.engine.state_machine`)."""
     reconciled_at: float = 0.0
     """monotonic seconds"""
-    queues: Mapping[str, QueueSnapshot] = field(default_factory=dict)
+    queues: Mapping[str, QueueSight] = field(default_factory=dict)
+    """Their backlogs are not of the last reconcile, but fresh."""
     ledger: LedgerWrites = field(default_factory=LedgerWrites)
 
     def work(self, now: float) -> Work | None:
@@ -202,16 +188,19 @@ class Metrics(Collector):
         labels, now = ("namespace", "group", "queue"), self._clock.ticks()
         queues = [((*key, name), queue) for key, one in groups.items() for name, queue in one.queues.items()]
         yield gauge(
-            "baton_queue_reachable", "1 where the queue answers", labels, [(key, float(one.reachable)) for key, one in queues]
+            "baton_queue_reachable",
+            "1 where the queue answers",
+            labels,
+            [(key, float(one.facts.problem is None and one.facts.partitions is not None)) for key, one in queues],
         )
         yield gauge(
             "baton_queue_scale_status",
             "1 for the partition scale status that the queue has",
             (*labels, "status"),
             [
-                ((*key, status.value), float(queue.scale == status))
+                ((*key, status.value), float(shown is status))
                 for key, queue in queues
-                if queue.scale is not None
+                if queue.view is not None and (shown := scale_status(queue.view, queue.facts)) is not None
                 for status in PartitionScaleStatus
             ],
         )
@@ -226,8 +215,8 @@ class Metrics(Collector):
                 for number, lag in known.last.lag.items()
             ],
         )
-        for name, about, field_name in _QUEUE_TOTALS:
-            totals = [(key, getattr(queue, field_name)) for key, queue in queues]
+        for name, about, value in _QUEUE_TOTALS:
+            totals = [(key, value(queue.facts)) for key, queue in queues]
             yield counter(name, about, labels, [(key, float(total)) for key, total in totals if total is not None])
 
     def _of_work(self, groups: Mapping[Key, Snapshot]) -> Iterator[Metric]:
@@ -260,12 +249,20 @@ _COUNTERS: _Simple = (
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),
 )
 
-_QUEUE_TOTALS = (
-    ("baton_stale_refused", "Times the queue refused a consumer that does not own the partition (any more)", "stale_refused"),
-    ("baton_dead_letters", "Entries that were set aside as dead letters, for whatever reason", "dead_letters"),
-    ("baton_vanished", "Entries that were gone before they were finished with", "vanished"),
+def _total(by_partition: Mapping[int, int] | None) -> int | None:
+    return None if by_partition is None else sum(by_partition.values())
+
+
+_QUEUE_TOTALS: tuple[tuple[str, str, Callable[[QueueFacts], int | None]], ...] = (
+    (
+        "baton_stale_refused",
+        "Times the queue refused a consumer that does not own the partition (any more)",
+        lambda facts: _total(facts.stale_refused),
+    ),
+    ("baton_dead_letters", "Entries that were set aside as dead letters, for whatever reason", lambda facts: _total(facts.dead_letters)),
+    ("baton_vanished", "Entries that were gone before they were finished with", lambda facts: facts.vanished),
 )
-"""Counted at the queue: name, what it is, field of the snapshot."""
+"""Counted at the queue: name, what it is, value. None: the queue does not count them, or has not been looked at yet."""
 
 _WORK: tuple[tuple[str, str, Callable[[Work], float | None]], ...] = (
     (

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from baton.api import Condition, PartitionScaleStatus, ShownState
+from baton.api import Condition, ShownState
 from baton.controller.cluster_cache import GroupKey
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.large_work import aside
 from baton.controller.ledger import LedgerWriter
-from baton.controller.metrics import QueueSnapshot, Snapshot
+from baton.controller.metrics import Snapshot
 from baton.controller.problems import Problem, worst
-from baton.controller.queue_reports import scale_status
 from baton.controller.status import (
     as_of,
     group_conditions,
@@ -82,13 +81,12 @@ class Reporter:
             sight.name: sight.facts for sight in sights if sight.view is not None and (sight.named or sight.reachable)
         }
         self._replica.queue_reports.report(self._key, facts)
-        scales = {one.name: scale_status(one.view, one.facts) for one in sights if one.view is not None}
         self._show(
             Snapshot(
                 status=status,
                 partitions=counts,
                 reconciled_at=self._replica.clock.ticks(),
-                queues={sight.name: _queue(sight, scales.get(sight.name)) for sight in sights if sight.name in facts},
+                queues={sight.name: sight for sight in sights if sight.name in facts},
                 ledger=ledger_writer.figures,
             )
         )
@@ -135,20 +133,3 @@ def digest(state: GroupState) -> tuple[Summary, PartitionCounts]:
     counts.update({(queue, PartitionState.UNASSIGNED): count for queue, count in new.items()})
     queues = state.queues.keys() | new.keys()
     return summary(state), {(queue, one.value): counts[queue, one] for queue in queues for one in PartitionState}
-
-
-def _queue(sight: QueueSight, scale: PartitionScaleStatus | None) -> QueueSnapshot:
-    known = sight.facts
-    return QueueSnapshot(
-        reachable=known.problem is None and known.partitions is not None,
-        backlog=sight.backlog,
-        named=sight.named,
-        stale_refused=_total(known.stale_refused),
-        dead_letters=_total(known.dead_letters),
-        vanished=known.vanished,
-        scale=scale,
-    )
-
-
-def _total(by_partition: Mapping[int, int] | None) -> int | None:
-    return None if by_partition is None else sum(by_partition.values())

@@ -8,15 +8,19 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, ShownState
+from baton.api import Condition, ConditionStatus, ConsumerGroupStatus, PartitionedQueueSpec, ShownState
 from baton.controller.backlog import Backlog, Look
+from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.health import MOST_CONNECTIONS, HealthServer, LagPage, PortTaken
-from baton.controller.metrics import Metrics, QueueSnapshot, Snapshot
+from baton.controller.metrics import Metrics, Snapshot
 from baton.kube.clock import ApiServerClock
+from baton.kube.objects import QueueView
+from baton.model.ids import QueueName
 from tests.waiting import HOUR, PATIENCE
 
 
@@ -74,6 +78,15 @@ def test_health_says_what_is_wrong(served: Served) -> None:
     assert served.get("/else")[0] == 404
 
 
+GROWS = PartitionedQueueSpec.model_validate({"partitions": 8, "source": {"type": "Redis", "redis": {"url": "redis://r"}}})
+VIEW = QueueView("shop", "orders", "u", 1, GROWS)
+
+
+def sight(backlog: Backlog | None = None, **facts: Any) -> dict[str, QueueSight]:
+    """The group's only queue."""
+    return {"orders": QueueSight(QueueName("orders"), True, VIEW, QueueFacts(**facts), backlog=backlog or Backlog())}
+
+
 def seen(served: Served, lag: dict[int, int]) -> Backlog:
     """Twice: half a minute ago, and now, when 60 more entries were done."""
     backlog, now = Backlog(), served.clock.ticks()
@@ -84,7 +97,7 @@ def seen(served: Served, lag: dict[int, int]) -> Backlog:
 
 def test_a_group_is_scraped_until_it_is_forgotten(served: Served) -> None:
     key = ("shop", "orders")
-    queues = {"orders": QueueSnapshot(True, seen(served, {3: 5}), 2, scale="ScalingUp")}
+    queues = sight(seen(served, {3: 5}), partitions=4, stale_refused={3: 2})
     ready = Condition(type="Ready", status=ConditionStatus.FALSE, reason="QueueUnreachable", last_transition_time="")
     status = ConsumerGroupStatus(state=ShownState.HOLDDOWN, members=3, standbys=1, moves=7, conditions=[ready])
     snapshot = Snapshot(status, {("orders", "Ready"): 12}, queues=queues)
@@ -122,10 +135,10 @@ def test_totals_that_are_not_known_have_no_sample(served: Served) -> None:
     """As after a failover: a 0 before the total would look like an increase by all of it."""
     ready = Condition(type="Ready", status=ConditionStatus.FALSE, reason="LedgerRefused", last_transition_time="")
     halted = ConsumerGroupStatus(state=ShownState.NOT_READY, conditions=[ready])
-    served.metrics.group(("shop", "orders"), Snapshot(halted, queues={"orders": QueueSnapshot()}))
+    served.metrics.group(("shop", "orders"), Snapshot(halted, queues=sight()))
     assert totals(served) == set()
     status = ConsumerGroupStatus(moves=7, lower_bound=6, deadline_misses=0)
-    queues = {"orders": QueueSnapshot(stale_refused=0, dead_letters=3, vanished=299)}
+    queues = sight(stale_refused={0: 0}, dead_letters={0: 1, 1: 2}, vanished=299)
     served.metrics.group(("shop", "orders"), Snapshot(status, queues=queues))
     of = 'group="orders",namespace="shop"'
     assert totals(served) == {
@@ -141,10 +154,10 @@ def test_totals_that_are_not_known_have_no_sample(served: Served) -> None:
 def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
     path = "/groups/shop/orders/lag"
     assert served.get(path)[0] == 404
-    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True)}))
+    served.metrics.group(("shop", "orders"), Snapshot(queues=sight()))
     code, told = served.get(path)
     assert (code, json.loads(told)) == (503, {"error": "the lag of shop/orders is not known: look at its queues"})
-    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True, seen(served, {0: 30, 1: 10}))}))
+    served.metrics.group(("shop", "orders"), Snapshot(queues=sight(seen(served, {0: 30, 1: 10}))))
     code, told = served.get(path)
     assert (code, json.loads(told)) == (
         200,
@@ -157,7 +170,7 @@ def test_the_lag_of_a_group_is_a_page_of_the_leader(served: Served) -> None:
 
 
 def test_a_replica_that_follows_sends_on_to_the_leader(served: Served) -> None:
-    served.metrics.group(("shop", "orders"), Snapshot(queues={"orders": QueueSnapshot(True, seen(served, {0: 7}))}))
+    served.metrics.group(("shop", "orders"), Snapshot(queues=sight(seen(served, {0: 7}))))
     page = LagPage(Metrics(served.clock), lambda: False, lambda: f"127.0.0.1:{served.port}")
     follower = HealthServer("127.0.0.1", 0, CollectorRegistry(), alive=lambda: None, ready=lambda: None, page=page)
     follower.start()

@@ -16,7 +16,7 @@ from baton.consumer.metrics import ConsumerMetrics
 from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop import EventLoopStalls
-from baton.controller.metrics import Metrics, ProcessMetrics, QueueSnapshot, Snapshot
+from baton.controller.metrics import Metrics, ProcessMetrics, Snapshot
 from baton.controller.operator_replica import Replica
 from baton.controller.problems import EventReason, Reason
 from baton.kube.clock import ApiServerClock
@@ -25,6 +25,7 @@ from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
 from baton.queues.consumer_side import Reader
 from tests.unit.consumer.test_instrumentation import Answers
+from tests.unit.controller.test_health import sight
 from tests.unit.kube.memory_api import ShopApi
 
 ROOT = Path(__file__).parents[3]
@@ -72,7 +73,7 @@ def families() -> dict[str, set[str]]:
     backlog, now = Backlog(), replica.clock.ticks()
     for ago in (30, 0):
         backlog.saw(Look(now - ago, {0: 1}, 100 - ago))
-    queues = {"orders": QueueSnapshot(True, backlog, 2, 0, vanished=0, scale="Ready")}
+    queues = sight(backlog, partitions=4, stale_refused={0: 2}, dead_letters={}, vanished=0)
     ready = Condition(type="Ready", status=ConditionStatus.TRUE, reason="Ready", last_transition_time="")
     status = ConsumerGroupStatus(conditions=[ready], moves=0, lower_bound=0, deadline_misses=0)
     metrics.group(("shop", "orders"), Snapshot(status, {("orders", "Ready"): 1}, queues=queues))
@@ -158,7 +159,7 @@ def test_what_is_asked_for_its_growth_has_a_sample_before_it_grows(name: str) ->
     """Prometheus takes the first value that it sees for no increase."""
     replica = new_replica()
     status = ConsumerGroupStatus(moves=0, lower_bound=0, deadline_misses=0)
-    queues = {"orders": QueueSnapshot(True, Backlog(), 0, 0, vanished=0)}
+    queues = sight(stale_refused={}, dead_letters={}, vanished=0)
     replica.metrics.group(("shop", "orders"), Snapshot(status, queues=queues))
     consumer_metrics(registry := CollectorRegistry())
     samples = [
