@@ -44,8 +44,6 @@ class ClusterCache:
         self.wake: Callable[[GroupKey], None] = lambda key: None
         self.queue_changed: Callable[[QueueKey], None] = lambda key: None
         """A queue came, changed or went, or a group does not name it any more."""
-        self.pod_changed: Callable[[PodView | None, PodView | None], None] = lambda before, after: None
-        """A pod came, changed or went."""
         self.group_came_or_went: Callable[[GroupKey], None] = lambda key: None
         """A group came, went, or became another of its name."""
         self._groups_by_queue: dict[QueueKey, set[str]] = {}
@@ -87,7 +85,6 @@ class ClusterCache:
                 self._became_ready.pop(before.uid, None)
         elif after.ready_since is not None and self._newly_ready(before, after.uid, after.ready_since):
             self._became_ready[after.uid] = self._clock.ticks()
-        self.pod_changed(before, after)
         for view in (before, after):
             if view is not None:
                 self.wake((view.namespace, view.group))

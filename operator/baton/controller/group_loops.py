@@ -52,7 +52,6 @@ class GroupLoops:
         cache = replica.cache
         cache.wake = self._wake
         self._warnings = PodWarnings(cache, replica.events, replica.metrics, replica.clock)
-        cache.pod_changed = self._warnings.pod_changed
         cache.group_came_or_went = self._group_came_or_went
         cache.queue_changed = self._queue_changed
         replica.relists.blind_changed = self._blind_changed
@@ -120,7 +119,6 @@ class GroupLoops:
         self.reign, self._reserved = reign, False
         self._leads_since = self._replica.clock.ticks()
         self._replica.cache.sessions.outage(self._leads_since)
-        self._warnings.begin()
         self._due = {(view.namespace, view.name) for view in self._replica.cache.groups}
 
     def _hold(self) -> None:
@@ -223,7 +221,6 @@ class GroupLoops:
     # -- what the cache shows
 
     def _group_came_or_went(self, key: GroupKey) -> None:
-        self._warnings.group_changed(key)
         if self._replica.cache.group(key) is None:
             self.other_releases.forget(key)
         self._now_due(key)
