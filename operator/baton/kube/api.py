@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 from urllib.request import getproxies
 
@@ -265,18 +266,31 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
 
     Raises ConfigException, which says what is missing.
     """
-    from kubernetes.aio import client, config
+    from kubernetes.aio import client
+    from kubernetes.aio.config import incluster_config, kube_config
 
-    from baton.kube.kubeconfig_files import loaded
-
-    settings = client.Configuration()
+    settings, library = client.Configuration(), cast(Any, kube_config)  # its functions have no types
     async with AsyncExitStack() as stack:
         if kubeconfig is None:
-            load: Any = config.load_incluster_config  # not typed by the library
-            load(client_configuration=settings)
+            cast(Any, incluster_config).load_incluster_config(client_configuration=settings)
+            api = await stack.enter_async_context(connected(settings))
         else:
-            await stack.enter_async_context(loaded(str(kubeconfig), context, settings))
-        yield await stack.enter_async_context(connected(settings)), settings
+            # Read at once: a process that is killed would leave the private key there.
+            with TemporaryDirectory(prefix="baton-") as folder:
+                try:
+                    await library.load_kube_config(str(kubeconfig), context, settings, temp_file_path=folder)
+                    _read_authority(settings)
+                    api = await stack.enter_async_context(connected(settings))
+                finally:  # the library would take files that are gone for written
+                    written = library._temp_files
+                    library._temp_files = {data: path for data, path in written.items() if not Path(path).is_relative_to(folder)}
+        yield api, settings
+
+
+def _read_authority(settings: Any) -> None:
+    """Other clients may be made with these settings when the file is gone."""
+    if settings.ssl_ca_cert is not None:
+        settings.ca_cert_data, settings.ssl_ca_cert = Path(settings.ssl_ca_cert).read_text(), None
 
 
 @asynccontextmanager
