@@ -12,37 +12,38 @@ from baton.model.wording import one_line
 
 
 class Reason(StrEnum):
-    """Reasons of the conditions. docs/reference/conditions.md says of each what it means and what to do."""
+    """Reasons of the conditions, the most telling problem first: the Ready condition has room for one. docs/reference/conditions.md
+    explains each of them, and what to do."""
 
-    READY = "Ready"
-    REACHABLE = "Reachable"
-    INVALID_SPEC = "InvalidSpec"
-    QUEUE_NOT_FOUND = "QueueNotFound"
-    QUEUE_UNREACHABLE = "QueueUnreachable"
-    WAITING_FOR_QUEUE = "WaitingForQueue"
-    CONFLICT = "Conflict"
-    UNKNOWN_ASSIGNOR = "UnknownAssignor"
-    INVALID_ASSIGNMENT = "InvalidAssignment"
-    INVALID_ATTRIBUTES = "InvalidAttributes"
-    SIZE_LIMIT = "SizeLimit"
-    OPERATOR_FULL = "OperatorFull"
-    LEDGER_REFUSED = "LedgerRefused"
+    DELETING = "Deleting"
     LEDGER_NAME_TAKEN = "LedgerNameTaken"
+    LEDGER_REFUSED = "LedgerRefused"
     API_REFUSED = "ApiRefused"
     UNEXPECTED_ERROR = "UnexpectedError"
     PLAN_OVERDUE = "PlanOverdue"
-    BAD_ANNOTATION = "BadAnnotation"
-    NO_IDENTITY = "NoIdentity"
-    NO_SESSION = "NoSession"
+    INVALID_SPEC = "InvalidSpec"
+    NOT_SEEN = "NotSeen"
+    QUEUE_NOT_FOUND = "QueueNotFound"
+    CONFLICT = "Conflict"
+    UNKNOWN_ASSIGNOR = "UnknownAssignor"
+    INVALID_ASSIGNMENT = "InvalidAssignment"
+    QUEUE_UNREACHABLE = "QueueUnreachable"
+    SIZE_LIMIT = "SizeLimit"
+    OPERATOR_FULL = "OperatorFull"
+    SCALE_FAILED = "ScaleFailed"
+    INVALID_ATTRIBUTES = "InvalidAttributes"
+    MISSING_RIGHTS = "MissingRights"
     NO_MEMBERS = "NoMembers"
     MEMBER_CUT_OFF = "MemberCutOff"
     QUERY_FAILED = "QueryFailed"
-    MISSING_RIGHTS = "MissingRights"
-    NOT_SEEN = "NotSeen"
-    SCALE_FAILED = "ScaleFailed"
-    DELETING = "Deleting"
-    UNUSED = "Unused"
+    NO_SESSION = "NoSession"
+    BAD_ANNOTATION = "BadAnnotation"
+    NO_IDENTITY = "NoIdentity"
     PROBLEM = "Problem"
+    WAITING_FOR_QUEUE = "WaitingForQueue"
+    READY = "Ready"
+    REACHABLE = "Reachable"
+    UNUSED = "Unused"
     NOT_READY = "NotReady"
     SCALED_TO_ZERO = "ScaledToZero"
     SCALING = "Scaling"
@@ -105,47 +106,12 @@ class Problem:
     reason: Reason
     message: str
 
-    @property
-    def rank(self) -> int:
-        """The most telling comes first: the Ready condition has room for one reason."""
-        return _RANK.index(self.reason) if self.reason in _RANK else len(_RANK)
-
-
-_RANK = (
-    Reason.DELETING,
-    Reason.LEDGER_NAME_TAKEN,
-    Reason.LEDGER_REFUSED,
-    Reason.API_REFUSED,
-    Reason.UNEXPECTED_ERROR,
-    Reason.PLAN_OVERDUE,
-    Reason.INVALID_SPEC,
-    Reason.NOT_SEEN,
-    Reason.QUEUE_NOT_FOUND,
-    Reason.CONFLICT,
-    Reason.UNKNOWN_ASSIGNOR,
-    Reason.INVALID_ASSIGNMENT,
-    Reason.QUEUE_UNREACHABLE,
-    Reason.SIZE_LIMIT,
-    Reason.OPERATOR_FULL,
-    Reason.SCALE_FAILED,
-    Reason.INVALID_ATTRIBUTES,
-    Reason.MISSING_RIGHTS,
-    Reason.NO_MEMBERS,
-    Reason.MEMBER_CUT_OFF,
-    Reason.QUERY_FAILED,
-    Reason.NO_SESSION,
-    Reason.BAD_ANNOTATION,
-    Reason.NO_IDENTITY,
-    Reason.PROBLEM,
-    Reason.WAITING_FOR_QUEUE,
-)
-
 
 def worst(problems: list[Problem]) -> Problem | None:
     """The most telling problem, with the sentences of all of its kind."""
     if not problems:
         return None
-    first = min(problems, key=lambda problem: problem.rank)
+    first = min(problems, key=lambda problem: list(Reason).index(problem.reason))
     sentences = sorted({problem.message for problem in problems if problem.reason is first.reason})
     return Problem(first.reason, "; ".join(sentences))
 

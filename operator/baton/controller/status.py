@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from baton.api import Condition, ConditionStatus, ConsumerGroupSpec, ConsumerGroupStatus, Handoff, ProposalStatus, ShownState
 from baton.api.group import LONGEST_REASON, MOST_HANDOFFS_SHOWN, OF_QUEUES, Approval, GroupNumbers, ScaleMode
@@ -32,25 +32,18 @@ from baton.model.times import to_text
 from baton.model.wording import counted, first_of, quoted
 
 
-class HoldUp(NamedTuple):
-    """What a group waits for before it does what is due."""
-
-    reason: Reason
-    sentence: str
-
-
-def waits_for(whole: Summary, *, paused: bool) -> HoldUp | None:
+def waits_for(whole: Summary, *, paused: bool) -> Problem | None:
     """What has to happen before anything else does; None: nothing. What nothing can go past comes first."""
     if paused:
-        return HoldUp(Reason.PAUSED, "spec.paused holds back what is due, until it is false")
+        return Problem(Reason.PAUSED, "spec.paused holds back what is due, until it is false")
     if whole.held_back:
-        return HoldUp(Reason.SIZE_LIMIT, "what is due waits for room in the ledger")
+        return Problem(Reason.SIZE_LIMIT, "what is due waits for room in the ledger")
     if (problem := problem_of(whole)) is not None:
-        return HoldUp(problem.reason, f"no plan can be made ({problem.reason})")
+        return Problem(problem.reason, f"no plan can be made ({problem.reason})")
     if whole.proposal is not None:
-        return HoldUp(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
+        return Problem(Reason.WAITING_FOR_APPROVAL, f"proposal {whole.proposal.id} waits for approval")
     if whole.hold_until is not None:
-        return HoldUp(
+        return Problem(
             Reason.HOLDDOWN, f"a change of the fleet is held down until {to_text(whole.hold_until)}, in case it is undone"
         )
     return None
@@ -67,7 +60,7 @@ def problem_of(whole: Summary) -> Problem | None:
     return Problem(reason, whole.problem.message)
 
 
-def without_owner(whole: Summary, wait: HoldUp | None) -> str:
+def without_owner(whole: Summary, wait: Problem | None) -> str:
     """How many partitions have no owner, and why; empty where all have one."""
     numbers = whole.numbers
     if not numbers.partitions:
@@ -82,7 +75,7 @@ def without_owner(whole: Summary, wait: HoldUp | None) -> str:
     if not numbers.members:
         return f"{what}: no pod takes part"
     if wait is not None:
-        return f"{what}: {wait.sentence}"
+        return f"{what}: {wait.message}"
     return f"{what}: no pod that takes part reads them (annotation {SUBSCRIBED_ANNOTATION}), or is in their room"
 
 
@@ -108,7 +101,7 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
 
 
 def settled(
-    ready: Told, whole: Summary, wait: HoldUp | None, *, asked_for: int | None, held_back: str = "", missing: str = ""
+    ready: Told, whole: Summary, wait: Problem | None, *, asked_for: int | None, held_back: str = "", missing: str = ""
 ) -> Told:
     """What somebody waits for who has changed something: all is well, and nothing is under way.
 
@@ -119,7 +112,7 @@ def settled(
     if moving := whole.numbers.moving:
         return _unsettled(Reason.HANDING_OFF, f"{_changing_hands(moving)}, or {'is' if moving == 1 else 'are'} to")
     if wait is not None:
-        return _unsettled(wait.reason, without_owner(whole, wait) or wait.sentence)
+        return _unsettled(wait.reason, without_owner(whole, wait) or wait.message)
     if asked_for is not None and whole.numbers.members != asked_for:
         what = f"{whole.numbers.members} of the {asked_for} pods that are asked for take part"
         return _unsettled(Reason.SCALING, f"{what}{missing and f'; {missing}'}")
@@ -155,7 +148,7 @@ def shown_state(state: State, ready: Told, *, deleting: bool) -> ShownState:
     return ShownState(state.value)
 
 
-def balanced(whole: Summary, wait: HoldUp | None, *, to_zero: bool = False) -> Told:
+def balanced(whole: Summary, wait: Problem | None, *, to_zero: bool = False) -> Told:
     """`to_zero`: see `ready`."""
     if whole.balanced and whole.numbers.members:
         return ("Balanced", ConditionStatus.TRUE, Reason.BALANCED, "the partitions are spread as evenly as the assignor makes it")
@@ -163,12 +156,12 @@ def balanced(whole: Summary, wait: HoldUp | None, *, to_zero: bool = False) -> T
         return ("Balanced", ConditionStatus.FALSE, Reason.SCALED_TO_ZERO, NONE_ASKED_FOR)
     if whole.numbers.members == 0:
         return ("Balanced", ConditionStatus.FALSE, Reason.NO_MEMBERS, "no member can own the partitions")
-    uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.sentence}")
+    uneven = "the partitions are not spread evenly (yet)" + ("" if wait is None else f": {wait.message}")
     reason = Reason.HANDING_OFF if whole.numbers.moving else Reason.UNBALANCED if wait is None else wait.reason
     return ("Balanced", ConditionStatus.FALSE, reason, without_owner(whole, wait) or uneven)
 
 
-def rebalancing(moving: int, wait: HoldUp | None, overdue: Iterable[str] = ()) -> Told:
+def rebalancing(moving: int, wait: Problem | None, overdue: Iterable[str] = ()) -> Told:
     """`overdue`: members that have not let go by their deadline, and have to be waited for (External queues)."""
     if moving:
         late = sorted(set(overdue))
@@ -184,8 +177,8 @@ def rebalancing(moving: int, wait: HoldUp | None, overdue: Iterable[str] = ()) -
             f"{_changing_hands(moving)}{waiting if late else ''}",
         )
     if wait is not None and wait.reason is Reason.HOLDDOWN:
-        return ("Rebalancing", ConditionStatus.FALSE, Reason.HOLDDOWN, wait.sentence)
-    because = "" if wait is None else f": {wait.sentence}"
+        return ("Rebalancing", ConditionStatus.FALSE, Reason.HOLDDOWN, wait.message)
+    because = "" if wait is None else f": {wait.message}"
     return ("Rebalancing", ConditionStatus.FALSE, Reason.STABLE, f"nothing moves{because}")
 
 
@@ -592,7 +585,7 @@ def _overdue(whole: Summary, sights: list[QueueSight], now: float) -> list[str]:
     ]
 
 
-def _shared(whole: Summary, wait: HoldUp | None) -> str:
+def _shared(whole: Summary, wait: Problem | None) -> str:
     members = counted(whole.numbers.members, "member")
     if without := without_owner(whole, wait):
         return f"{members}; {without}"

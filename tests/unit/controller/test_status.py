@@ -19,7 +19,6 @@ from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
 from baton.controller.status import (
-    HoldUp,
     as_of,
     conditions,
     fenced,
@@ -42,7 +41,7 @@ from baton.model.ids import QueueName
 from tests.unit.engine.group import Group
 
 NOW = 1_800_000_000.0
-HELD = HoldUp(Reason.HOLDDOWN, "held down until then")
+HELD = Problem(Reason.HOLDDOWN, "held down until then")
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
@@ -63,14 +62,14 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     [
         (0, None, [], "False", Reason.STABLE, "nothing moves"),
         (0, HELD, [], "False", Reason.HOLDDOWN, "held down until then"),
-        (0, HoldUp(Reason.PAUSED, "a pause"), [], "False", Reason.STABLE, "nothing moves: a pause"),
+        (0, Problem(Reason.PAUSED, "a pause"), [], "False", Reason.STABLE, "nothing moves: a pause"),
         (1, None, [], "True", Reason.HANDING_OFF, "1 partition is changing hands"),
         (3, HELD, [], "True", Reason.HANDING_OFF, "3 partitions are changing hands"),
         (3, None, ["b", "a", "a"], "True", Reason.HANDING_OFF, "a, b did not let go by the deadline"),
     ],
 )
 def test_rebalancing_is_told_in_a_sentence(
-    moving: int, wait: HoldUp | None, overdue: list[str], status: str, reason: Reason, said: str
+    moving: int, wait: Problem | None, overdue: list[str], status: str, reason: Reason, said: str
 ) -> None:
     kind, made, why, message = rebalancing(moving, wait, overdue)
     assert (kind, made.value, why) == ("Rebalancing", status, reason)
