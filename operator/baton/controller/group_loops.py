@@ -56,7 +56,9 @@ class GroupLoops:
         cache.queue_changed = self._queue_changed
         replica.relists.blind_changed = self._blind_changed
         replica.relists.listed = self._listed
-        self.other_releases = OtherReleases(replica.elector.release, replica.releases, replica.events, self._now_due)
+        self.other_releases = OtherReleases(
+            replica.elector.release, replica.releases, replica.events, replica.relists.ledger, self._now_due
+        )
         self.beat = replica.clock.ticks()
         """When this last went round (monotonic seconds)."""
 
@@ -246,7 +248,6 @@ class GroupLoops:
             for key, (loop, _) in self._loops.items():
                 if scope in (None, key[0]):
                     loop.ledgers_listed()
-            self.other_releases.listed(scope, self._replica.relists.ledger)
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:

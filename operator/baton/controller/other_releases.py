@@ -1,5 +1,5 @@
-"""Groups that another release of the operator serves: this one stands back, says so, and takes over when that one
-serves them no more."""
+"""Groups that another release of the operator serves: this one stands back, posts an event, and takes over when the other serves
+them no more."""
 
 import asyncio
 from collections import Counter
@@ -25,8 +25,17 @@ class OtherReleases:
     """The groups that other releases serve, in one replica while it leads. Calls `free` with a group that no release serves any
     more."""
 
-    def __init__(self, own: str, releases: OperatorReleases, events: Events, free: Callable[[GroupKey], None]) -> None:
+    def __init__(
+        self,
+        own: str,
+        releases: OperatorReleases,
+        events: Events,
+        ledger: Callable[[GroupKey], Stored | None],
+        free: Callable[[GroupKey], None],
+    ) -> None:
+        """`ledger`: that of a group as last listed; None: it has none."""
         self._own = own
+        self._ledger = ledger
         self._releases = releases
         self._events = events
         self._free = free
@@ -69,6 +78,9 @@ class OtherReleases:
         """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
+            for key, release in list(self._groups.items()):
+                if (ledger := self._ledger(key)) is None or ledger.release != release:
+                    self._let_go(key)
             for release, namespace in {(release, key[0]) for key, release in self._groups.items()}:
                 try:
                     serves = await self._releases.serves(release, namespace)
@@ -80,16 +92,9 @@ class OtherReleases:
                         release=release,
                         namespace=namespace,
                     )
-                    self._release(release, namespace)
+                    for key in [key for key, by in self._groups.items() if (by, key[0]) == (release, namespace)]:
+                        self._let_go(key)
 
-    def listed(self, namespace: str | None, ledger: Callable[[GroupKey], Stored | None]) -> None:
-        """The ledgers of this namespace (None: of all) were listed. `ledger`: that of a group; None: it has none."""
-        for key in [key for key in self._groups if namespace in (None, key[0])]:
-            if (found := ledger(key)) is None or found.release != self._groups[key]:
-                del self._groups[key]
-                self._free(key)
-
-    def _release(self, release: str, namespace: str) -> None:
-        for key in [key for key, by in self._groups.items() if (by, key[0]) == (release, namespace)]:
-            del self._groups[key]
-            self._free(key)
+    def _let_go(self, key: GroupKey) -> None:
+        del self._groups[key]
+        self._free(key)
