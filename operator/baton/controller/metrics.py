@@ -8,6 +8,7 @@ the replica and its process are read then, too.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,16 +16,14 @@ from prometheus_client.registry import Collector
 
 from baton.api import ConditionStatus, ConsumerGroupStatus, PartitionScaleStatus, ShownState
 from baton.controller.backlog import Look, Work, work
-from baton.controller.capacity import Capacity
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.ledger import LedgerWrites
-from baton.controller.other_releases import OtherReleases
 from baton.controller.queue_reports import scale_status
-from baton.controller.relists import Relists
-from baton.controller.supervision import Tasks
 from baton.kube.clock import ApiServerClock
-from baton.kube.elector import Elector
+
+if TYPE_CHECKING:
+    from baton.controller.operator_replica import Replica
 
 Key = tuple[str, str]
 
@@ -305,30 +304,18 @@ def counter(name: str, about: str, labels: tuple[str, ...], samples: Samples) ->
 class ReplicaMetrics(Collector):
     """Of a replica. Read when it is scraped, on another thread."""
 
-    def __init__(
-        self,
-        clock: ApiServerClock,
-        elector: Elector,
-        relists: Relists,
-        tasks: Tasks,
-        other_releases: OtherReleases,
-        capacity: Capacity,
-    ) -> None:
-        self._clock = clock
-        self._elector = elector
-        self._relists = relists
-        self._tasks = tasks
-        self._other_releases = other_releases
-        self._capacity = capacity
+    def __init__(self, replica: "Replica") -> None:
+        self._replica = replica
 
     def collect(self) -> Iterable[Metric]:
-        leads = float(self._elector.leading)
-        yield gauge("baton_leader", "1 where this replica leads", ("release",), [((self._elector.release,), leads)])
+        elector = self._replica.elector
+        leads, elsewhere = float(elector.leading), self._replica.group_loops.other_releases.counts()
+        yield gauge("baton_leader", "1 where this replica leads", ("release",), [((elector.release,), leads)])
         yield gauge(
             "baton_groups_served_elsewhere",
             "Groups that this release leaves to another one, which serves them",
             ("release", "by"),
-            [((self._elector.release, release), float(count)) for release, count in self._other_releases.counts().items()],
+            [((elector.release, release), float(count)) for release, count in elsewhere.items()],
         )
         yield from self._of_lists()
         yield from self._of_capacity()
@@ -336,11 +323,11 @@ class ReplicaMetrics(Collector):
             "baton_task_failures",
             "Times a background task failed, or ended where it should have gone on",
             ("task",),
-            [((name,), float(count)) for name, count in self._tasks.failures.copy().items()],
+            [((name,), float(count)) for name, count in self._replica.tasks.failures.copy().items()],
         )
 
     def _of_capacity(self) -> Iterator[Metric]:
-        books, release = self._capacity, self._elector.release
+        books, release = self._replica.capacity, self._replica.elector.release
         yield gauge(
             "baton_most_partitions", "Partitions that all groups may have together", ("release",), [((release,), books.most)]
         )
@@ -358,8 +345,8 @@ class ReplicaMetrics(Collector):
         )
 
     def _of_lists(self) -> Iterator[Metric]:
-        now = self._clock.ticks()
-        listers = list(self._relists.listers)
+        now = self._replica.clock.ticks()
+        listers = list(self._replica.relists.listers)
         yield gauge(
             "baton_list_age_seconds",
             "Since the last list that came to its end was begun",

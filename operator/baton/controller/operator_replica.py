@@ -96,8 +96,7 @@ class Replica:
         self.capacity = Capacity(most_partitions, shared=len(namespaces) != 1)
         self.large_work = LargeWork(longest=stuck_after)
         self.group_loops = GroupLoops(self)
-        itself = ReplicaMetrics(clock, self.elector, self.relists, self.tasks, self.group_loops.other_releases, self.capacity)
-        self.metrics.registry.register(itself)
+        self.metrics.registry.register(ReplicaMetrics(self))
 
     def _may_write(self) -> bool:
         """A replica that serves groups waits while it does not lead, or has not looked what another did that led in between."""
