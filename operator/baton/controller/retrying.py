@@ -111,37 +111,28 @@ class RoundPacing:
     def __init__(self, open_: Callable[[], bool] = lambda: True) -> None:
         """`open_`: whether any round may begin; call `go_on` when that has become true."""
         self._open = open_
-        self._left = AT_ONCE
-        self._counting = False
+        self._called = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
         """Wait for one's turn, in the order of asking."""
-        if self._left == 0 or self._waiting or not self._open():
-            mine = asyncio.get_running_loop().create_future()
-            self._waiting.append(mine)
-            self._count()
-            await mine
-        else:
-            self._left -= 1
-            self._count()
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        self.go_on()
+        await mine
 
     def go_on(self) -> None:
-        """Rounds may begin again."""
-        self._count()
+        """Begin rounds, on the next turn of the event loop."""
+        if not self._called:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._begin_some)
 
-    def _count(self) -> None:
-        if not self._counting:
-            self._counting = True
-            asyncio.get_running_loop().call_soon(self._next)
-
-    def _next(self) -> None:
-        self._counting = False
-        self._left = AT_ONCE
-        while self._waiting and self._left and self._open():
+    def _begin_some(self) -> None:
+        self._called, left = False, AT_ONCE
+        while self._waiting and left and self._open():
             one = self._waiting.popleft()
-            if not one.done():  # who was cancelled wants no turn
-                self._left -= 1
+            if not one.done():  # a task that was cancelled needs no turn
+                left -= 1
                 one.set_result(None)
         if self._waiting and self._open():
-            self._count()
+            self.go_on()
