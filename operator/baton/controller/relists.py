@@ -11,6 +11,7 @@ there is no such kind, because the server is too busy or never answers.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -24,6 +25,7 @@ from baton.kube.following import pages
 from baton.kube.ledger_configmap import Stored
 from baton.kube.store import Key, WatchedKind, key_of
 from baton.model.names import ledger_name
+from baton.model.retrying import doubling
 
 EVERY = 600.0
 """Seconds after which everything has been listed, where no watch breaks."""
@@ -57,48 +59,39 @@ Scope = str | None
 log = structlog.get_logger("baton.lists")
 
 
+@dataclass(eq=False)
 class Lister:
     """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called with it when a list ended well,
     and when lists have failed for BLIND_AFTER."""
 
-    def __init__(
-        self,
-        api: Api,
-        clock: ApiServerClock,
-        tasks: Tasks,
-        cache: ClusterCache,
-        of: WatchedKind,
-        scope: Scope,
-        changed: Callable[["Lister"], None],
-    ) -> None:
-        self.of = of
-        self.scope = scope
-        self.begun = NEVER
-        """When the last list that ended well was begun (monotonic seconds)."""
-        self.failing_since: float | None = None
-        self.why = ""
-        """What the API server said last, where it fails."""
-        self.refused = False
-        """What failed last was refused: the right to it is gone (403), or the kind is (404)."""
-        self.failures: Counter[str] = Counter()
-        """By status or kind of failure."""
-        self.blind = False
-        """It has failed for BLIND_AFTER."""
-        self.broke = False
-        """Its watch did, since it was listed."""
-        self._api = api
-        self._clock = clock
-        self._tasks = tasks
-        self._cache = cache
-        self._changed = changed
-        self._wanted = NEVER
-        self._task: asyncio.Task[None] | None = None
+    api: Api
+    clock: ApiServerClock
+    tasks: Tasks
+    cache: ClusterCache
+    of: WatchedKind
+    scope: Scope
+    changed: Callable[["Lister"], None]
+    begun: float = NEVER
+    """When the last list that ended well was begun (monotonic seconds)."""
+    failing_since: float | None = None
+    why: str = ""
+    """The API server's last error message, while lists fail."""
+    refused: bool = False
+    """The last failure was a refusal: the right to it is gone (403), or the kind is (404)."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """By status or kind of failure."""
+    blind: bool = False
+    """It has failed for BLIND_AFTER."""
+    broke: bool = False
+    """Its watch did, since it was listed."""
+    _wanted: float = NEVER
+    _task: asyncio.Task[None] | None = None
 
     def want(self, at: float) -> None:
         """List, unless that was begun since then."""
         self._wanted = max(self._wanted, at)
         if self.begun < self._wanted and (self._task is None or self._task.done()):
-            self._task = self._tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
+            self._task = self.tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
 
     async def stop(self) -> None:
         """Stop listing, and forget how it went."""
@@ -106,42 +99,44 @@ class Lister:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        self._wanted = NEVER
-        self.failing_since, self.why, self.blind, self.refused, self.broke = None, "", False, False, False
+        self._wanted, self.broke = NEVER, False
+        self._well()
 
     async def _run(self) -> None:
-        backoff = FIRST_BACKOFF
+        pauses = doubling(FIRST_BACKOFF, LONGEST_BACKOFF)
         while self.begun < self._wanted:
-            began = self._clock.ticks()
+            began = self.clock.ticks()
             self.broke = False
             try:
                 await self._list()
             except (ApiError, UnavailableError) as error:
                 self._failed(error, began)
-                await asyncio.sleep(backoff)
-                backoff = min(LONGEST_BACKOFF, backoff * 2)
+                await asyncio.sleep(next(pauses))
             else:
                 self._worked(began)
 
     async def _list(self) -> None:
         there: set[Key] = set()
         version = 0
-        async for page in pages(self._api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS):
+        async for page in pages(self.api, self.of.path(self.scope), self.of.selector, metadata=self.of is WatchedKind.LEDGERS):
             items = [self.of.looked_at(one) for one in page.pop("items", None) or []]  # null where there is none
             for number, one in enumerate(items, 1):
                 there.add(key_of(one))
-                self._cache.event(self.of, None, one)
+                self.cache.event(self.of, None, one)
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
             version = int(page["metadata"]["resourceVersion"])
-        self._cache.keep(self.of, self.scope, there, version)
+        self.cache.keep(self.of, self.scope, there, version)
 
     def _worked(self, began: float) -> None:
         if self.failing_since is not None:
             log.info("can list again", resource=self.of.value, namespace=self.scope or "all")
         self.begun = began
+        self._well()
+        self.changed(self)
+
+    def _well(self) -> None:
         self.failing_since, self.why, self.blind, self.refused = None, "", False, False
-        self._changed(self)
 
     def _failed(self, error: Exception, began: float) -> None:
         if self.failing_since is None:
@@ -150,10 +145,10 @@ class Lister:
         self.why = str(error)[:500]
         self.refused = isinstance(error, ApiError) and error.status in (FORBIDDEN, NOT_FOUND)
         self.failures[str(error.status) if isinstance(error, ApiError) else "unavailable"] += 1
-        if not self.blind and self._clock.ticks() - self.failing_since >= BLIND_AFTER:
+        if not self.blind and self.clock.ticks() - self.failing_since >= BLIND_AFTER:
             self.blind = True
             log.error("listing has failed for 30 s", resource=self.of.value, namespace=self.scope or "all", error=self.why)
-            self._changed(self)
+            self.changed(self)
 
 
 class Relists:
