@@ -16,7 +16,7 @@ from typing import Any
 
 from baton.kube.api import group_path
 from baton.model.ids import Uid
-from baton.model.lease import DEFAULT_DURATION, LONGEST_DURATION
+from baton.model.lease import DEFAULT_DURATION, LONGEST_DURATION, Sighting, sight
 from baton.model.names import (
     EXECUTORS_ANNOTATION,
     GROUP_LABEL,
@@ -107,18 +107,19 @@ def view(lease: Mapping[str, Any]) -> LeaseView | None:
     if not group:
         return None
     problems: list[str] = []
-    holder = _holder(spec.get("holderIdentity"), problems)
+    holder = _bounded(spec.get("holderIdentity"), LONGEST_UID, problems, f"spec.holderIdentity {_NO_UID}")
     of_driver = metadata["name"] == driver_lease_name(group)
     releases = annotations.get(RELEASES_ANNOTATION) or "" if holder else ""
+    executors, app = annotations.get(EXECUTORS_ANNOTATION) if of_driver else None, annotations.get(SPARK_APP_ANNOTATION)
     return LeaseView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         group=group,
-        holder=holder,
+        holder=Uid(holder) if holder else None,
         duration=_duration(spec.get("leaseDurationSeconds"), problems),
-        registered=_registered(annotations.get(EXECUTORS_ANNOTATION), problems) if of_driver else "",
-        spark_app=_app(annotations.get(SPARK_APP_ANNOTATION), problems),
-        own={} if of_driver else _read(partial(parse_releases, releases, holder), problems),
+        registered=_bounded(executors, LONGEST_EXECUTORS, problems, f"annotation {EXECUTORS_ANNOTATION} {_TOO_MANY}"),
+        spark_app=_bounded(app, LONGEST_APP, problems, f"annotation {SPARK_APP_ANNOTATION} {_NO_APP}") or None,
+        own={} if of_driver else _read(partial(parse_releases, releases, Uid(holder)), problems),
         spoken=releases if of_driver and _read(partial(_spoken, releases), problems) else "",
         trouble=_words(annotations, TROUBLE_ANNOTATION) if holder else "",
         query_failure=_words(annotations, QUERY_FAILURE_ANNOTATION) if holder and of_driver else "",
@@ -132,11 +133,17 @@ def _words(annotations: Mapping[str, str], name: str) -> str:
     return one_line(annotations.get(name) or "", LONGEST_TROUBLE)
 
 
-def _holder(text: str | None, problems: list[str]) -> Uid | None:
-    if text and len(text) > LONGEST_UID:
-        problems.append(f"spec.holderIdentity {quoted(text)} is no UID of a pod: the session counts as nobody's")
-        return None
-    return Uid(text) if text else None
+_NO_UID = "{} is no UID of a pod, so no pod holds the session"
+_TOO_MANY = f"{{}} has more than {LONGEST_EXECUTORS:,} characters, so it names no executor"
+_NO_APP = "{} is no application's id, and counts as none"
+
+
+def _bounded(text: str | None, most: int, problems: list[str], else_: str) -> str:
+    """A text of others, or nothing where it is too long. `else_`: what is wrong then."""
+    if text and len(text) > most:
+        problems.append(else_.format(quoted(text)))
+        return ""
+    return text or ""
 
 
 def _duration(seconds: int | None, problems: list[str]) -> float:
@@ -144,22 +151,6 @@ def _duration(seconds: int | None, problems: list[str]) -> float:
         problems.append(f"spec.leaseDurationSeconds is above {LONGEST_DURATION:.0f} and counts as that: 15 is usual")
         return LONGEST_DURATION
     return float(seconds or DEFAULT_DURATION)
-
-
-def _registered(text: str | None, problems: list[str]) -> str:
-    if text and len(text) > LONGEST_EXECUTORS:
-        problems.append(
-            f"annotation {EXECUTORS_ANNOTATION} has {len(text):,} characters, and {LONGEST_EXECUTORS:,} are read: it names nobody"
-        )
-        return ""
-    return text or ""
-
-
-def _app(text: str | None, problems: list[str]) -> str | None:
-    if text and len(text) > LONGEST_APP:
-        problems.append(f"annotation {SPARK_APP_ANNOTATION} {quoted(text)} is no application's id, and counts as none")
-        return None
-    return text or None
 
 
 def _read(parse: Callable[[], Mapping[Uid, PodReleases]], problems: list[str]) -> Mapping[Uid, PodReleases]:
@@ -174,17 +165,11 @@ SessionKey = tuple[str, str, str | None]
 """Namespace, name and holder: another holder is another session."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    renewal: str
-    at: float
-
-
 class SessionClock:
     """Last renewals, as seen. All times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._seen: dict[SessionKey, _Seen] = {}
+        self._seen: dict[SessionKey, Sighting[str]] = {}
         self._full_term_from: dict[str | None, float] = {}
         """By namespace; None: all of them."""
         self._listed: dict[str | None, float] = {}
@@ -193,9 +178,7 @@ class SessionClock:
     def renewed(self, lease: LeaseView, now: float) -> None:
         """Take in a Lease that was seen."""
         key = _key(lease)
-        before = self._seen.get(key)
-        if before is None or before.renewal != lease.renewal:
-            self._seen[key] = _Seen(lease.renewal, now)
+        self._seen[key] = sight(self._seen.get(key), lease.renewal, now)
 
     def forget(self, lease: LeaseView) -> None:
         """It is gone, or another's."""
@@ -212,10 +195,10 @@ class SessionClock:
     def lapses_at(self, lease: LeaseView) -> float:
         """When the session lapses unless it is renewed."""
         seen = self._seen.get(_key(lease))
-        return max(_of(self._full_term_from, lease), seen.at if seen else float("-inf")) + lease.duration
+        return max(_of(self._full_term_from, lease), seen.since if seen else float("-inf")) + lease.duration
 
     def lapsed(self, lease: LeaseView, now: float) -> bool:
-        """A session that was given up has no holder and is nobody's; it has not lapsed."""
+        """A session that was given up has no holder; it has not lapsed."""
         return self.overdue(lease, now) and _of(self._listed, lease) >= self.lapses_at(lease)
 
     def overdue(self, lease: LeaseView, now: float) -> bool:
