@@ -7,7 +7,7 @@ restarted operator repeats none.
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -23,7 +23,7 @@ from baton.model.ids import MemberId, Uid
 from baton.model.names import LEDGER_KEY_ANNOTATION
 
 SHOWN_WITHIN = 15.0
-"""Seconds. A pod that does not show by then what it was sent is sent it again: somebody else may have changed it."""
+"""Seconds. A pod that does not show by then what it was sent is sent it again: others may have changed it."""
 
 log = structlog.get_logger("baton.mounts")
 
@@ -86,17 +86,17 @@ class MountRefresher:
         while self._sent and now >= next(iter(self._sent.values()))[1] + SHOWN_WITHIN:
             self._sent.popitem(last=False)
         fresh = [refresh for refresh in wanted if self._last_sent(refresh.key) != refresh]
-        left = {refresh.key: None for refresh in fresh if refresh.key not in self._under_way}
+        left = {refresh.key for refresh in fresh if refresh.key not in self._under_way}
+        room = asyncio.Semaphore(AT_ONCE)
         for refresh in fresh:
             self._under_way[refresh.key] = refresh
             self._sent.pop(refresh.key, None)
         try:
-            answers = await asyncio.gather(*(self._tell_all(left) for _ in range(min(AT_ONCE, len(left)))))
-            failed = [error for some in answers for error in some]
+            answers = await asyncio.gather(*(self._tell(key, room, left) for key in left))
         finally:
             for key in left:  # cancelled before it began
                 del self._under_way[key]
-        if failed:
+        if failed := [error for error in answers if error is not None]:
             log.warning(
                 "annotations of pods could not be changed; their mounts may lag by a minute",
                 namespace=fresh[0].namespace,
@@ -104,18 +104,11 @@ class MountRefresher:
                 error=failed[0],
             )
 
-    async def _tell_all(self, left: dict[_Key, None]) -> list[str]:
-        """Returns why pods could not be told."""
-        failed = []
-        while left:
-            key, _ = left.popitem()
-            if (error := await self._tell(key)) is not None:
-                failed.append(error)
-        return failed
-
-    async def _tell(self, key: _Key) -> str | None:
+    async def _tell(self, key: _Key, room: asyncio.Semaphore, left: set[_Key]) -> str | None:
         """Returns why the pod could not be told. What it is to be told may change until the request has its turn, and then again:
         then that is sent next."""
+        left.remove(key)
+        namespace, pod = key
         told: MountRefresh | None = None
 
         def patch() -> Json:
@@ -124,21 +117,18 @@ class MountRefresher:
             return {"metadata": {"uid": told.uid, "annotations": {LEDGER_KEY_ANNOTATION: told.mark}}}
 
         try:
-            while told != self._under_way[key]:
-                await self._patch(key, patch)
+            async with room:
+                while told != self._under_way[key]:
+                    try:
+                        await self._api.merge(core_path(namespace, "pods", pod), patch)
+                    except (NotFoundError, ConflictError):
+                        log.debug("a pod is gone before it was told", namespace=namespace, pod=pod)
             self._sent[key] = (self._under_way[key], self._clock.ticks())
         except (ApiError, UnavailableError) as error:
             return str(error)
         finally:
             del self._under_way[key]
         return None
-
-    async def _patch(self, key: _Key, patch: Callable[[], Json]) -> None:
-        namespace, pod = key
-        try:
-            await self._api.merge(core_path(namespace, "pods", pod), patch)
-        except (NotFoundError, ConflictError):
-            log.debug("a pod is gone before it was told", namespace=namespace, pod=pod)
 
     def _last_sent(self, key: _Key) -> MountRefresh | None:
         sent = self._sent.get(key)
