@@ -210,7 +210,7 @@ async def test_an_immutable_ledger_is_written_again_when_it_is_deleted_and_nothi
     world.server.request("patch", LEDGER, body={"immutable": True})
     world.delete_pod("orders-b")
     await world.until_told("LedgerRefused")
-    assert "delete ConfigMap orders-assignments, which somebody made immutable" in (await world.ready())[1]
+    assert "delete ConfigMap orders-assignments, which was made immutable" in (await world.ready())[1]
     await asyncio.sleep(30)
     assert await world.ledger() == before
     world.delete(LEDGER)

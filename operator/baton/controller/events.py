@@ -6,7 +6,8 @@ anybody reads, one sums them up. A hand-off that begins is told when its queue h
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple, TypeVar
 
 import structlog
@@ -246,8 +247,6 @@ class EventRounds:
         """When there is something to tell, if nothing else happens; call `turn` then."""
         self._untold: list[tuple[float, OfPartition | EventMessage]] = []
         """In the order in which it happened, and when. What is said of the group itself keeps its place in it."""
-        self._unanswered: set[Partition] = set()
-        """Hand-offs of these whose queues have not answered."""
         self._answers: dict[Partition, int | None] = {}
         """What queues said of hand-offs that are not yet told."""
         self._round_at = float("-inf")
@@ -263,43 +262,25 @@ class EventRounds:
     ) -> list[EventMessage]:
         """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
         handed off (None: their owners have not released them, and no number says why)."""
-        for one in happened:
-            self._untold.append((now, one))
-            if isinstance(one, Revoked):
-                self._unanswered.add(one.partition)
-        answered = [partition for partition in self._unanswered if partition in unacknowledged]
-        for partition in answered:
-            self._answers.setdefault(partition, unacknowledged[partition])
-        self._unanswered.difference_update(answered)
-        if not self._untold:
-            self.due_at = None
-            return []
+        self._untold += [(now, one) for one in happened]
+        for _, one in self._untold:
+            if isinstance(one, Revoked) and one.partition in unacknowledged:
+                self._answers.setdefault(one.partition, unacknowledged[one.partition])
         ripe = self._ripe()
-        self.due_at = max(self._next_round(), min(ripe))
-        if now < self.due_at:
-            return []
-        self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
-        self._round_at = now
-        told = self._told(list(self._take(ripe, now)))
-        self.due_at = max(self._next_round(), min(self._ripe())) if self._untold else None
+        if ripe and now >= max(self._next_round(), ripe[0]):
+            self._tokens = min(BURST, self._tokens + (now - self._round_at) * REFILL)
+            self._round_at = now
+            count = len(list(takewhile(lambda at: at <= now, ripe)))
+            ready, self._untold = self._untold[:count], self._untold[count:]
+            told, ripe = self._told([one for _, one in ready]), self._ripe()
+        else:
+            told = []
+        self.due_at = max(self._next_round(), ripe[0]) if ripe else None
         return told
 
     def behind(self, message: EventMessage) -> None:
         """Tell this of the group when all that happened before it has been told."""
         self._untold.append((self._untold[-1][0], message))
-
-    def _take(self, ripe: Iterable[float], now: float) -> Iterator[OfPartition | EventMessage]:
-        """What can be told now. What is said of the group is not told before what happened earlier, nor is
-        what happened later told before that."""
-        waits, left = False, list[tuple[float, OfPartition | EventMessage]]()
-        for entry, at in zip(self._untold, ripe, strict=True):
-            of_group = isinstance(entry[1], EventMessage)
-            if at > now or (left and (of_group or waits)):
-                left.append(entry)
-                waits |= of_group
-            else:
-                yield entry[1]
-        self._untold = left
 
     def rest(self) -> list[EventMessage]:
         """The messages about everything that is left."""
@@ -326,14 +307,14 @@ class EventRounds:
         self._tokens = max(0.0, self._tokens - len(told))
         for partition in {one.partition for one in those}:
             self._answers.pop(partition, None)
-            self._unanswered.discard(partition)
         return told
 
     def _next_round(self) -> float:
         return self._round_at + (ROUND if self._tokens >= MOST_SENTENCES else SLOW_ROUND)
 
     def _ripe(self) -> list[float]:
-        """From when each can be told. Where more has happened to a partition there is no answer to wait for any more."""
+        """From when each can be told, after those before it. Where more has happened to a partition there is no answer to wait
+        for any more."""
         happened = Counter(one.partition for _, one in self._untold if not isinstance(one, EventMessage))
         return [
             at + PATIENCE

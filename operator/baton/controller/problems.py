@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from baton.engine.step import TooLarge
 from baton.kube.errors import ApiError, ConflictError, TooLargeError, UnavailableError
@@ -12,8 +11,8 @@ from baton.model.wording import one_line
 
 
 class Reason(StrEnum):
-    """Reasons of the conditions, the most telling problem first: the Ready condition has room for one. docs/reference/conditions.md
-    explains each of them, and what to do."""
+    """Reasons of the conditions, the most telling problem first: the Ready condition has room for one.
+    docs/reference/conditions.md explains each of them."""
 
     DELETING = "Deleting"
     LEDGER_NAME_TAKEN = "LedgerNameTaken"
@@ -131,30 +130,19 @@ class Stuck(Exception):  # noqa: N818 -- how the group is, in the user's words
         self.problem = problem
 
 
-class _Cure(NamedTuple):
-    """Applies where the words match; the first that does."""
+_CURES = {
+    "exceeded quota": "raise the ResourceQuota that it names, or delete what uses it up",
+    "being terminated": "there is nothing to be done: the namespace is being deleted",
+    "denied (the )?request": "let the webhook or policy that it names pass ConfigMap {name}",
+    "webhook": "start what the webhook calls, or let it pass ConfigMap {name}",
+    r"User .* cannot": "give the operator the right that it names (the chart's RBAC has it)",
+    "field is immutable": "delete ConfigMap {name}, which was made immutable: it is written again at once, with all that it "
+    "says; then replace the group's pods, for no kubelet reads it again for pods that have mounted an immutable one",
+    "too large|larger than max|Too long": "use fewer partitions or members per group, take off what others put on ConfigMap "
+    "{name} (finalizers), or raise the limit (etcd's --max-request-bytes, or that of a proxy before the API server)",
+}
+"""By the words that match; the first that does."""
 
-    words: str
-    text: str
-
-
-_CURES = (
-    _Cure("exceeded quota", "raise the ResourceQuota that it names, or delete what uses it up"),
-    _Cure("being terminated", "there is nothing to be done: the namespace is being deleted"),
-    _Cure("denied (the )?request", "let the webhook or policy that it names pass ConfigMap {name}"),
-    _Cure("webhook", "start what the webhook calls, or let it pass ConfigMap {name}"),
-    _Cure(r"User .* cannot", "give the operator the right that it names (the chart's RBAC has it)"),
-    _Cure(
-        "field is immutable",
-        "delete ConfigMap {name}, which somebody made immutable: it is written again at once, with all that it says; then "
-        "replace the group's pods, for no kubelet reads it again for pods that have mounted an immutable one",
-    ),
-    _Cure(
-        "too large|larger than max|Too long",
-        "use fewer partitions or members per group, take off what somebody else put on ConfigMap {name} (finalizers), or raise "
-        "the limit (etcd's --max-request-bytes, or that of a proxy before the API server)",
-    ),
-)
 _ELSE = "see what the API server says there, and its log"
 
 
@@ -232,5 +220,5 @@ def problem_of(error: BaseException) -> Problem:
 
 def _cure(error: Exception, name: str) -> str:
     words = str(error)[: 8 * LONGEST_WORDS]
-    found = (cure.text for cure in _CURES if re.search(cure.words, words, re.IGNORECASE))
+    found = (cure for pattern, cure in _CURES.items() if re.search(pattern, words, re.IGNORECASE))
     return next(found, _ELSE).format(name=name)

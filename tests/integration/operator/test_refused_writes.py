@@ -246,7 +246,7 @@ async def test_a_ledger_that_somebody_made_immutable_is_told_and_made_again_when
     await empty.delete_pod("orders-b")
     message = await empty.told("orders", "LedgerRefused", seconds=20)
     assert "field is immutable when `immutable` is set" in message
-    assert "delete ConfigMap orders-assignments, which somebody made immutable: it is written again at once" in message
+    assert "delete ConfigMap orders-assignments, which was made immutable: it is written again at once" in message
     await empty.event("LedgerRefused", "orders")
     labels = {"namespace": empty.namespace, "group": "orders"}
     await operator.measures("baton_ledger_failing_seconds", lambda value: value > 0, **labels)
