@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 FRESH = 15.0
-"""Seconds that a look counts. A queue is looked at every five seconds, whoever is a member."""
+"""Seconds that a look counts. A queue is looked at every five seconds, with or without members."""
 RATED_OVER = 60.0
 """Seconds over which the rate is averaged at most."""
 RATED_FROM = 10.0

@@ -82,7 +82,7 @@ class Capacity:
         self._freed |= more < 0
 
     def reserve(self, ledgers: Mapping[GroupKey, int]) -> None:
-        """What groups have by their ledgers, before any of them begins: who had room keeps it, whoever comes first this time."""
+        """What groups have by their ledgers, before any of them begins: groups that had room keep it, in any order this time."""
         for key, partitions in sorted(ledgers.items()):
             if partitions <= self.room(key):
                 self.book(key, partitions)
@@ -92,8 +92,8 @@ class Capacity:
         self._waiting[key] = lacks
 
     def fitting(self) -> list[GroupKey]:
-        """Those that wait, and of which each would find room since some was freed. Each time some is, once: somebody who frees
-        and takes a little, again and again, is not to keep all of them at work."""
+        """Those that wait, and of which each would find room since some was freed. Each time some is, once: a group that frees
+        and takes a little, again and again, must not keep all of them at work."""
         if not self._freed:
             return []
         self._freed = False
@@ -140,8 +140,8 @@ class GroupCapacity:
         return True
 
     def take(self, state: GroupState, sights: Iterable[QueueSight], *, members: bool) -> frozenset[QueueName]:
-        """Book what the group has, and what it is to have. Returns the queues for which there is no room. `members`: there is
-        somebody to own partitions."""
+        """Book what the group has, and what it is to have. Returns the queues for which there is no room. `members`: there are
+        pods to own partitions."""
         queues, held = list(sights), holds(state)
         named, more = sum(one.recorded or 0 for one in queues), 0
         left = self._capacity.room(self._key) - held

@@ -77,8 +77,8 @@ def redirected(those: Sequence[Redirected], most: int) -> list[EventMessage]:
     return [
         EventMessage(
             EventReason.REDIRECTED,
-            f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'nobody for now'} instead of "
-            f"{some[0].instead_of or 'nobody'}{_because(some)}",
+            f"{named(some)} {_verb(some, 'goes', 'go')} to {some[0].receiver or 'no member for now'} instead of "
+            f"{some[0].instead_of or 'no member'}{_because(some)}",
         )
         for some in alike
     ]

@@ -295,7 +295,7 @@ class GroupLoop:
         return not done
 
     async def _stay_as_it_is(self, group: GroupView) -> bool:
-        """The spec does not read as one: no step, but the ledger is put right where somebody edited it."""
+        """The spec does not read as one: no step, but the ledger is put right where it was edited."""
         self._runtime.wake_at = None
         if await self._write(group, self._workers.known((), self._state.queues)):
             self.wake()
@@ -399,7 +399,7 @@ class GroupLoop:
     # -- the ledger
 
     async def _write(self, group: GroupView, sights: list[QueueSight], step: Callable[[], Awaitable[None]] | None = None) -> bool:
-        """Put the ledger right where somebody edited it, and take a step, unless the ledger cannot be written. True: another
+        """Put the ledger right where it was edited, and take a step, unless the ledger cannot be written. True: another
         should follow at once."""
         try:
             if not self._ledger_writer.attempts.due:
@@ -457,7 +457,7 @@ class GroupLoop:
     def _tell_restored(self) -> None:
         self._recorder.warn(
             EventReason.LEDGER_RESTORED,
-            "somebody else had edited or deleted the ledger; it was put right. It is the operator's record: change the "
+            "the ledger had been edited or deleted; it was put right. It is the operator's record: change the "
             "ConsumerGroup instead",
         )
 

@@ -93,7 +93,7 @@ class GroupLoops:
                 return
             if self.reign is not None:
                 await self._stop_all()
-            self._due.clear()  # whoever begins to lead looks at all groups
+            self._due.clear()  # a replica that begins to lead looks at all groups
             return
         if self.reign not in (None, reign):
             await self._stop_all()

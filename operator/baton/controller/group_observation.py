@@ -209,7 +209,7 @@ def _queue(sight: QueueSight, partitions: int, group: ConsumerGroupSpec) -> Obse
 
 SESSION_WITHIN = 15.0
 """Seconds for which a pod may be Ready without a session: a consumer that has just started is nothing to tell of, and one whose
-Lease somebody has deleted writes it again."""
+Lease was deleted writes it again."""
 
 
 class GroupObjects:

@@ -1,7 +1,7 @@
 """/metrics, /healthz, /readyz and other pages, on a thread of their own: they answer also when the event loop does not.
 
-Whoever reaches the port may open connections, and be silent on them or slow. So a connection costs no thread, has a few seconds,
-and there are only so many: a new one, which may be a probe's, takes the place of the oldest.
+A client that reaches the port may open connections, and be silent on them or slow. So a connection costs no thread and has a
+few seconds, and there are only so many: a new one, which may be a probe's, takes the place of the oldest.
 
 `/groups/NAMESPACE/NAME/lag` has as JSON what a group has to do: for an autoscaler where there is no Prometheus. For `baton lag`
 and `baton top`, `/groups/NAMESPACE/NAME/lag/partitions` has the same of each partition, and `/groups/lag` of all groups: null

@@ -287,7 +287,7 @@ _NOBODY = Owner(None, Epoch(0))
 
 def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner]) -> list[int]:
     """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
-    that they are paused; or a higher epoch where nobody is to own them."""
+    that they are paused; or a higher epoch where no member is to own them."""
     wrong = []
     for number in range(state.queues[queue].partitions):
         partition = Partition(queue, number)
@@ -326,6 +326,6 @@ def told_of(
         )
     return (
         EventReason.OWNERS_RESTORED,
-        f"somebody else wrote at the queue {queue}: for {partitions} it had recorded something else than "
+        f"another client wrote at the queue {queue}: for {partitions} it had recorded something else than "
         f"the ledger; {cure}. Look for another operator, or a copy of this cluster, that uses the same server",
     )

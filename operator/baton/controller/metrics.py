@@ -2,8 +2,8 @@
 
 Gauges and totals are read from the last snapshot of each group when they are scraped, so a group that is gone leaves nothing
 behind, and totals that stand in the ledger survive a restart. Scrapes run on another thread: a snapshot is one immutable
-value, swapped at once. What there is to do is read from the queues' last looks, which are made whoever is a member. Metrics of
-the replica and its process are read then, too.
+value, swapped at once. What there is to do is read from the queues' last looks, which are made with or without members.
+Metrics of the replica and its process are read then, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -248,6 +248,7 @@ _COUNTERS: _Simple = (
     ("baton_ledger_restored", "Times this replica put an edited or deleted ledger right", lambda one: one.ledger.restored),
 )
 
+
 def _total(by_partition: Mapping[int, int] | None) -> int | None:
     return None if by_partition is None else sum(by_partition.values())
 
@@ -258,7 +259,11 @@ _QUEUE_TOTALS: tuple[tuple[str, str, Callable[[QueueFacts], int | None]], ...] =
         "Times the queue refused a consumer that does not own the partition (any more)",
         lambda facts: _total(facts.stale_refused),
     ),
-    ("baton_dead_letters", "Entries that were set aside as dead letters, for whatever reason", lambda facts: _total(facts.dead_letters)),
+    (
+        "baton_dead_letters",
+        "Entries that were set aside as dead letters, for whatever reason",
+        lambda facts: _total(facts.dead_letters),
+    ),
     ("baton_vanished", "Entries that were gone before they were finished with", lambda facts: facts.vanished),
 )
 """Counted at the queue: name, what it is, value. None: the queue does not count them, or has not been looked at yet."""

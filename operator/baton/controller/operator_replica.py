@@ -104,8 +104,8 @@ class Replica:
 
     async def run(self) -> None:
         """Run for leader, and do the work while it leads. Until cancelled; then all loops have ended, the lead is given up, and
-        what was told of that is posted. Or until something hangs; then the lead is given up, and the process is to end: nobody
-        can say what of it would still come to an end."""
+        what was told of that is posted. Or until something hangs; then the lead is given up, and the process is to end: it is
+        unknown what of it would still come to an end."""
         events = self.tasks.keep("events", self.events.run)
         elector = self.tasks.keep("elector", self.elector.run)
         group_loops = self.tasks.keep("fleet", self.group_loops.run)

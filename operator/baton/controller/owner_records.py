@@ -80,6 +80,6 @@ class OwnerRecords:
         return surprised
 
     def _is_before(self, number: int, owner: Owner) -> bool:
-        """It is from before the record that is known. Epoch 0 is none: somebody took the record away."""
+        """It is from before the record that is known. Epoch 0 is none: the record was taken away."""
         known = self.known.get(number)
         return known is not None and 0 < owner.epoch < known.epoch

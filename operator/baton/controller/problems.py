@@ -189,7 +189,7 @@ def request_refused(what: str, error: Exception) -> Problem:
 
 
 def failed(error: BaseException) -> Problem:
-    """An exception that nobody expected. Its words stay in the log: nobody knows whose they are."""
+    """An unexpected exception. Its words stay in the log, since they may be a secret."""
     return Problem(
         Reason.UNEXPECTED_ERROR,
         f"the operator failed at this group ({one_line(type(error).__name__, LONGEST_WORDS)}; its log has the traceback): it is "

@@ -162,7 +162,7 @@ async def _collect() -> None:
 
 
 def _end_at_once(code: int) -> None:
-    """Whoever ends in order waits for the threads of what hangs."""
+    """An orderly end would wait for threads that hang."""
     logging.shutdown()
     os._exit(code)
 

@@ -52,7 +52,7 @@ class Attempts:
 
 
 LONGEST_PAUSE_UNEXPECTED = 30.0
-"""Seconds between attempts where an exception was met that nobody expected."""
+"""Seconds between attempts after an unexpected exception."""
 
 
 class Retrying:

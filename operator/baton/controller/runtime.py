@@ -104,7 +104,7 @@ def _decide(state: GroupState, shown: Observation, now: float, limit: int) -> Fi
     """Also for another thread: nothing of it is shared."""
     try:
         return fitting_step(state, shown, now, limit)
-    except KeyboardInterrupt as error:  # nobody has pressed a key on this thread; it would end the operator
+    except KeyboardInterrupt as error:  # no key was pressed on this thread; it would end the operator
         raise RuntimeError("an assignor raised KeyboardInterrupt") from error
 
 

@@ -103,7 +103,7 @@ def ready(problem: Problem | None, sentence: str, *, to_zero: bool = False) -> T
 def settled(
     ready: Told, whole: Summary, wait: Problem | None, *, asked_for: int | None, held_back: str = "", missing: str = ""
 ) -> Told:
-    """What somebody waits for who has changed something: all is well, and nothing is under way.
+    """The condition to wait for after a change: all is well, and nothing is under way.
 
     `asked_for`: how many pods there are to be, as far as that is known. `held_back`: why they are fewer than spec.replicas.
     `missing`: why fewer take part than are asked for."""
@@ -204,7 +204,7 @@ def fenced(unfenced: Iterable[str]) -> Told:
     """`unfenced`: the queues that cannot refuse anybody."""
     names = ", ".join(sorted(unfenced))
     if not names:
-        return ("Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues themselves refuse whoever does not own a partition")
+        return ("Fenced", ConditionStatus.TRUE, Reason.ENFORCED, "the queues themselves refuse pods that do not own a partition")
     return (
         "Fenced",
         ConditionStatus.FALSE,
@@ -325,8 +325,8 @@ def object_problems(
 def membership_problems(
     group: str, namespace: str, seen: GroupMembers, asked_for: int | None = None, *, unowned: int = 0
 ) -> list[Problem]:
-    """Whether anybody is there who is asked for, and what of the sessions cannot be read. Who is asked to stop works on what it
-    has, but takes no more: where partitions are `unowned`, nobody is there for them."""
+    """Whether pods are there that are asked for, and what of the sessions cannot be read. Who is asked to stop works on what it
+    has, but takes no more: where partitions are `unowned`, no pod is there for them."""
     unread = sorted({*seen.unread.items(), *seen.refused()})
     problems = [Problem(Reason.PROBLEM, f"Lease {namespace}/{name}: {why}") for name, why in unread[:MOST_TOLD]]
     if asked_for == 0 or seen.staying or (seen.members and not unowned):
@@ -336,7 +336,7 @@ def membership_problems(
         who = f"{_named(sorted(seen.members))} {stops} no more"
         why = f"{who}, and no other pod has the label baton.dev/group: {group}; start others"
     elif seen.pods == 0:
-        why = _nobody(group, namespace, seen)
+        why = _no_pod(group, namespace, seen)
     else:
         what = counted(seen.pods, "pod has", "pods have")
         whys = list(_left_out(group, seen))
@@ -347,7 +347,7 @@ def membership_problems(
     return [*problems, Problem(Reason.NO_MEMBERS, "; ".join([*failed, why]))]
 
 
-def _nobody(group: str, namespace: str, seen: GroupMembers) -> str:
+def _no_pod(group: str, namespace: str, seen: GroupMembers) -> str:
     """No pod is there that could take part."""
     label = f"the label baton.dev/group: {group}"
     if seen.drivers or seen.idle_drivers:
@@ -375,7 +375,7 @@ def _left_out(group: str, seen: GroupMembers) -> Iterator[str]:
 
 
 def missing(group: str, seen: GroupMembers, asked_for: int | None) -> str:
-    """Why fewer pods take part than are asked for; empty: as many do, or nobody says how many there are to be."""
+    """Why fewer pods take part than are asked for; empty: as many do, or their number is not known."""
     if asked_for is None or len(seen.members) >= asked_for:
         return ""
     there = [] if seen.pods >= asked_for else [f"{counted(seen.pods, 'pod is', 'pods are')} there"]

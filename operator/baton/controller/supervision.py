@@ -1,6 +1,6 @@
 """The operator's background tasks. None dies in silence: what fails is logged and counted, and what must go on starts again.
 
-A task that nobody looks at keeps its exception to itself: its work simply stops. So no other module here makes tasks.
+A task without an observer keeps its exception to itself: its work simply stops. So no other module here makes tasks.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ log = structlog.get_logger("baton.tasks")
 
 async def end(tasks: Collection[asyncio.Task[object]]) -> None:
     """Cancel tasks, and wait until they have ended; but not for ever. A cancellation can be lost on its way through a library,
-    and whoever stops a group must not hang because one of its tasks does."""
+    and a caller that stops a group must not hang because one of its tasks does."""
     for _ in range(round(GIVE_UP_AFTER / CANCEL_AGAIN)):
         if not (left := [task for task in tasks if not task.done()]):
             return
@@ -65,7 +65,7 @@ def _only(where: Mapping[str, str]) -> None:
 
 class Tasks:
     """Starts tasks and hears when they end. A name says what kind of work it is; `where`, of what: it stands in every log line
-    that is written in the task, whoever writes it."""
+    that is written in the task, also by libraries."""
 
     def __init__(self, clock: ApiServerClock) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ class Tasks:
         """How often one failed, or ended where it should have gone on."""
 
     def start(self, name: TaskName, work: Coroutine[Any, Any, Any], **where: str) -> asyncio.Task[Any]:
-        """Work that comes to an end. If it fails, that is said; whoever needs it again starts it again."""
+        """Work that comes to an end. If it fails, that is logged; its user starts it again."""
         context = copy_context()
         context.run(_only, where)  # not where the one who starts it works
         task = asyncio.create_task(work, name=name, context=context)
@@ -98,7 +98,7 @@ class Tasks:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
-                # Nobody cancelled this one: something that it waited for was cancelled.
+                # Not this task was cancelled, but something that it waited for.
                 self._failed(name, "a background task failed; it starts again", error, where)
             except Exception as error:
                 self._failed(name, "a background task failed; it starts again", error, where)

@@ -57,7 +57,7 @@ class WatchEvents:
     """Events of the watches on their way from their thread to the event loop. `put` and `begins` may be called from any thread.
 
     Of each object only the newest event waits, so that what waits is bounded by the objects that there are. They are delivered a
-    few at a time, so that ten thousand pods that are seen at once hold up nobody.
+    few at a time, so that ten thousand pods that are seen at once hold up no group.
     """
 
     def __init__(

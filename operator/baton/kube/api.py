@@ -50,7 +50,7 @@ PAGE = 250
 """Objects of a list that are read at once: JSON is parsed in one go, and nothing else happens meanwhile."""
 
 LARGEST_PAGE = 8 * 2**20
-"""Bytes of a page. An object may have 1.5 MiB, so that whoever fills a few hundred to the brim would stop everybody."""
+"""Bytes of a page. An object may have 1.5 MiB, so that a tenant with a few hundred of them would stop all others."""
 
 
 DEEPEST = 50
@@ -307,7 +307,7 @@ async def connected(settings: "client.Configuration") -> AsyncIterator[Api]:
 
 
 def _no_redirects() -> aiohttp.TraceConfig:
-    """What answers by the API server's proxy may be anybody's. It must not lead whoever asks, with the token, elsewhere."""
+    """Any pod may answer by the API server's proxy. It must not lead the client, with its token, elsewhere."""
 
     async def refuse(*_: object) -> None:
         raise aiohttp.ClientError("the answer leads elsewhere, so it is not the API server's")

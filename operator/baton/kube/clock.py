@@ -19,7 +19,7 @@ class ServerTime:
 
 
 class ApiServerClock:
-    """Unix seconds of the API server, as far as it tells them: whoever leads reads the ledger's times by the clock that
+    """Unix seconds of the API server, as far as it tells them: a leader reads the ledger's times by the clock that
     they were written by. Before it has told any, the wall clock's at the start. In between they run as the monotonic clock does.
 
     Both clocks come in as arguments: a simulation passes those of its event loop, where time is virtual. `monotonic` must be the

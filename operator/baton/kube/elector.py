@@ -217,7 +217,7 @@ class Elector:
                 self._renewed_at = None
             self._worked()
         except ConflictError:
-            self._worked()  # somebody else wrote first; the next look shows what
+            self._worked()  # another candidate wrote first; the next look shows what
         except (ApiError, UnavailableError) as error:
             self._failed(str(error))
 
@@ -228,7 +228,7 @@ class Elector:
             return await request
 
     async def confirm(self) -> bool:
-        """Ask the API server now whether this candidate leads. For a writer that was surprised by somebody else's write. An
+        """Ask the API server now whether this candidate leads. For a writer that was surprised by another's write. An
         answer that comes too late for a renewal is not waited for: the next attempt may be told in time."""
         return await self._there(self._confirm())
 

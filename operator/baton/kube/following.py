@@ -1,4 +1,4 @@
-"""All objects of a list as they are and as they become: listed once, and then watched, with the rights of whoever asks."""
+"""All objects of a list as they are and as they become: listed once, and then watched, with the rights of the connection."""
 
 import asyncio
 import time

@@ -28,7 +28,7 @@ class LeftOut(Enum):
     NOT_REGISTERED = auto()
     """An executor that its driver has not registered (yet)."""
     NO_DRIVER = auto()
-    """An executor, and nobody holds the Lease of the group's driver."""
+    """An executor, and no pod holds the Lease of the group's driver."""
     OTHER_DRIVER = auto()
     """An executor, and another driver than its own holds that Lease."""
 
@@ -52,7 +52,7 @@ class GroupMembers:
     """Why those of them that are not Ready are not."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """What cannot be read of the Leases that speak for these pods, by the Lease's name. What is wrong with other Leases of the
-    label harms nobody."""
+    label harms no pod."""
     trouble: Mapping[MemberId, str] = field(default_factory=dict)
     """What keeps members from their queues, as they say; for executors their driver does (by its Lease's name, where its pod has
     not the label)."""
@@ -67,7 +67,7 @@ class GroupMembers:
 
     @property
     def staying(self) -> bool:
-        """Somebody takes part who is not asked to stop."""
+        """A pod takes part that is not asked to stop."""
         return not all(member.leaving for member in self.members.values())
 
     def refused(self) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def speaks_for(session: LeaseView, pod: PodView) -> bool:
 def _why_left_out(
     pod: PodView, named: LeaseView | None, session: LeaseView | None, lapsed: Callable[[LeaseView], bool], sessions_required: bool
 ) -> LeftOut | None:
-    """None: it is a member. `named`: the Lease of its name, whoever holds it."""
+    """None: it is a member. `named`: the Lease of its name, with any holder."""
     if not pod.nameable:
         return LeftOut.NAME_TAKEN
     if not (pod.running if pod.terminating else pod.ready):

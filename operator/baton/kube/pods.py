@@ -1,6 +1,6 @@
 """A pod as the operator sees it: what of its manifest and status matters for membership, and nothing else.
 
-Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes nobody. What stands in labels
+Two views of a pod that are equal make no difference to any group, so a kubelet's heartbeat wakes no group. What stands in labels
 and annotations was written by others: it is bounded before it is read, nothing of it can fail `view`, and an empty text is none.
 
 Its status also says for people why it is not Ready, and the last words of a container that failed.
@@ -78,7 +78,7 @@ class PodView:
     assignors: tuple[str, ...] | None = None
     capacity: Fraction = Fraction(1)
     draining: bool = False
-    """Somebody asked it to give its partitions away."""
+    """It was asked to give its partitions away."""
     problems: tuple[str, ...] = ()
     """What of its annotations cannot be meant so, each with the cure."""
     owners: frozenset[Uid] = frozenset()
@@ -212,7 +212,7 @@ def _assignors(text: str | None, problems: list[str]) -> tuple[str, ...] | None:
 
 
 def _may_be_an_assignor(name: str) -> bool:
-    """Of what has a domain nobody knows here whether it is one."""
+    """A name with a domain may be one that is installed elsewhere."""
     return name in BUILT_IN or (len(name) <= LONGEST_ASSIGNOR and re.fullmatch(INSTALLED_NAME, name) is not None)
 
 

@@ -1,7 +1,7 @@
 """Other releases of the operator: installations with a leader's Lease of their own, which may serve the same group by mistake.
 
 The ledger names the release that wrote it. Who finds another's name there stands back while that one has a live leader and serves
-the namespace, both of which its Lease shows: so whoever had the ledger first keeps it, and is succeeded when it is gone.
+the namespace, both of which its Lease shows: so the release that had the ledger first keeps it, and is succeeded when it is gone.
 """
 
 from collections.abc import Mapping

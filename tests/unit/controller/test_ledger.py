@@ -429,7 +429,7 @@ def test_in_doubt_partitions_of_a_queue_that_records_nothing_are_granted_again_o
     assert not grants(group.step(70))
 
 
-SOMEBODY = "somebody else wrote at the queue orders"
+ANOTHER = "another client wrote at the queue orders"
 OLDER = "the queue orders came back with older data"
 EMPTY = "the queue orders came back empty"
 
@@ -437,9 +437,9 @@ EMPTY = "the queue orders came back empty"
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({0: Owner(Uid("elsewhere"), Epoch(9))}, SOMEBODY),
-        ({0: Owner(Uid("uid-a"), Epoch(3), paused=True)}, SOMEBODY),
-        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: Owner(Uid("elsewhere"), Epoch(9))}, SOMEBODY),
+        ({0: Owner(Uid("elsewhere"), Epoch(9))}, ANOTHER),
+        ({0: Owner(Uid("uid-a"), Epoch(3), paused=True)}, ANOTHER),
+        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: Owner(Uid("elsewhere"), Epoch(9))}, ANOTHER),
         ({0: Owner(Uid("uid-a"), Epoch(2)), 1: None}, OLDER),
         (dict.fromkeys(range(4)), EMPTY),
     ],
