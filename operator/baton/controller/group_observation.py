@@ -10,12 +10,12 @@ from baton.controller.backlog import Backlog
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem
 from baton.engine.ledger import MOST_PARTITIONS
-from baton.engine.observation import GroupSpec, Observation, ObservedQueue, Outcome, engine_spec, even_size, observed_queue
+from baton.engine.observation import GroupSpec, Observation, ObservedQueue, engine_spec, even_size, observed_queue
 from baton.kube.leases import LeaseView
 from baton.kube.members import GroupMembers, LeftOut, membership
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
-from baton.model.ids import Epoch, MemberId, Partition, QueueName
+from baton.model.ids import MemberId, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
 from baton.queues.protocol import Owner, Resizing
@@ -123,10 +123,9 @@ def observation(
     spec: ConsumerGroupSpec,
     queues: Iterable[QueueSight],
     membership: GroupMembers,
-    drained: frozenset[tuple[Partition, Epoch]] = frozenset(),
-    outcomes: frozenset[Outcome] = frozenset(),
 ) -> Observation:
-    """The observation of a group at one instant. A group that is being deleted gives up all its queues, without a holddown."""
+    """The observation of a group at one instant, without its queues' answers. A group that is being deleted gives up all its
+    queues, without a holddown."""
     queues = list(queues)
     return Observation(
         spec=GroupSpec(delay=0.0)
@@ -136,8 +135,6 @@ def observation(
         members=membership.members,
         away=membership.away,
         releases=membership.releases,
-        drained=drained,
-        outcomes=outcomes,
         request=group.request,
         approved=group.approved,
     )
