@@ -265,10 +265,6 @@ class GroupObjects:
         """Pods that have been Ready without a session for SESSION_WITHIN."""
         return [name for name, since in self._silent_since.items() if now >= since + SESSION_WITHIN]
 
-    def unread(self) -> dict[str, Mapping[str, str]]:
-        """By kind: its objects that do not read, and why."""
-        return {"Pod": self._cache.pods.unread(*self.key), "Lease": self._cache.leases.unread(*self.key)}
-
     def due_after(self, now: float) -> Iterator[float]:
         """When sessions lapse unless they are renewed, and when a problem with pods without a session is due (monotonic
         seconds)."""

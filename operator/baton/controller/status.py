@@ -315,7 +315,6 @@ def object_problems(
     return [
         *membership_problems(sight.key[1], sight.key[0], seen, asked_for, unowned=unowned),
         *word_problems(seen),
-        *(problem for kind, unread in sight.unread().items() for problem in unread_problems(kind, unread)),
         *session_problems(sight.silent(now)),
         *annotation_problems(spec, pods),
         *identity_problems(spec, pods),
@@ -380,17 +379,6 @@ def missing(group: str, seen: GroupMembers, asked_for: int | None) -> str:
         return ""
     there = [] if seen.pods >= asked_for else [f"{counted(seen.pods, 'pod is', 'pods are')} there"]
     return "; ".join([*there, *_left_out(group, seen)])
-
-
-def unread_problems(kind: str, unread: Mapping[str, str]) -> list[Problem]:
-    """Objects that the operator could not make sense of (name -> what went wrong), which none should be."""
-    return [
-        Problem(
-            Reason.PROBLEM,
-            f"{kind} {name} cannot be read ({why}), so what was last read of it stands: delete it, and create it again",
-        )
-        for name, why in islice(sorted(unread.items()), MOST_TOLD)
-    ]
 
 
 def word_problems(seen: GroupMembers) -> Iterator[Problem]:

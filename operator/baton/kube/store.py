@@ -3,8 +3,7 @@
 A watch that had to start again lists what there is and says nothing of what vanished meanwhile; so every now and then a list is
 laid over what is in the store. Resource versions order the two (they may be compared as numbers, KEP-5504).
 
-One object never stops the others: whatever its view raises, the rest of the list is taken, what was last read of it stands, and
-it is told as unread.
+One object never stops the others: whatever its view raises, the rest of the list is taken, and what was last read of it stands.
 """
 
 from collections import OrderedDict, defaultdict
@@ -14,9 +13,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from baton.kube.api import core_path
-from baton.kube.leases import LEASES, leases_path
-from baton.kube.objects import GROUP_VERSION, groups_path, queues_path
+from baton.kube.api import core_path, group_path
+from baton.kube.leases import LEASES
+from baton.kube.objects import GROUP_VERSION
 from baton.model.names import GROUP_LABEL
 
 Manifest = Mapping[str, Any]
@@ -63,8 +62,6 @@ class Store(Generic[V]):
         self._gone: OrderedDict[Key, int] = OrderedDict()
         """The version at which each went, as far as it has not come back; the latest last."""
         self._buckets: dict[Bucket, dict[str, V]] = {}
-        self._unread: dict[Key, tuple[int, str, str]] = {}
-        """The version that could not be read, the bucket that it names, and why."""
 
     def bucket(self, namespace: str, group: str) -> Mapping[str, V]:
         """Views by name."""
@@ -76,10 +73,6 @@ class Store(Generic[V]):
 
     def buckets(self) -> Mapping[Bucket, Mapping[str, V]]:
         return self._buckets
-
-    def unread(self, namespace: str, group: str) -> Mapping[str, str]:
-        """What could not be read of those that name this bucket: why, by name."""
-        return {name: why for (within, name), (_, named, why) in self._unread.items() if (within, named) == (namespace, group)}
 
     def get(self, namespace: str, name: str) -> V | None:
         found = self._objects[namespace].get(name) if namespace in self._objects else None
@@ -96,9 +89,9 @@ class Store(Generic[V]):
             return  # the same story
         try:
             after = None if kind == "DELETED" else self._view(manifest)
-            self._unread.pop(key, None)
         except Exception as error:  # whatever it is: it is this object's alone
-            self._refuse(key, version, manifest, error)
+            why = type(error).__name__
+            log.warning("an object cannot be read; what was last read of it stands", namespace=key[0], name=key[1], why=why)
             after = view
         self._replace(key, version, after)
 
@@ -111,18 +104,6 @@ class Store(Generic[V]):
                 self._replace((within, name), as_of, None)
             if not self._objects[within]:
                 del self._objects[within]
-        for key, (seen, _, _) in list(self._unread.items()):
-            if seen <= as_of and key not in there and namespace in (None, key[0]):
-                del self._unread[key]
-
-    def _refuse(self, key: Key, version: int, manifest: Manifest, error: Exception) -> None:
-        if self._unread.get(key, (-1, "", ""))[0] == version:
-            return
-        why = type(error).__name__
-        log.warning("an object cannot be read, and is passed over", namespace=key[0], name=key[1], why=why)
-        labels = manifest["metadata"].get("labels")
-        group = labels.get(GROUP_LABEL) if isinstance(labels, Mapping) else None
-        self._unread[key] = (version, str(group), why)
 
     def _replace(self, key: Key, version: int, after: V | None) -> None:
         _, before = self._objects[key[0]].pop(key[1], (0, None))
@@ -172,14 +153,8 @@ class WatchedKind(StrEnum):
 
     def path(self, namespace: str | None) -> str:
         """Of all in this namespace; None: of all namespaces."""
-        match self:
-            case WatchedKind.LEASES:
-                return leases_path(namespace)
-            case WatchedKind.QUEUES:
-                return queues_path(namespace)
-            case WatchedKind.GROUPS:
-                return groups_path(namespace)
-        return core_path(namespace, self.value)
+        group, version = self.group_version
+        return group_path(f"{group}/{version}", namespace, self.value) if group else core_path(namespace, self.value)
 
 
 _GROUP_VERSIONS = {WatchedKind.LEASES: LEASES, WatchedKind.QUEUES: GROUP_VERSION, WatchedKind.GROUPS: GROUP_VERSION}

@@ -91,17 +91,6 @@ def test_what_came_after_the_list_was_made_stays() -> None:
     assert one.names() == {"new"}
 
 
-def test_what_could_not_be_read_after_the_list_was_made_stays_told() -> None:
-    def view_of_none(_: object) -> PodView:
-        raise ValueError("not a pod")
-
-    store: Store[PodView] = Store(view_of_none, lambda *_: None)
-    store.event("ADDED", pod("new", 12))
-    store.event("ADDED", pod("old", 9))
-    store.keep("shop", set(), 10)
-    assert store.unread("shop", "orders").keys() == {"new"}
-
-
 def test_a_pod_whose_label_changed_moves_to_the_other_group() -> None:
     one = Listener()
     one.store.event("ADDED", pod("a", 1, "orders"))
