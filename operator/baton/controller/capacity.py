@@ -126,18 +126,18 @@ class GroupCapacity:
         self.problem: Problem | None = None
         """What there is no room for; None: there is room for everything."""
 
-    def begin(self, partitions: int, *, at_all_events: bool) -> bool:
-        """Book what the ledger names, before it is read; False: there is no room, and it is not to be read.
+    def begin(self, partitions: int, *, at_all_events: bool) -> Problem | None:
+        """Book what the ledger names, before it is read. Returns a problem where there is no room, so that it must not be read.
         `at_all_events`: the group is being deleted, and comes to its end."""
         if partitions > self._capacity.room(self._key) and not at_all_events:
             self._capacity.wait(self._key, partitions - self._capacity.booked(self._key))
             what = f"the {counted(partitions, 'partition')} that its ledger has: nothing is done for it, and who owns what stays"
             self.problem = Problem(Reason.OPERATOR_FULL, f"the group finds no room for {what} as it is: {self._why(partitions)}")
-            return False
+            return self.problem
         self._capacity.has_room(self._key)
         self._capacity.book(self._key, partitions)
         self.problem = None
-        return True
+        return None
 
     def take(self, state: GroupState, sights: Iterable[QueueSight], *, members: bool) -> frozenset[QueueName]:
         """Book what the group has, and what it is to have. Returns the queues for which there is no room. `members`: there are

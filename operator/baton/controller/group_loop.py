@@ -208,15 +208,12 @@ class GroupLoop:
         """Wait until there is room for what the ledger has, as far as its metadata tell; False: the group is gone."""
         while (group := self._sight.group) is not None:
             ledger = self._replica.relists.ledger(self.key)
-            if (problem := self._book(0 if ledger is None else ledger.partitions, group)) is None:
+            partitions = 0 if ledger is None else ledger.partitions
+            if (problem := self._group_capacity.begin(partitions, at_all_events=group.deleting)) is None:
                 return True
             self._stuck(problem)
             await asyncio.sleep(SEEN_WITHIN)
         return False
-
-    def _book(self, partitions: int, group: GroupView) -> Problem | None:
-        self._group_capacity.begin(partitions, at_all_events=group.deleting)
-        return self._group_capacity.problem
 
     async def _take_over(self) -> bool:
         """Put the finalizer on, and carry on where the ledger stands; False: the group is gone. Raises Stuck and Deposed."""
@@ -233,7 +230,7 @@ class GroupLoop:
                 raise Stuck(ledger_refused(self._owner, error)) from error
             data = self._ledger_writer.forsake()
         partitions = 0 if data is None else await aside(sum(map(len, data.values())), partitions_named, data)
-        if (problem := self._book(partitions, group)) is not None:
+        if (problem := self._group_capacity.begin(partitions, at_all_events=group.deleting)) is not None:
             raise Stuck(problem)  # it has more than its metadata told
         self._runtime.state, unread = await self._work.do(partitions, _read, group.full_name, data)
         if unread is not None:

@@ -61,8 +61,8 @@ log = structlog.get_logger("baton.lists")
 
 @dataclass(eq=False)
 class Lister:
-    """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called with it when a list ended well,
-    and when lists have failed for BLIND_AFTER."""
+    """Lists one kind in one scope whenever asked, and tries until it works. `changed` is called when a list ended well,
+    and when lists have failed for BLIND_AFTER; also with whether it was blind before."""
 
     api: Api
     clock: ApiServerClock
@@ -70,7 +70,7 @@ class Lister:
     cache: ClusterCache
     of: WatchedKind
     scope: Scope
-    changed: Callable[["Lister"], None]
+    changed: Callable[["Lister", bool], None]
     begun: float = NEVER
     """When the last list that ended well was begun (monotonic seconds)."""
     failing_since: float | None = None
@@ -131,9 +131,9 @@ class Lister:
     def _worked(self, began: float) -> None:
         if self.failing_since is not None:
             log.info("can list again", resource=self.of.value, namespace=self.scope or "all")
-        self.begun = began
+        self.begun, was_blind = began, self.blind
         self._well()
-        self.changed(self)
+        self.changed(self, was_blind)
 
     def _well(self) -> None:
         self.failing_since, self.why, self.blind, self.refused = None, "", False, False
@@ -148,7 +148,7 @@ class Lister:
         if not self.blind and self.clock.ticks() - self.failing_since >= BLIND_AFTER:
             self.blind = True
             log.error("listing has failed for 30 s", resource=self.of.value, namespace=self.scope or "all", error=self.why)
-            self.changed(self)
+            self.changed(self, False)
 
 
 class Relists:
@@ -172,7 +172,6 @@ class Relists:
         """Called when a scope cannot be listed for long, and when it can again."""
         self.listed: Callable[[WatchedKind, Scope], None] = lambda of, scope: None
         """Called when a list ended well."""
-        self._blind: dict[Scope, frozenset[WatchedKind]] = dict.fromkeys(self._scopes, frozenset())
 
     def tend(self) -> None:
         """List what is due: kinds whose watch broke, and the one that was listed longest ago. Called every few seconds."""
@@ -273,19 +272,17 @@ class Relists:
         needed = [self._scopes[scope][of].begun for of in NEEDED]
         return all(begun >= since or (late and begun > NEVER) for begun in needed)
 
-    def _changed(self, lister: Lister) -> None:
+    def _changed(self, lister: Lister, was_blind: bool) -> None:
         scope = lister.scope
         if lister.of is WatchedKind.LEASES and not lister.blind:
             self._cache.sessions.listed(scope, lister.begun)
-            if WatchedKind.LEASES in self._blind[scope]:
+            if was_blind:
                 self._cache.sessions.outage(self._clock.ticks(), scope)
             doubtful, self._in_doubt[scope] = self._in_doubt[scope], set()
             for key in doubtful:
                 self._cache.wake(key)
         self._news[scope].set()
-        blind = frozenset(one.of for one in self._scopes[scope].values() if one.blind)
-        if blind != self._blind[scope]:
-            self._blind[scope] = blind
+        if lister.blind != was_blind:
             self.blind_changed(scope)
         if not lister.blind:
             self.listed(lister.of, scope)

@@ -106,14 +106,13 @@ def test_a_ledger_is_read_where_there_is_room_or_the_group_ends() -> None:
     books = Capacity(100)
     books.book(("shop", "other"), 50)
     booking = GroupCapacity(KEY, books)
-    assert not booking.begin(51, at_all_events=False)
-    told = booking.problem
+    told = booking.begin(51, at_all_events=False)
     assert told is not None
     assert "the 51 partitions that its ledger has" in told.message
     assert (books.booked(KEY), books.waiting) == (0, {"shop": 1})
-    assert booking.begin(50, at_all_events=False)
+    assert booking.begin(50, at_all_events=False) is None
     assert (books.booked(KEY), books.waiting, booking.problem) == (50, {}, None)
-    assert booking.begin(60, at_all_events=True)
+    assert booking.begin(60, at_all_events=True) is None
     assert books.booked(KEY) == 60
 
 
