@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.controller.watch import WatchEvents
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
@@ -113,10 +113,7 @@ class Crowd:
             elector,
             clock,
             _open,
-            identity="one",
-            lease_namespace="baton",
-            lease_name="operator",
-            terms=Terms(duration=60, renew_deadline=40),
+            Options(identity="one", lease_namespace="baton", lease_name="operator", terms=Terms(duration=60, renew_deadline=40)),
         )
         self.feed = WatchEvents(loop, self.replica.cache.event)
         self.api.changed = self._changed

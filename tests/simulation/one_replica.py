@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from baton.controller.capacity import MOST_IN_ALL
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.engine.step import SIZE_LIMIT
 from baton.kube.api import core_path, group_path
 from baton.kube.clock import ApiServerClock
@@ -59,12 +59,14 @@ class OneReplica:
             MemoryApi(self.server, latency=lambda: 0.005),
             ApiServerClock(lambda: BEGIN + loop.time(), self._ticks),
             self._open,
-            identity="one",
-            lease_namespace="baton-system",
-            lease_name="operator",
-            terms=Terms(),
-            ledger_limit=self.ledger_limit,
-            most_partitions=self.most_partitions,
+            Options(
+                identity="one",
+                lease_namespace="baton-system",
+                lease_name="operator",
+                terms=Terms(),
+                ledger_limit=self.ledger_limit,
+                most_partitions=self.most_partitions,
+            ),
         )
         feed = WatchFeed(api, self.replica.cache.event, begins=self.replica.relists.watch_begins)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from baton.controller.adapters import OpenQueue
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.controller.watch import WatchEvents
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
@@ -81,11 +81,7 @@ class Lone:
             ),
             clock or ApiServerClock(self.now, self.loop.time),
             self._open_queue,
-            identity=identity,
-            lease_namespace="baton",
-            lease_name=lease,
-            terms=Terms(),
-            namespaces=namespaces,
+            Options(identity=identity, lease_namespace="baton", lease_name=lease, terms=Terms(), namespaces=namespaces),
         )
         events = WatchEvents(self.loop, replica.cache.event, replica.relists.watch_begins)
         feed = WatchFeed(api, events.put, namespaces, begins=events.begins)

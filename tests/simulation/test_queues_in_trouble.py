@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from baton.controller.group_loop import QUEUES_WITHIN
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.controller.queue_effects import LONGEST_BACKOFF
 from baton.kube.api import core_path
 from baton.kube.clock import ApiServerClock
@@ -45,10 +45,7 @@ class Shop:
             MemoryApi(self.server),
             ApiServerClock(wall=lambda: 1_800_000_000 + loop.time(), monotonic=loop.time),
             self._open,
-            identity="one",
-            lease_namespace="default",
-            lease_name="operator",
-            terms=Terms(),
+            Options(identity="one", lease_namespace="default", lease_name="operator", terms=Terms()),
         )
         self._tasks: list[asyncio.Task[Any]] = []
 

@@ -424,7 +424,7 @@ class GroupLoop:
     async def _advance(self, group: GroupView, spec: ConsumerGroupSpec, sights: list[QueueSight], seen: GroupMembers) -> None:
         now, restored = self._clock.now(), self._ledger_writer.tally.restored
         # Of a deletion nothing can be held back: what is too large even for the API server is refused there.
-        limit = sys.maxsize if group.deleting else self._replica.ledger_limit
+        limit = sys.maxsize if group.deleting else self._replica.options.ledger_limit
         with suppress(TooLarge):
             made = await self._runtime.advance(observation(group, spec, sights, seen), limit)
             self._reporter.taken_in(self._sight.newly_eligible(seen))

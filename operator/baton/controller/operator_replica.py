@@ -4,11 +4,16 @@
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
 
 import structlog
 
-from baton.controller.adapters import OpenQueue
+from baton.controller.adapters import TLS_FOLDER, OpenQueue
 from baton.controller.capacity import MOST_IN_ALL, Capacity
 from baton.controller.cluster_cache import ClusterCache
 from baton.controller.group_loops import GroupLoops
@@ -28,7 +33,6 @@ from baton.kube.mount_refresh import MountRefresher
 from baton.kube.releases import OperatorReleases
 
 STUCK_AFTER = 90.0
-"""Seconds for which a round may last, or an attempt to renew the leader's Lease."""
 
 LOOK_EVERY, LOOKS = 5.0, 3
 """Seconds between looks whether something hangs, and how many must find that: who was stopped for long finds everything late."""
@@ -39,34 +43,47 @@ POSTED_WITHIN = 2.0
 log = structlog.get_logger("baton.operator")
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the operator's process."""
+
+    kubeconfig: Path | None = None
+    """None: the pod's own service account."""
+    namespaces: Sequence[str] = ()
+    """Empty: all of them."""
+    lease_namespace: str = "default"
+    lease_name: str = "baton-operator"
+    identity: str = field(default_factory=lambda: default_identity())
+    terms: Terms = field(default_factory=Terms)
+    metrics_address: str = ""
+    metrics_port: int = 8080
+    admission_policy: bool = False
+    """The chart's admission policies are installed, so that the API server holds consumers to their own sessions. The operator
+    may not look for itself."""
+    most_partitions: int = MOST_IN_ALL
+    """Of all groups together."""
+    tls_files: Path = TLS_FOLDER
+    """The folder of the files that it may read for TLS to queues."""
+    stuck_after: float = STUCK_AFTER
+    """Seconds for which a round may last, or an attempt to renew the leader's Lease."""
+    ledger_limit: int = SIZE_LIMIT
+    """Bytes of a group's ledger that a plan may lead to."""
+
+
+def default_identity() -> str:
+    """The pod's name: a container restarted in its pod takes its Lease back at once. Outside a pod: unlike any other's."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
+
+
 class Replica:
     """One of each of what all groups share, and the loops of the groups. The caller feeds `cache` with watch events."""
 
     def __init__(
-        self,
-        api: Api,
-        of_elector: Api,
-        clock: ApiServerClock,
-        open_queue: OpenQueue,
-        *,
-        identity: str,
-        lease_namespace: str,
-        lease_name: str,
-        terms: Terms,
-        namespaces: Sequence[str] = (),
-        admission_policy: bool = False,
-        ledger_limit: int = SIZE_LIMIT,
-        stuck_after: float = STUCK_AFTER,
-        most_partitions: int = MOST_IN_ALL,
-        there: Do = here,
+        self, api: Api, of_elector: Api, clock: ApiServerClock, open_queue: OpenQueue, options: Options, *, there: Do = here
     ) -> None:
         """`of_elector`: separate connections, and `there`: a separate thread: behind a thousand groups a renewal would come
-        too late. `namespaces` empty: all of them. `admission_policy`: the chart's policies are installed, so that the API server
-        holds consumers to their own sessions. `ledger_limit`: bytes of a group's ledger that a plan may lead to. `stuck_after`:
-        see STUCK_AFTER. `most_partitions`: of all groups together."""
-        self._stuck_after = stuck_after
-        self.admission_policy = admission_policy
-        self.ledger_limit = ledger_limit
+        too late."""
+        self.options = options
         self.api = api
         self.open_queue = open_queue
         self.clock = clock
@@ -75,26 +92,26 @@ class Replica:
         self.cache = ClusterCache(clock)
         self.elector = Elector(
             of_elector,
-            lease_namespace,
-            lease_name,
-            identity,
-            terms,
+            options.lease_namespace,
+            options.lease_name,
+            options.identity,
+            options.terms,
             clock,
             lambda: self.group_loops.notify(),
-            serves=namespaces,
+            serves=options.namespaces,
             there=there,
-            fit=lambda: clock.ticks() - self.group_loops.beat <= stuck_after,
+            fit=lambda: clock.ticks() - self.group_loops.beat <= options.stuck_after,
         )
         api.turns.may_begin = self._may_write
         self.pacing = RoundPacing(self._may_write)
-        self.events = Events(api, identity, clock)
+        self.events = Events(api, options.identity, clock)
         self.refresher = MountRefresher(api, clock)
         self.scaler = Scaler(api)
-        self.relists = Relists(api, self.cache, clock, self.tasks, namespaces)
+        self.relists = Relists(api, self.cache, clock, self.tasks, options.namespaces)
         self.queue_reports = QueueReports(api, self.cache, clock, self.tasks, self.relists.groups_seen)
         self.releases = OperatorReleases(api, clock)
-        self.capacity = Capacity(most_partitions, shared=len(namespaces) != 1)
-        self.large_work = LargeWork(longest=stuck_after)
+        self.capacity = Capacity(options.most_partitions, shared=len(options.namespaces) != 1)
+        self.large_work = LargeWork(longest=options.stuck_after)
         self.group_loops = GroupLoops(self)
         self.metrics.registry.register(ReplicaMetrics(self))
 
@@ -144,8 +161,8 @@ class Replica:
     def stuck(self) -> str | None:
         """What hangs, so that the process is better started again; None: nothing does. For another thread."""
         now = self.clock.ticks()
-        if now - self.elector.beat > self._stuck_after:
+        if now - self.elector.beat > self.options.stuck_after:
             return f"no attempt to renew the leader Lease has ended for {now - self.elector.beat:.0f} s"
-        if now - self.group_loops.beat > self._stuck_after:
+        if now - self.group_loops.beat > self.options.stuck_after:
             return f"the groups were not looked through for {now - self.group_loops.beat:.0f} s"
         return None

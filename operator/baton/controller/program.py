@@ -5,28 +5,26 @@ import gc
 import logging
 import os
 import signal
-import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import structlog
 
-from baton.controller.adapters import TLS_FOLDER, open_queue
-from baton.controller.capacity import MOST_IN_ALL
+from baton.controller.adapters import open_queue
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.health import HealthServer, LagPage
 from baton.controller.metrics import ProcessMetrics
-from baton.controller.operator_replica import STUCK_AFTER, Replica
+from baton.controller.operator_replica import Options as Options
+from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import default_identity as default_identity
 from baton.controller.watch import WatchEvents, Watching
 from baton.kube.api import Api, connect
 from baton.kube.clock import ApiServerClock
-from baton.kube.elector import ElectorThread, Terms
+from baton.kube.elector import ElectorThread
 from baton.kube.errors import ApiError, UnavailableError
 from baton.kube.objects import GROUP_VERSION
 from baton.kube.store import WatchedKind
@@ -48,35 +46,6 @@ Reach = Callable[[Path | None], AbstractAsyncContextManager[tuple[Api, Any]]]
 """As `baton.kube.api.connect`."""
 OpenAnyQueue = Callable[..., Awaitable[QueueAdapter]]
 """As `baton.controller.adapters.open_queue`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of the operator's process."""
-
-    kubeconfig: Path | None = None
-    """None: the pod's own service account."""
-    namespaces: Sequence[str] = ()
-    """Empty: all of them."""
-    lease_namespace: str = "default"
-    lease_name: str = "baton-operator"
-    identity: str = field(default_factory=lambda: default_identity())
-    terms: Terms = field(default_factory=Terms)
-    metrics_address: str = ""
-    metrics_port: int = 8080
-    admission_policy: bool = False
-    """Whether the chart's admission policies are installed. The operator may not look for itself."""
-    most_partitions: int = MOST_IN_ALL
-    """Of all groups together."""
-    tls_files: Path = TLS_FOLDER
-    """The folder of the files that it may read for TLS to queues."""
-    stuck_after: float = STUCK_AFTER
-    """Seconds for which nothing may hang."""
-
-
-def default_identity() -> str:
-    """The pod's name: a container restarted in its pod takes its Lease back at once. Outside a pod: unlike any other's."""
-    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{uuid4().hex[:8]}"
 
 
 def _address(port: int) -> str:
@@ -103,14 +72,7 @@ async def _operate(options: Options, stalls: EventLoopStalls, reach: Reach, open
             of_elector,
             ApiServerClock(),
             partial(open_queue, api, tls_files=options.tls_files),
-            identity=options.identity,
-            lease_namespace=options.lease_namespace,
-            lease_name=options.lease_name,
-            terms=options.terms,
-            namespaces=options.namespaces,
-            admission_policy=options.admission_policy,
-            stuck_after=options.stuck_after,
-            most_partitions=options.most_partitions,
+            options,
             there=thread.do,
         )
         loop = asyncio.get_running_loop()

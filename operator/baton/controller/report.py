@@ -69,7 +69,7 @@ class Reporter:
         whole, counts = as_of(self._looked_at[1], now), self._looked_at[2]
         if (problem := problem_of(whole)) is not None:
             problems = [*problems, problem]
-        bound = self._replica.admission_policy
+        bound = self._replica.options.admission_policy
         lacking = missing(group.name, seen, asked_for)
         told = group_conditions(
             group, whole, sights, problems, now, sessions_are_bound=bound, asked_for=asked_for, missing=lacking

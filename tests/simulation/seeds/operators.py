@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.controller.watch import WatchEvents
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
@@ -203,11 +203,9 @@ class Operator:
             of_elector,
             clock,
             self._open,
-            identity=self.identity,
-            lease_namespace=LEASE[0],
-            lease_name=LEASE[1],
-            terms=TERMS,
-            namespaces=environment.watched,
+            Options(
+                identity=self.identity, lease_namespace=LEASE[0], lease_name=LEASE[1], terms=TERMS, namespaces=environment.watched
+            ),
         )
         feed = WatchEvents(environment.loop, self.replica.cache.event, self.replica.relists.watch_begins)
         self._task("watch", WatchFeed(of_watches, feed.put, environment.watched, environment.repeats, feed.begins).run())

@@ -17,7 +17,7 @@ from baton.controller.adapters import open_queue
 from baton.controller.backlog import Backlog, Look
 from baton.controller.event_loop import EventLoopStalls
 from baton.controller.metrics import Metrics, ProcessMetrics, Snapshot
-from baton.controller.operator_replica import Replica
+from baton.controller.operator_replica import Options, Replica
 from baton.controller.problems import EventReason, Reason
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
@@ -49,11 +49,7 @@ def new_replica() -> Replica:
         ShopApi(),
         ApiServerClock(),
         partial(open_queue, ShopApi()),
-        identity="one",
-        lease_namespace="baton",
-        lease_name="operator",
-        terms=Terms(),
-        namespaces=["shop"],
+        Options(identity="one", lease_namespace="baton", lease_name="operator", terms=Terms(), namespaces=["shop"]),
     )
 
 
