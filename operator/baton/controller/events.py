@@ -239,29 +239,165 @@ PATIENCE = 1.0
 Happened = TypeVar("Happened", bound=OfPartition)
 
 
-class EventRounds:
-    """What happened to the partitions of one group and is not recorded yet."""
+def _joined(told: Iterable[EventMessage]) -> list[EventMessage]:
+    """One event for each reason that is no warning: an event costs as much as the ledger's write."""
+    made: dict[tuple[str, str], EventMessage] = {}
+    for one in told:
+        key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
+        made[key] = one if key not in made else one._replace(note=f"{made[key].note}; and {one.note}")
+    return list(made.values())
 
-    def __init__(self) -> None:
-        self.due_at: float | None = None
-        """When there is something to tell, if nothing else happens; call `turn` then."""
+
+def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
+    return [one for one in those if isinstance(one, kind)]
+
+
+TROUBLE_APART = 10.0
+"""Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
+
+
+_LAST = (State.READY, State.HOLDDOWN)
+"""States that a step ends with; the others are what its hand-offs begin with."""
+
+
+class EventRecorder:
+    """Records the events of one group."""
+
+    def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
+        self._key = key
+        self._about = about
+        self._events = events
+        self._metrics = metrics
+        self._held_since: float | None = None
+        self._trouble: Problem | None = None
+        """As it was told last; None: there is none."""
+        self._trouble_told_at = 0.0
+        self._trouble_due_at: float | None = None
         self._untold: list[tuple[float, OfPartition | EventMessage]] = []
-        """In the order in which it happened, and when. What is said of the group itself keeps its place in it."""
+        """In the order in which it happened, and when. Messages about the group itself keep their place in it."""
         self._answers: dict[Partition, int | None] = {}
         """What queues said of hand-offs that are not yet told."""
         self._round_at = float("-inf")
+        self._round_due_at: float | None = None
+        """When there is something to tell of partitions, if nothing else happens."""
         self._tokens = float(BURST)
+        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
+
+    async def tell(self, events: Sequence[StepEvent], now: float) -> None:
+        """Record everything that happened in one step."""
+        await aside(len(events), self._measure, events, now)
+        last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
+        for one in events:
+            if not isinstance(one, OfPartition) and (one is not last or last.state not in _LAST):
+                self._of_group(one)
+        await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
+        self._standbys([one for one in events if isinstance(one, StandsBy)])
+        if last is not None and last.state in _LAST:
+            self._of_group(last)
+
+    async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
+        """`unacknowledged`: what the queues say is still to be acknowledged of partitions that are being handed off (None: their
+        owners have not released them, and no number says why)."""
+        if self._untold:
+            await self._turn((), unacknowledged, now)
 
     @property
-    def untold(self) -> int:
-        """How much waits to be told."""
-        return len(self._untold)
+    def due_at(self) -> float | None:
+        """When there is something to tell, if nothing else happens; call `hear` and `trouble` then."""
+        return min((at for at in (self._round_due_at, self._trouble_due_at) if at is not None), default=None)
 
-    def turn(
+    def flush(self) -> None:
+        """Record what still waits for its turn."""
+        those, self._untold, self._round_due_at = [one for _, one in self._untold], [], None
+        self._post(self._told(those))
+
+    def trouble(self, problem: Problem | None, now: float) -> None:
+        """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
+        missing, and now the server does not answer), and when it is over."""
+        if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
+            problem = None  # it has not gone wrong
+        told, self._trouble_due_at = self._trouble, None
+        if problem == told:
+            return
+        if problem is None:
+            assert told is not None
+            self.say(EventReason.RECOVERED, f"{told.reason} is over")
+        elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
+            self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
+            return
+        else:
+            self.say(problem.reason, problem.message, Kind.WARNING)
+        self._trouble, self._trouble_told_at = problem, now
+
+    def warn(self, reason: EventReason, note: str) -> None:
+        """Something that a person should look at."""
+        self.say(reason, note, Kind.WARNING)
+
+    def say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
+        """In the order in which things happened: messages about partitions may still wait for their round."""
+        message = EventMessage(reason, note, kind)
+        if self._untold:
+            self._untold.append((self._untold[-1][0], message))
+        else:
+            self._post([message])
+
+    # -- what happened to the group
+
+    def _of_group(self, one: StepEvent) -> None:
+        match one:
+            case StateChanged():
+                self._state(one)
+            case Proposed():
+                instead = f" (instead of {one.instead_of})" if one.instead_of else ""
+                self.say(
+                    EventReason.PROPOSED,
+                    f"proposal {one.id}{instead} would move {counted(one.moves, 'partition')}: {one.why}; look "
+                    f"at it and approve it with `baton approve {self._key[1]} -n {self._key[0]}`",
+                )
+            case Withdrawn():
+                self.say(EventReason.WITHDRAWN, f"proposal {one.id} is withdrawn: {one.why}")
+            case Approved():
+                self.say(
+                    EventReason.APPROVED,
+                    f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
+                )
+            case ApprovalRefused():
+                cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"
+                self.say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}, or not any more; {cure}", Kind.WARNING)
+            case Fenced():
+                self.say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
+
+    def _state(self, change: StateChanged) -> None:
+        because = f": {change.why}" if change.why else ""
+        match change.state:
+            case State.HOLDDOWN:
+                until = f" until {to_text(change.until)}" if change.until is not None else ""
+                self.say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
+            case State.REBALANCING:
+                self.say(EventReason.REBALANCING, f"partitions change hands{because}")
+            case State.PAUSED:
+                self.say(EventReason.PAUSED, f"no new hand-off is begun{because}")
+            case State.READY:
+                waits = f"{counted(change.unowned, 'partition')} without an owner" if change.unowned else "nothing is waited for"
+                self.say(EventReason.READY, f"nothing moves, and {waits}{because}")
+
+    def _standbys(self, those: list[StandsBy]) -> None:
+        if len(those) > MOST_SENTENCES:
+            self.say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there is nothing for them to own yet")
+            return
+        for one in those:
+            self.say(EventReason.STANDS_BY, f"{one.member} stands by: there is nothing for it to own yet")
+
+    # -- what happened to partitions
+
+    async def _turn(self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> None:
+        much = len(happened) + len(self._untold)
+        self._post(await aside(much, self._round, happened, unacknowledged, now))
+
+    def _round(
         self, happened: Iterable[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float
     ) -> list[EventMessage]:
-        """What is to be told now. `unacknowledged`: what the queues say is still to be acknowledged of partitions that are being
-        handed off (None: their owners have not released them, and no number says why)."""
+        """What is to be told now. `unacknowledged`: as `hear`."""
         self._untold += [(now, one) for one in happened]
         for _, one in self._untold:
             if isinstance(one, Revoked) and one.partition in unacknowledged:
@@ -275,17 +411,8 @@ class EventRounds:
             told, ripe = self._told([one for _, one in ready]), self._ripe()
         else:
             told = []
-        self.due_at = max(self._next_round(), ripe[0]) if ripe else None
+        self._round_due_at = max(self._next_round(), ripe[0]) if ripe else None
         return told
-
-    def behind(self, message: EventMessage) -> None:
-        """Tell this of the group when all that happened before it has been told."""
-        self._untold.append((self._untold[-1][0], message))
-
-    def rest(self) -> list[EventMessage]:
-        """The messages about everything that is left."""
-        those, self._untold, self.due_at = [one for _, one in self._untold], [], None
-        return self._told(those)
 
     def _told(self, those: Sequence[OfPartition | EventMessage]) -> list[EventMessage]:
         told: list[EventMessage] = []
@@ -323,148 +450,6 @@ class EventRounds:
             for at, one in self._untold
         ]
 
-
-def _joined(told: Iterable[EventMessage]) -> list[EventMessage]:
-    """One event for each reason that is no warning: an event costs as much as the ledger's write."""
-    made: dict[tuple[str, str], EventMessage] = {}
-    for one in told:
-        key = (one.reason, "" if one.kind is Kind.NORMAL else one.note)
-        made[key] = one if key not in made else one._replace(note=f"{made[key].note}; and {one.note}")
-    return list(made.values())
-
-
-def _of(those: Iterable[OfPartition], kind: type[Happened]) -> list[Happened]:
-    return [one for one in those if isinstance(one, kind)]
-
-
-TROUBLE_APART = 10.0
-"""Seconds between two sentences on a trouble whose reason stays: what is said of a thousand pods changes with each of them."""
-
-
-_LAST = (State.READY, State.HOLDDOWN)
-"""States that a step ends with; the others are what its hand-offs begin with."""
-
-
-class EventRecorder:
-    """Records the events of one group."""
-
-    def __init__(self, key: GroupKey, about: Regarding, events: Events, metrics: Metrics) -> None:
-        self._key = key
-        self._about = about
-        self._events = events
-        self._metrics = metrics
-        self._held_since: float | None = None
-        self._trouble: Problem | None = None
-        """As it was told last; None: there is none."""
-        self._trouble_told_at = 0.0
-        self._trouble_due_at: float | None = None
-        self._rounds = EventRounds()
-        self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
-
-    async def tell(self, events: Sequence[StepEvent], now: float) -> None:
-        """Record everything that happened in one step."""
-        await aside(len(events), self._measure, events, now)
-        last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
-        for one in events:
-            if not isinstance(one, OfPartition) and (one is not last or last.state not in _LAST):
-                self._of_group(one)
-        await self._turn([one for one in events if isinstance(one, OfPartition)], {}, now)
-        self._standbys([one for one in events if isinstance(one, StandsBy)])
-        if last is not None and last.state in _LAST:
-            self._of_group(last)
-
-    async def hear(self, unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        """`unacknowledged`: as `EventRounds.turn`."""
-        if self._rounds.untold:
-            await self._turn((), unacknowledged, now)
-
-    @property
-    def due_at(self) -> float | None:
-        """When there is something to tell, if nothing else happens; call `hear` and `trouble` then."""
-        return min((at for at in (self._rounds.due_at, self._trouble_due_at) if at is not None), default=None)
-
-    def flush(self) -> None:
-        """Record what still waits for its turn."""
-        self._post(self._rounds.rest())
-
-    def trouble(self, problem: Problem | None, now: float) -> None:
-        """Record the group's problem: when its reason changes, when its message changes for the same reason (a Secret was
-        missing, and now the server does not answer), and when it is over."""
-        if problem is not None and problem.reason is Reason.WAITING_FOR_QUEUE:
-            problem = None  # it has not gone wrong
-        told, self._trouble_due_at = self._trouble, None
-        if problem == told:
-            return
-        if problem is None:
-            assert told is not None
-            self._say(EventReason.RECOVERED, f"{told.reason} is over")
-        elif told is not None and told.reason is problem.reason and now < self._trouble_told_at + TROUBLE_APART:
-            self._trouble_due_at = self._trouble_told_at + TROUBLE_APART
-            return
-        else:
-            self._say(problem.reason, problem.message, Kind.WARNING)
-        self._trouble, self._trouble_told_at = problem, now
-
-    def warn(self, reason: EventReason, note: str) -> None:
-        """Something that a person should look at."""
-        self._say(reason, note, Kind.WARNING)
-
-    def say(self, reason: EventReason, note: str) -> None:
-        self._say(reason, note)
-
-    # -- what happened to the group
-
-    def _of_group(self, one: StepEvent) -> None:
-        match one:
-            case StateChanged():
-                self._state(one)
-            case Proposed():
-                instead = f" (instead of {one.instead_of})" if one.instead_of else ""
-                self._say(
-                    EventReason.PROPOSED,
-                    f"proposal {one.id}{instead} would move {counted(one.moves, 'partition')}: {one.why}; look "
-                    f"at it and approve it with `baton approve {self._key[1]} -n {self._key[0]}`",
-                )
-            case Withdrawn():
-                self._say(EventReason.WITHDRAWN, f"proposal {one.id} is withdrawn: {one.why}")
-            case Approved():
-                self._say(
-                    EventReason.APPROVED,
-                    f"proposal {one.id} was approved: {counted(one.moves, 'partition changes', 'partitions change')} hands",
-                )
-            case ApprovalRefused():
-                cure = f"the proposal is {one.current} now: look at it" if one.current else "nothing waits for approval"
-                self._say(EventReason.APPROVAL_REFUSED, f"there is no proposal {one.id}, or not any more; {cure}", Kind.WARNING)
-            case Fenced():
-                self._say(EventReason.FENCED, f"{one.member} is fenced off: {one.why}", Kind.WARNING)
-
-    def _state(self, change: StateChanged) -> None:
-        because = f": {change.why}" if change.why else ""
-        match change.state:
-            case State.HOLDDOWN:
-                until = f" until {to_text(change.until)}" if change.until is not None else ""
-                self._say(EventReason.HOLDDOWN, f"waiting{until} before partitions are moved{because}")
-            case State.REBALANCING:
-                self._say(EventReason.REBALANCING, f"partitions change hands{because}")
-            case State.PAUSED:
-                self._say(EventReason.PAUSED, f"no new hand-off is begun{because}")
-            case State.READY:
-                waits = f"{counted(change.unowned, 'partition')} without an owner" if change.unowned else "nothing is waited for"
-                self._say(EventReason.READY, f"nothing moves, and {waits}{because}")
-
-    def _standbys(self, those: list[StandsBy]) -> None:
-        if len(those) > MOST_SENTENCES:
-            self._say(EventReason.STANDS_BY, f"{len(those):,} members stand by: there is nothing for them to own yet")
-            return
-        for one in those:
-            self._say(EventReason.STANDS_BY, f"{one.member} stands by: there is nothing for it to own yet")
-
-    # -- what happened to partitions
-
-    async def _turn(self, happened: Sequence[OfPartition], unacknowledged: Mapping[Partition, int | None], now: float) -> None:
-        much = len(happened) + self._rounds.untold
-        self._post(await aside(much, self._rounds.turn, happened, unacknowledged, now))
-
     def _measure(self, events: Iterable[StepEvent], now: float) -> None:
         verbose, pause = logging.getLogger("baton.group").isEnabledFor(logging.DEBUG), None
         for one in events:
@@ -491,14 +476,6 @@ class EventRecorder:
                             epoch=one.epoch,
                             why=one.why,
                         )
-
-    def _say(self, reason: str, note: str, kind: Kind = Kind.NORMAL) -> None:
-        """In the order in which things happened: what is said of partitions may still wait for its round."""
-        message = EventMessage(reason, note, kind)
-        if self._rounds.untold:
-            self._rounds.behind(message)
-        else:
-            self._post([message])
 
     def _post(self, messages: Iterable[EventMessage]) -> None:
         for reason, note, kind in messages:
