@@ -284,7 +284,6 @@ class EventRecorder:
         self._log = structlog.get_logger("baton.group").bind(namespace=key[0], group=key[1])
 
     async def tell(self, events: Sequence[StepEvent], now: float) -> None:
-        """Record everything that happened in one step."""
         await aside(len(events), self._measure, events, now)
         last = next((one for one in reversed(events) if isinstance(one, StateChanged)), None)
         for one in events:

@@ -137,7 +137,6 @@ class GroupLoop:
 
     @property
     def _state(self) -> GroupState:
-        """As it stands in the ledger."""
         return self._runtime.state
 
     def wake(self) -> None:
@@ -494,7 +493,6 @@ class Finalizer:
         self._path = groups_path(namespace, name)
 
     async def put_on(self, group: GroupView) -> None:
-        """Put the finalizer on, unless the group has it."""
         if FINALIZER not in group.finalizers:
             await self._write(group, [*group.finalizers, FINALIZER], "cannot be put on the group")
 

@@ -245,7 +245,6 @@ class GroupObjects:
         return max(map(sessions.lapses_at, doubtful), default=None)
 
     def membership(self, spec: ConsumerGroupSpec, queues: Iterable[QueueSight], now: float) -> GroupMembers:
-        """The members of the group, by its pods and their sessions."""
         sessions = self._cache.sessions
         seen = membership(
             self.key[1],

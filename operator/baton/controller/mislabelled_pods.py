@@ -53,7 +53,6 @@ class PodWarnings:
         self._metrics.without_group({})
 
     def look(self) -> None:
-        """Look through all pods, if that is due."""
         if (now := self._clock.ticks()) < self._look_at:
             return
         self._look_at = now + EVERY

@@ -149,7 +149,6 @@ class Replica:
         await end([elector])
 
     async def _hangs(self) -> str:
-        """What does, once something does."""
         found = 0
         while True:
             await asyncio.sleep(LOOK_EVERY)

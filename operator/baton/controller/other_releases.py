@@ -51,7 +51,6 @@ class OtherReleases:
         return Counter(self._groups.copy().values())
 
     def stand_back(self, group: GroupView, release: str) -> None:
-        """Leave this group to that release."""
         key = (group.namespace, group.name)
         self._groups[key] = release
         if self._told.get(key) == (group.uid, release):
@@ -66,7 +65,6 @@ class OtherReleases:
         self._events.post(about, Kind.WARNING, EventReason.SERVED_ELSEWHERE, note)
 
     def forget(self, key: GroupKey) -> None:
-        """Forget a group that is gone."""
         self._groups.pop(key, None)
         self._told.pop(key, None)
 
@@ -75,7 +73,6 @@ class OtherReleases:
         self._groups.clear()
 
     async def run(self) -> None:
-        """Run until cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for key, release in list(self._groups.items()):

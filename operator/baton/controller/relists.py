@@ -94,7 +94,6 @@ class Lister:
             self._task = self.tasks.start("list", self._run(), resource=self.of.value, namespace=self.scope or "")
 
     async def stop(self) -> None:
-        """Stop listing, and forget how it went."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -254,7 +253,6 @@ class Relists:
 
     @property
     def listers(self) -> Iterator[Lister]:
-        """All of them."""
         return (lister for listers in self._scopes.values() for lister in listers.values())
 
     async def stop(self) -> None:

@@ -67,7 +67,6 @@ class Retrying:
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt failed."""
         return self._attempts.since is not None
 
     async def until_it_works(self, work: Callable[[], Awaitable[bool]]) -> bool:

@@ -59,7 +59,6 @@ class StatusWriter:
             self._write_soon()
 
     def close(self) -> None:
-        """Write nothing more."""
         if self._task is not None:
             self._task.cancel()
 
@@ -73,7 +72,6 @@ class StatusWriter:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write now if there is anything to write."""
         wanted = self._wanted
         if wanted is None or wanted == self._written:
             return

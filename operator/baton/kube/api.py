@@ -183,7 +183,6 @@ class Api:
         raise refusal(answer.status, await _said(data))
 
     def _hear(self, date: str | None, asked: float) -> None:
-        """An answer has this header."""
         if (seconds := from_http_text(date or "")) is not None:
             self.told = ServerTime(seconds, asked, asyncio.get_running_loop().time())
 

@@ -35,7 +35,6 @@ class ApiServerClock:
         return self._offset + self._monotonic()
 
     def ticks(self) -> float:
-        """Seconds of the monotonic clock."""
         return self._monotonic()
 
     def follow(self, told: ServerTime) -> float:

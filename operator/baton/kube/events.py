@@ -80,7 +80,6 @@ class Events:
         self._news.set()
 
     async def run(self) -> None:
-        """Post what waits, in each namespace one after the other."""
         posting: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -91,7 +90,6 @@ class Events:
                 await self._news.wait()
 
     async def _post(self, namespace: str, posting: set[str]) -> None:
-        """All of this namespace."""
         waiting = self._waiting[namespace]
         while waiting:
             event = waiting.popleft()

@@ -176,7 +176,6 @@ class SessionClock:
         """When the last list of Leases that came to its end was begun, likewise."""
 
     def renewed(self, lease: LeaseView, now: float) -> None:
-        """Take in a Lease that was seen."""
         key = _key(lease)
         self._seen[key] = sight(self._seen.get(key), lease.renewal, now)
 

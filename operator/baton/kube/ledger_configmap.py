@@ -36,7 +36,6 @@ class LedgerOwner:
 
     @property
     def name(self) -> str:
-        """The name of the ConfigMap."""
         return ledger_name(self.group)
 
     @property

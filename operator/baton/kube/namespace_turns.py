@@ -118,7 +118,6 @@ class NamespaceTurns:
             raise
 
     def _first(self) -> _Line | None:
-        """Of those that may begin."""
         for lines in self._waiting.values():
             for line in lines.values():
                 room = self._free_for_troubled > 0 if line.troubled else self._held[line.namespace] < self._free

@@ -68,7 +68,6 @@ class Store(Generic[V]):
         return self._buckets.get((namespace, group), {})
 
     def __iter__(self) -> Iterator[V]:
-        """All views."""
         return (view for held in list(self._buckets.values()) for view in list(held.values()))
 
     def buckets(self) -> Mapping[Bucket, Mapping[str, V]]:
