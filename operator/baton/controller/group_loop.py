@@ -41,6 +41,7 @@ from baton.controller.retrying import Deposed, Retrying
 from baton.controller.runtime import GroupRuntime
 from baton.controller.scaling import Scaling
 from baton.controller.status import deletion_problem, not_released, object_problems, queue_problems
+from baton.controller.supervision import heard
 from baton.engine import GroupState, load
 from baton.engine.ledger import partitions_named
 from baton.engine.state import in_doubt
@@ -385,12 +386,7 @@ class GroupLoop:
             due.append(self._answers_until)
         resync_at = min(self._resync_at, ticks + LONGEST_SLEEP)
         until = max(ticks + SHORTEST_SLEEP, min([*due, resync_at]))
-        try:
-            async with asyncio.timeout(until - ticks):
-                await self._news.wait()
-            return True
-        except TimeoutError:
-            return any(at <= until for at in due)
+        return await heard(self._news, until - ticks) or any(at <= until for at in due)
 
     # -- the ledger
 

@@ -9,7 +9,7 @@ from baton.controller.mislabelled_pods import PodWarnings
 from baton.controller.other_releases import OtherReleases
 from baton.controller.relists import Scope
 from baton.controller.retrying import AT_ONCE
-from baton.controller.supervision import end
+from baton.controller.supervision import end, heard
 from baton.kube.objects import FINALIZER, GroupView
 from baton.kube.store import WatchedKind
 
@@ -77,11 +77,7 @@ class GroupLoops:
                 await self._follow()
                 slept = self._notice_outages(slept)
                 self.beat = slept
-                try:
-                    async with asyncio.timeout(LOOK_EVERY):
-                        await self._news.wait()
-                except TimeoutError:
-                    pass
+                await heard(self._news, LOOK_EVERY)
         finally:
             await self._stop_all()
 

@@ -17,7 +17,7 @@ import structlog
 
 from baton.controller.cluster_cache import ClusterCache, GroupKey
 from baton.controller.problems import Problem, Reason
-from baton.controller.supervision import Tasks
+from baton.controller.supervision import Tasks, heard
 from baton.kube.api import Api
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import FORBIDDEN, NOT_FOUND, ApiError, UnavailableError
@@ -217,11 +217,7 @@ class Relists:
         until, patient = now + seconds, since + PATIENCE
         while not self._seen(scope, since) and now < until:
             self._news[scope].clear()
-            try:
-                async with asyncio.timeout((min(until, patient) if now < patient else until) - now):
-                    await self._news[scope].wait()
-            except TimeoutError:
-                pass
+            await heard(self._news[scope], (min(until, patient) if now < patient else until) - now)
             now = self._clock.ticks()
         return self._seen(scope, since)
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from baton.controller.problems import PASSING, Problem, Stuck, may_pass, problem_of
+from baton.controller.supervision import is_cancelled
 from baton.kube.clock import ApiServerClock
 from baton.kube.errors import ApiError, UnavailableError
 
@@ -83,7 +84,7 @@ class Retrying:
                 if not may_pass(error) or self._attempts.lasted >= PASSING:
                     self._say(problem_of(error))
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
                 pause = self._attempts.failed(begun, LONGEST_PAUSE_UNEXPECTED)
                 self._log.exception("unexpected failure at a group; trying again")
@@ -92,12 +93,6 @@ class Retrying:
                 self._attempts.worked()
                 return done
             await asyncio.sleep(pause)
-
-
-def _is_cancelled() -> bool:
-    """Whether this task is, and not something that it waited for."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 AT_ONCE = 10

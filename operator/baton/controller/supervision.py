@@ -58,6 +58,21 @@ async def end(tasks: Collection[asyncio.Task[object]]) -> None:
         log.error("cancelled tasks do not end", tasks=first_of(sorted(deaf), 3))
 
 
+def is_cancelled() -> bool:
+    """Whether this task is, and not something that it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+async def heard(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, but no longer than so many seconds. False: it was not set by then."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
 def _only(where: Mapping[str, str]) -> None:
     clear_contextvars()
     bind_contextvars(**where)
@@ -95,10 +110,8 @@ class Tasks:
                 await work()
                 self._failed(name, "a background task ended; it starts again", None, where)
             except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+                if is_cancelled():
                     raise
-                # Not this task was cancelled, but something that it waited for.
                 self._failed(name, "a background task failed; it starts again", error, where)
             except Exception as error:
                 self._failed(name, "a background task failed; it starts again", error, where)
