@@ -49,7 +49,7 @@ class ClusterCache:
         self._groups_by_queue: dict[QueueKey, set[str]] = {}
         """The groups that name a queue."""
         self._became_ready: dict[Uid, float] = {}
-        self._registered: dict[tuple[GroupKey, str], float] = {}
+        """Or an executor, Ready before, was registered."""
 
     def group(self, key: GroupKey) -> GroupView | None:
         return self.groups.get(*key)
@@ -66,16 +66,12 @@ class ClusterCache:
         """A list of all of a namespace's objects (None: of all namespaces) as of this version showed these, and no others."""
         self._stores[of].keep(namespace, there, as_of)
 
-    def take_eligible_since(self, key: GroupKey, pod: PodView) -> float | None:
+    def take_eligible_since(self, pod: PodView) -> float | None:
         """When the pod was seen to become able to take part: Ready, and an executor also registered with its driver.
 
         Monotonic seconds, told once. None: it was told, or that was before this operator watched.
         """
-        ready = self._became_ready.pop(pod.uid, None)
-        if ready is None or pod.executor_id is None:
-            return ready
-        registered = self._registered.get((key, pod.executor_id))
-        return ready if registered is None else max(ready, registered)
+        return self._became_ready.pop(pod.uid, None)
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         if before == after:
@@ -110,18 +106,12 @@ class ClusterCache:
                 self.wake((view.namespace, view.group))
 
     def _follow_executors(self, before: LeaseView | None, after: LeaseView | None, now: float) -> None:
-        """When those that have a pod were registered: a driver may name thousands that have none."""
-        if (before.registered if before else "") == (after.registered if after else ""):
+        if after is None or after.registered == (before.registered if before else ""):
             return
-        were = before.executors if before else frozenset[str]()
-        are = after.executors if after else frozenset[str]()
-        if before is not None:
-            for executor in were - are:
-                self._registered.pop(((before.namespace, before.group), executor), None)
-        if after is not None:
-            key = (after.namespace, after.group)
-            have_pods = {pod.executor_id for pod in self.pods.bucket(*key).values()}
-            self._registered |= {(key, executor): now for executor in are - were if executor in have_pods}
+        new = after.executors - (before.executors if before else frozenset())
+        for pod in self.pods.bucket(after.namespace, after.group).values():
+            if pod.executor_id in new and pod.uid in self._became_ready:
+                self._became_ready[pod.uid] = now
 
     def _group_changed(self, before: GroupView | None, after: GroupView | None) -> None:
         view = after or before

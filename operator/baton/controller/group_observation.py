@@ -274,5 +274,5 @@ class GroupObjects:
         """Members that were taken in since the last call, each with since when it had been able to take part."""
         uids = {member.uid for member in seen.members.values()}
         for pod in self.pods:
-            if pod.uid in uids and (since := self._cache.take_eligible_since(self.key, pod)) is not None:
+            if pod.uid in uids and (since := self._cache.take_eligible_since(pod)) is not None:
                 yield pod.name, since

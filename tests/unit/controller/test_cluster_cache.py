@@ -56,7 +56,7 @@ class Watched:
     def eligible(self, name: str) -> float | None:
         pod = self.cache.pods.get("shop", name)
         assert pod is not None
-        return self.cache.take_eligible_since(("shop", "orders"), pod)
+        return self.cache.take_eligible_since(pod)
 
 
 def test_what_the_operator_itself_has_written_on_a_pod_wakes_no_group() -> None:
@@ -116,15 +116,6 @@ def test_a_pod_that_was_ready_before_anybody_looked_is_not_measured() -> None:
     assert one.eligible("a") is None
     one.pod("b", ready=to_text(ApiServerClock().now()))
     assert one.eligible("b") is not None, "it became Ready just now, and its first event came late"
-
-
-def test_nothing_is_kept_of_executors_that_have_no_pod() -> None:
-    one = Watched()
-    one.pod("e", ready=OLD, executor="3")
-    one.lease("10:00:00", executors=",".join(map(str, range(9_000))))
-    assert len(one.cache._registered) == 1
-    one.lease("10:00:01", executors="4")
-    assert one.cache._registered == {}
 
 
 def test_an_executor_is_eligible_when_its_driver_has_registered_it_too() -> None:
