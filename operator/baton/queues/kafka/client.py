@@ -36,11 +36,12 @@ from aiokafka.protocol.transaction import InitProducerIdRequest as InitProducerI
 from aiokafka.protocol.transaction import TxnOffsetCommitRequest as TxnOffsetCommitRequest
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as DefaultRecordBatchBuilder
+from confluent_kafka import KafkaError as Code
 
 from baton.model.retrying import doubling
 from baton.model.wording import quoted
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, Code, StaleToken, refused
+from baton.queues.kafka.answers import NONE_ANSWERS, PASSING, STALE, StaleToken, refused
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 # -- Requests of Kafka's protocol that aiokafka has no classes for, or not in the version that the fence needs.
@@ -394,7 +395,7 @@ class KafkaClient:
                 if time.monotonic() - begun >= PASSES_WITHIN:
                     raise (PartitionUnavailable(str(lost)) if transactional_id else lost) from None
                 code = Code.COORDINATOR_NOT_AVAILABLE
-            if code == Code.NONE:
+            if code == Code.NO_ERROR:
                 return
             if code in STALE:
                 raise StaleToken(what)
@@ -426,7 +427,7 @@ class KafkaClient:
         while (found := self._coordinators.get((kind, key))) is None:
             answer = await self.to_anybody(FindCoordinatorRequest(key, kind))
             code = int(answer.error_code)
-            if code == Code.NONE:
+            if code == Code.NO_ERROR:
                 self._coordinators[kind, key] = found = int(answer.coordinator_id)
                 break
             answered_at = answered_at or time.monotonic()  # the first answer has taken what it takes to connect, too

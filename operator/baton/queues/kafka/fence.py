@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from confluent_kafka import KafkaError as Code
+
 from baton.model.retrying import doubling
-from baton.queues.kafka.answers import Code, StaleToken
+from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import (
     PASSES_WITHIN,
     AddOffsetsToTxnRequest,

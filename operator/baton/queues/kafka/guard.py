@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from confluent_kafka import KafkaError as Code
+
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import PASSING, Code, said
+from baton.queues.kafka.answers import PASSING, said
 from baton.queues.kafka.client import (
     ANSWERS_WITHIN,
     ConsumerGroupMembers,
@@ -41,7 +43,6 @@ _PAUSE = 1.0
 _MISSED_AFTER = 2 * _JOINS_WITHIN
 """Seconds out of the group, against its will, that somebody is to know of."""
 _NO_MEMBER = ""
-_MEMBER_ID_REQUIRED = 79
 
 
 class GuardMember:
@@ -124,7 +125,7 @@ class GuardMember:
         protocols = [(PROTOCOL, _subscription([self._topic]))]
         request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", protocols)
         answer = await self._ask("JoinGroup", request)
-        if answer.error_code == _MEMBER_ID_REQUIRED:
+        if answer.error_code == Code.MEMBER_ID_REQUIRED:
             self._member = answer.member_id
             return await self._join()
         if answer.error_code:
@@ -154,7 +155,7 @@ class GuardMember:
         async def ask() -> int:
             nonlocal answer
             answer = await self._client.to_group(request)
-            return int(answer.error_code) if answer.error_code in PASSING else Code.NONE
+            return int(answer.error_code) if answer.error_code in PASSING else Code.NO_ERROR
 
         await self._client.until_taken(what, ask, self._topic)
         return answer
@@ -178,9 +179,9 @@ def _subscription(topics: Sequence[str]) -> bytes:
     return struct.pack(">hi", 0, len(topics)) + named + struct.pack(">i", -1)
 
 
-_NO_SUCH_GROUP, _DEAD = 69, "Dead"
-"""Either says that there has been neither a commit nor a member yet; or that its members speak the other protocol."""
-_UNSUPPORTED_VERSION = 35
+_DEAD = "Dead"
+"""As GROUP_ID_NOT_FOUND it says that there has been neither a commit nor a member yet; or that its members speak the other
+protocol."""
 
 
 async def refuse_members(client: KafkaClient, topic: str) -> None:
@@ -190,7 +191,7 @@ async def refuse_members(client: KafkaClient, topic: str) -> None:
     async def classic() -> int:
         answer = await client.to_group(DescribeGroupsRequest([client.group]))
         code, _, state, _, _, members, *_ = answer.groups[0]
-        if code == _NO_SUCH_GROUP or state == _DEAD:
+        if code == Code.GROUP_ID_NOT_FOUND or state == _DEAD:
             return await kip_848()
         others.update(_named(one[1], one[2]) for one in members if one[1] != CLIENT_ID)
         return int(code)
@@ -199,10 +200,10 @@ async def refuse_members(client: KafkaClient, topic: str) -> None:
         try:
             answer = await client.to_group(ConsumerGroupMembers(client.group))
         except TooOld:  # for that protocol
-            return Code.NONE
+            return Code.NO_ERROR
         code, _, _, _, _, _, _, members, *_ = answer.groups[0]
         others.update(_named(one[4], one[5]) for one in members if one[4] != CLIENT_ID)
-        return Code.NONE if code in (_NO_SUCH_GROUP, _UNSUPPORTED_VERSION) else int(code)
+        return Code.NO_ERROR if code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION) else int(code)
 
     await client.until_taken("the question for the group's members", classic, topic)
     if others:

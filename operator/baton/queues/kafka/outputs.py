@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from baton.queues.kafka.answers import PASSING, STALE, Code, StaleToken, said
+from confluent_kafka import KafkaError as Code
+
+from baton.queues.kafka.answers import PASSING, STALE, StaleToken, said
 from baton.queues.kafka.client import (
     PASSES_WITHIN,
     AddPartitionsToTxnRequest,
@@ -156,8 +158,12 @@ _TAKES_WITHIN = 3000
 _KNOWN_FOR = 60.0
 """Seconds for which it is taken that a topic has as many partitions as it had."""
 _PAUSE = 0.02
-_TAKEN = frozenset({Code.NONE, Code.DUPLICATE_SEQUENCE_NUMBER})
-_OVER_IN_A_MOMENT = PASSING | {Code.REQUEST_TIMED_OUT, Code.NOT_ENOUGH_REPLICAS, Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+_TAKEN = frozenset({Code.NO_ERROR, Code.DUPLICATE_SEQUENCE_NUMBER})
+_OVER_IN_A_MOMENT = PASSING | {
+    Code.REQUEST_TIMED_OUT,
+    Code.NOT_ENOUGH_REPLICAS,
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+}
 _Place = tuple[str, int]
 
 
@@ -197,10 +203,10 @@ class TransactionOutputs:
             )
             codes = {(name, int(code)) for name, those in answer.errors for _, code in those}
             for name, code in sorted(codes):
-                if code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED):
+                if code in (Code.UNKNOWN_TOPIC_OR_PART, Code.TOPIC_AUTHORIZATION_FAILED):
                     raise self._cannot(name, code)
-            left = [code for _, code in codes if code not in (Code.NONE, Code.OPERATION_NOT_ATTEMPTED)]
-            return left[0] if left else Code.NONE
+            left = [code for _, code in codes if code not in (Code.NO_ERROR, Code.OPERATION_NOT_ATTEMPTED)]
+            return left[0] if left else Code.NO_ERROR
 
         await self._client.until_taken("AddPartitionsToTxn", ask, places[0][0], transactional_id)
 
@@ -271,17 +277,17 @@ class TransactionOutputs:
 
 def _why(code: int, who: str) -> str:
     match code:
-        case Code.UNKNOWN_TOPIC_OR_PARTITION:
+        case Code.UNKNOWN_TOPIC_OR_PART:
             return f"it is not there, or {who} may not see it: create it"
         case Code.TOPIC_AUTHORIZATION_FAILED:
             return f"{who} may not WRITE it: allow it by an ACL"
-        case Code.INVALID_TOPIC_EXCEPTION:
+        case Code.TOPIC_EXCEPTION:
             return "no topic may have this name: correct it in the program"
-        case Code.MESSAGE_TOO_LARGE | Code.RECORD_LIST_TOO_LARGE:
+        case Code.MSG_SIZE_TOO_LARGE | Code.RECORD_LIST_TOO_LARGE:
             return "one of them is larger than it takes: raise its max.message.bytes, or send less in one"
         case Code.NOT_ENOUGH_REPLICAS | Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             return "fewer of its replicas are in sync than its min.insync.replicas: see whether all brokers run"
-        case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_OR_FOLLOWER:
+        case Code.LEADER_NOT_AVAILABLE | Code.NOT_LEADER_FOR_PARTITION:
             return "one of its partitions has no leader: see whether all brokers run"
         case _:
             return f"the brokers answer {said(code)}"

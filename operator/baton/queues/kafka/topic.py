@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from confluent_kafka import KafkaError as Code
+
 from baton.model.ranges import format_numbers
-from baton.queues.kafka.answers import PASSING, Code, who_holds_the_place
+from baton.queues.kafka.answers import PASSING, who_holds_the_place
 from baton.queues.kafka.answers import TRANSACTIONS_TOOL as TOOL
 from baton.queues.kafka.client import BrokerLost, KafkaClient, OffsetRequest, TopicMetadata
 from baton.queues.kafka.record import Committed
@@ -85,9 +87,9 @@ async def _offsets(
         return found
     for _, partitions in answer.topics:
         for number, code, _, offset, *_ in partitions:
-            if code == Code.NONE:
+            if code == Code.NO_ERROR:
                 found[number] = offset
-            elif code not in PASSING and code != Code.UNKNOWN_TOPIC_OR_PARTITION:
+            elif code not in PASSING and code != Code.UNKNOWN_TOPIC_OR_PART:
                 raise client.refused("the question for offsets", code, topic)
     return found
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiokafka.client import CoordinationType
 from aiokafka.protocol.coordination import FindCoordinatorRequest
+from confluent_kafka import KafkaError as Code
 
 from baton.queues.kafka import client
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
 from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
@@ -25,7 +25,7 @@ class Cluster(KafkaClient):
 
     async def to_anybody(self, request: Any) -> Any:
         assert isinstance(request, FindCoordinatorRequest)
-        code = Code.COORDINATOR_NOT_AVAILABLE if request._coordinator_type == self.without else Code.NONE
+        code = Code.COORDINATOR_NOT_AVAILABLE if request._coordinator_type == self.without else Code.NO_ERROR
         return SimpleNamespace(error_code=code, coordinator_id=1)
 
     async def _send(self, node: int, request: Any, lane: int = 0) -> Any:

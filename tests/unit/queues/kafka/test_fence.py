@@ -13,12 +13,12 @@ from aiokafka.protocol.transaction import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from confluent_kafka import KafkaError as Code
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka import fence
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import announcing_group
-from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, Unsettled, granted_within, transactional_id
 from baton.queues.kafka.record import Committed, Record, Token
@@ -79,7 +79,7 @@ class Coordinator(KafkaClient):
             ((_, ((_, offset, text),)),) = request._topics
             self.under_way[request._producer_id] = offset, text
             return SimpleNamespace(errors=[("orders", [(0, 0)])])
-        code = Code.UNSTABLE_OFFSET_COMMIT if self.under_way and not request._beside_pending else Code.NONE
+        code = Code.UNSTABLE_OFFSET_COMMIT if self.under_way and not request._beside_pending else Code.NO_ERROR
         offset, text = self.committed
         return SimpleNamespace(error_code=0, topics=[("orders", [(0, offset, 0, text, code, {})], {})])
 

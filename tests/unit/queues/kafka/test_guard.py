@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError as Code
 
 from baton.queues.kafka import guard
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import KafkaClient
 from baton.queues.kafka.guard import GuardMember
 from tests.waiting import eventually
@@ -19,7 +19,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.coordinator = 1
-        self.refuses: int = Code.NONE
+        self.refuses: int = Code.NO_ERROR
         """What it answers to whoever joins."""
         self.raises: Exception | None = None
         self.left = 0
@@ -91,7 +91,7 @@ async def test_that_it_is_not_let_in_is_said_after_a_while_with_the_reason(
     assert member.warnings() == (), "that may be over in a moment"
     monkeypatch.setattr(guard, "_MISSED_AFTER", 0.0)
     assert "JoinGroup was answered by INVALID_SESSION_TIMEOUT" in member.warnings()[0]
-    brokers.refuses = Code.NONE
+    brokers.refuses = Code.NO_ERROR
     await in_the_group(member)
     assert member.warnings() == ()
     await member.close()

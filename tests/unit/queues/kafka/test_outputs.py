@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatch
+from confluent_kafka import KafkaError as Code
 from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.queues.kafka import outputs
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import Code
 from baton.queues.kafka.client import BrokerLost, KafkaClient
 from baton.queues.kafka.outputs import MOST_BYTES, PendingOutputs, TransactionOutputs, encoded, partition_of, shared_out
 from baton.queues.kafka.read_position import FinishedOffsets
@@ -160,14 +160,14 @@ class Brokers(KafkaClient):
         return SimpleNamespace(partitions=1, leaders={0: self.described})
 
     async def to_transactions(self, transactional_id: str, request: Any) -> Any:
-        return SimpleNamespace(errors=[("paid", [(0, Code.NONE)])])
+        return SimpleNamespace(errors=[("paid", [(0, Code.NO_ERROR)])])
 
     async def to_broker(self, node: int, request: Any) -> Any:
         assert isinstance(request, ProduceRequest)
         self.asked.append(node)
         if node == 1:
             raise BrokerLost("its broker 1 does not answer")
-        return SimpleNamespace(topics=[("paid", [(0, Code.NONE)])])
+        return SimpleNamespace(topics=[("paid", [(0, Code.NO_ERROR)])])
 
 
 async def test_where_a_leader_is_lost_the_next_one_is_asked_for(monkeypatch: Any) -> None:
