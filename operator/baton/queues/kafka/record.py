@@ -5,7 +5,7 @@ The record and the offset are one value at the broker, so that no commit can mov
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -75,30 +75,10 @@ class Record:
 
     def to_text(self) -> str:
         """As it stands beside the offset."""
-        fields: dict[str, Any] = {
-            "baton": _VERSION,
-            "group": self.group,
-            "queue": self.queue,
-            "uid": self.uid,
-            "epoch": self.epoch,
-            "topic": self.topic_id,
-            "token": self.token,
-            "first": self.first,
-        }
-        more: dict[str, Any] = {
-            "reader": self.reader,
-            "reserved": self.reserved,
-            "again": self.again,
-            "stale": self.stale,
-            "tries": [list(one) for one in sorted(self.tries.items())[:_MOST_TRIES]],
-            "released": self.released,
-            "most": self.most,
-            "unacked": self.unacked,
-            "dead": self.dead_letters,
-            "query": self.query,
-        }
-        fields |= {name: value for name, value in more.items() if value}
-        return json.dumps(fields, separators=(",", ":"))
+        tries = [list(one) for one in sorted(self.tries.items())[:_MOST_TRIES]]
+        values = {name: tries if own == "tries" else getattr(self, own) for own, name in _FIELDS.items()}
+        written = {"baton": _VERSION} | {name: value for name, value in values.items() if value or name in _ALWAYS}
+        return json.dumps(written, separators=(",", ":"))
 
     @property
     def left_behind(self) -> bool:
@@ -134,6 +114,12 @@ class Record:
         return replace(self, again=again, stale=stale, tries=tries)
 
 
+_FIELDS = {one.name: {"topic_id": "topic", "dead_letters": "dead"}.get(one.name, one.name) for one in fields(Record)}
+"""Their names in the text."""
+_ALWAYS = {"group", "queue", "uid", "epoch", "topic", "token", "first"}
+"""What is written down also where it is empty."""
+
+
 class Committed(NamedTuple):
     """What a group has committed for a partition."""
 
@@ -153,51 +139,33 @@ def read(text: str | None) -> Record | None:
     if not text or len(text) > LONGEST + 1:
         return None
     try:
-        fields = json.loads(text.partition("\0")[0])
+        written = json.loads(text.partition("\0")[0])
     except (ValueError, RecursionError):
         return None
-    return _record(fields) if isinstance(fields, dict) and fields.get("baton") == _VERSION else None
+    return _record(written) if isinstance(written, dict) and written.get("baton") == _VERSION else None
 
 
-def _record(fields: dict[str, Any]) -> Record | None:
-    group, queue, uid = fields.get("group"), fields.get("queue"), fields.get("uid")
-    topic, dead, reader = fields.get("topic"), fields.get("dead", ""), fields.get("reader", "")
-    epoch, token, first = fields.get("epoch"), _numbers(fields.get("token"), 2), fields.get("first")
-    more = [fields.get(name, 0) for name in ("reserved", "again", "stale", "most", "unacked", "query")]
-    tries = fields.get("tries", [])
-    if not isinstance(tries, list) or len(tries) > _MOST_TRIES or not all(_numbers(one, 2) for one in tries):
+def _record(written: Mapping[str, Any]) -> Record | None:
+    found = {own: written[name] for own, name in _FIELDS.items() if name in written}
+    token, tries = found.get("token"), found.get("tries", [])
+    if not (_are_pairs([token]) and isinstance(tries, list) and len(tries) <= _MOST_TRIES and _are_pairs(tries)):
         return None
-    if token is None or token[1] >= _TOKEN_BOUND:
+    try:
+        record = Record(**{**found, "token": Token(*token), "tries": dict(tries), "released": found.get("released") is True})
+    except TypeError:  # it has not all that it needs
         return None
-    if not _are_numbers((epoch, first, *more)) or max(fields["epoch"], more[-1]) >= _BOUND:
+    texts = record.group, record.queue, record.topic_id, record.reader, record.dead_letters
+    numbers = record.epoch, record.first, record.reserved, record.again, record.stale, record.most, record.unacked, record.query
+    if not all(isinstance(text, str) for text in (*texts, "" if record.uid is None else record.uid)):
         return None
-    if not all(isinstance(word, str) for word in (group, queue, topic, dead, reader, "" if uid is None else uid)):
+    if not _are_numbers(numbers) or max(record.epoch, record.query) >= _BOUND or record.token.epoch >= _TOKEN_BOUND:
         return None
-    reserved, again, stale, most, unacked, query = more
-    return Record(
-        group=fields["group"],
-        queue=fields["queue"],
-        uid=None if uid is None else Uid(uid),
-        epoch=Epoch(fields["epoch"]),
-        topic_id=fields["topic"],
-        token=Token(*token),
-        first=fields["first"],
-        reader=reader,
-        reserved=reserved,
-        again=again,
-        stale=stale,
-        tries=dict(tries),
-        released=fields.get("released") is True,
-        most=most,
-        unacked=unacked,
-        dead_letters=dead,
-        query=query,
-    )
+    return record
 
 
-def _numbers(value: object, count: int) -> list[int] | None:
-    return value if isinstance(value, list) and len(value) == count and _are_numbers(value) else None
+def _are_pairs(values: Iterable[object]) -> bool:
+    return all(isinstance(one, list) and len(one) == 2 and _are_numbers(one) for one in values)
 
 
 def _are_numbers(values: Iterable[object]) -> bool:
-    return all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**63 for one in values)
+    return all(type(one) is int and 0 <= one < 2**63 for one in values)
