@@ -41,120 +41,15 @@ with extra("kafka"):
     from baton.queues.kafka.event_loop import EventLoopThread, each
     from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions
     from baton.queues.kafka.group_offsets import topic_now, topic_of
-    from baton.queues.kafka.topic import LogEnd, Topic, TopicLog
+    from baton.queues.kafka.topic import LogEnd, Topic, describe, offsets
 
 T = TypeVar("T")
 
-# -- The owner records of a topic's partitions, as a Spark query keeps its number and its place in them.
-#
-# A query commits under the token that stands in the record, whoever owns the partition: so a grant does not end it, and a
-# commit that was begun before a grant, or before a later query, is refused by the broker.
-
 _TRIES = 5
-
-Change = Callable[[Committed], tuple[int, Record] | None]
-"""What is to be committed where this is; None: nothing."""
-
-
-class QueryRecords:
-    """Used in one event loop. Its methods raise QueueUnreachable."""
-
-    def __init__(self, transactions: PartitionTransactions, log: TopicLog) -> None:
-        self._transactions = transactions
-        self._log = log
-        self.topic_id = ""
-        """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
-
-    async def seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
-        """What is committed of each now. One that the operator has not granted yet has no record, and is left out; so is one
-        without an owner: others may set the group's place meanwhile."""
-        found = await self._transactions.all_stable(tuple(partitions))
-        return {number: one for number, one in found.items() if _is_owned(one)}
-
-    async def taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
-        """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
-        alone, is refused."""
-        found = await self.seen(partitions)
-        if behind := [number for number, one in found.items() if _query(one) < query and not self.remade(one)]:
-            ends = await self._log.offsets(LogEnd.END, behind)
-
-            async def take(number: int) -> Committed:
-                return await self._renewed(number, lambda seen: _taken(seen, query, ends.get(number)))
-
-            found |= await each(take, behind)
-        return found
-
-    async def changed(self, query: int, changes: Mapping[int, Change], found: Mapping[int, Committed]) -> dict[int, Committed]:
-        """Commit these changes, each unless its record names a later query; what stands there then. `found`: what was seen of
-        them a moment ago."""
-
-        async def change(number: int) -> Committed:
-            return await self._change(query, number, changes[number], found[number])
-
-        return await each(change, changes)
-
-    def remade(self, seen: Committed) -> bool:
-        """The record is of another topic with this name: the query's was deleted."""
-        return bool(self.topic_id) and seen.record is not None and seen.record.topic_id != self.topic_id
-
-    async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
-        for _ in range(_TRIES):
-            wanted = change(seen) if _is_owned(seen) and _query(seen) <= query and not self.remade(seen) else None
-            if wanted is None:
-                return seen
-            try:
-                await self._transactions.commit(number, *wanted, seen=seen)
-                return Committed(*wanted)
-            except StaleToken:
-                seen = await self._after_refusal(number, wanted[1])
-        raise self._granted_on(number)
-
-    async def _after_refusal(self, number: int, refused: Record) -> Committed:
-        """Whoever has another token writes it down; where the record keeps the refused one, that process has ended, and the query
-        takes a token for the record as it is."""
-        seen, unchanged = await self._transactions.after_refusal(number, refused.token)
-        return await self._renewed(number, lambda now: now.record) if unchanged else seen
-
-    async def _renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
-        for _ in range(_TRIES):
-            try:
-                return await self._transactions.renewed(number, change)
-            except StaleToken:
-                await asyncio.sleep(GRANTED_WITHIN / _TRIES)
-        raise self._granted_on(number)
-
-    def _granted_on(self, number: int) -> PartitionUnavailable:
-        client = self._transactions.client
-        return PartitionUnavailable(
-            f"{client.address.place}: partition {number} of {self._transactions.topic} is granted again and again, or two "
-            f"drivers read it: see that the group {client.group} has one operator and one driver"
-        )
-
-
-def _is_owned(seen: Committed) -> bool:
-    """Somebody has the partition."""
-    return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
-
-
-def _query(seen: Committed) -> int:
-    return seen.record.query if seen.record is not None else 0
-
-
-def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
-    """By a query that begins: `end` is where the log ends; None: nobody leads the partition. What was reserved before may have
-    been handed out."""
-    record = seen.record
-    if record is None or not _is_owned(seen) or record.query > query:
-        return record  # it needs the new token all the same
-    again, stale = record.comes_again(record.reserved if end is None else end), record.still_read()
-    return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)
-
-
-# -- What a Spark query does with a topic: which ranges there are, up to where entries may be handed out, and what is done
-# with.
-
 _LOOK_EVERY = 0.02
 """Seconds between two looks for something new."""
+_KNOWN_FOR = 5.0
+"""Seconds until the topic is described again: its partitions may have become more."""
 _NEVER = 2**63
 _NOTHING = Gone(0, -1)
 """Of a topic that was deleted and made again, or of another one that the queue has now: no position of the query's is one of
@@ -163,15 +58,27 @@ RESERVED = 1000
 """Entries beyond a range that a commit reserves at least: so many are marked redelivered without need, at most, where a driver
 ends without a word; and three times the range, where that is more."""
 
+Change = Callable[[Committed], tuple[int, Record] | None]
+"""What is to be committed where this is; None: nothing."""
+
 
 class QueryRanges:
-    """What `KafkaRanges` is asked, in its event loop. Methods raise QueueUnreachable."""
+    """What `KafkaRanges` is asked, in its event loop: which ranges there are, up to where entries may be handed out, and what is
+    done with. Methods raise QueueUnreachable.
 
-    def __init__(self, log: TopicLog, records: QueryRecords, queue: str) -> None:
+    A query commits under the token that stands in the record, whoever owns the partition: so a grant does not end it, and a
+    commit that was begun before a grant, or before a later query, is refused by the broker.
+    """
+
+    def __init__(self, transactions: PartitionTransactions, queue: str) -> None:
         """`queue`: its name, for people."""
-        self._log = log
-        self._records = records
+        self._transactions = transactions
+        self._client = transactions.client
         self._queue = queue
+        self._topic: Topic | None = None
+        self._described_at = 0.0
+        self._topic_id = ""
+        """The topic that the query reads. Records of one that was made in its place are not touched. Empty: any."""
         self._beginning = 0
         """The number of a query whose `begin` has not come to its end. 0: there is none."""
         self._ends: dict[int, int] = {}
@@ -181,10 +88,10 @@ class QueryRanges:
 
     async def begin(self) -> int:
         """Where it does not come to its end, the next one goes on with its number: over a very large topic it takes several."""
-        self._records.topic_id = (await self._log.topic(fresh=True)).topic_id
+        self._topic_id = (await self.topic(fresh=True)).topic_id
         partitions = await self._partitions()
-        found = await self._records.seen(partitions)
-        known = max((one.record.query for one in found.values() if one.record is not None), default=0)
+        found = await self._seen(partitions)
+        known = max(map(_query, found.values()), default=0)
         if known > self._beginning or not self._beginning:  # another query has begun since
             self._beginning = max(time.time_ns() // 1000, known + 1)
         await self.fence(self._beginning, partitions)
@@ -194,27 +101,29 @@ class QueryRanges:
     @property
     def name(self) -> str:
         """The topic's."""
-        return self._log.name
+        return self._transactions.topic
 
-    async def topic(self) -> Topic:
-        """As it was a few seconds ago at most."""
-        return await self._log.topic()
+    async def topic(self, *, fresh: bool = False) -> Topic:
+        """As it was a few seconds ago at most; `fresh`: as it is now."""
+        if fresh or self._topic is None or time.monotonic() - self._described_at > _KNOWN_FOR:
+            self._topic, self._described_at = await describe(self._client, self.name), time.monotonic()
+        return self._topic
 
-    async def fence(self, query: int, partitions: Collection[int]) -> int:
-        found = await self._records.taken(query, partitions)
-        return max((one.record.query for one in found.values() if one.record is not None), default=query)
+    async def fence(self, query: int, partitions: Iterable[int]) -> int:
+        """See `KafkaRanges.fence`."""
+        return max(map(_query, (await self._taken(query, partitions)).values()), default=query)
 
     async def positions(self) -> dict[int, PartitionBounds]:
         partitions = await self._partitions()
-        found = await self._records.seen(partitions)
+        found = await self._seen(partitions)
         if unknown := sorted(set(partitions) - found.keys()):
             raise QueueUnreachable(
-                f"{self._log.client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
+                f"{self._client.address.place}: partition {unknown[0]} of {self._queue} has no owner yet: wait until the "
                 "operator has granted it, or see what the ConsumerGroup says"
             )
         begins, ends = await self._bounds(found)
         if missing := sorted(found.keys() - (begins.keys() & ends.keys())):
-            raise QueueUnreachable(f"{self._log.client.address.place}: partition {missing[0]} of {self._queue} has no leader")
+            raise QueueUnreachable(f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader")
         return {
             number: PartitionBounds(max(one.offset, begins[number]), begins[number], ends[number])
             for number, one in sorted(found.items())
@@ -236,7 +145,7 @@ class QueryRanges:
         """The records of these, and where each begins and ends. None: the queue was replaced by one with another topic, and here
         nobody is granted anything again; the topic may be gone, too."""
         try:
-            found, (begins, ends) = await asyncio.gather(self._records.taken(query, numbers), self._bounds(numbers))
+            found, (begins, ends) = await asyncio.gather(self._taken(query, numbers), self._bounds(numbers))
         except QueueUnreachable:
             if await self._is_elsewhere():
                 return None
@@ -244,7 +153,7 @@ class QueryRanges:
         return None if not found and await self._is_elsewhere() else (found, begins, ends)
 
     async def _is_elsewhere(self) -> bool:
-        return await topic_now(self._log.client, self._queue) not in (None, self.name)
+        return await topic_now(self._client, self._queue) not in (None, self.name)
 
     def _ahead_of(
         self, query: int, asked: AheadRequest, seen: Committed | None, begin: int | None, end: int | None
@@ -253,7 +162,7 @@ class QueryRanges:
         self.waits_from[partition] = _NEVER
         if seen is not None and (later := _later(query, seen)):
             return later
-        if seen is not None and self._records.remade(seen):
+        if seen is not None and self._remade(seen):
             return _NOTHING
         if seen is None or seen.record is None or (seen.record.uid, seen.record.epoch) != (asked.uid, asked.epoch):
             return Stale()
@@ -276,7 +185,7 @@ class QueryRanges:
         found, begins, ends = looked
         if missing := sorted(set(numbers) - (found.keys() & begins.keys() & ends.keys())):
             raise QueueUnreachable(
-                f"{self._log.client.address.place}: partition {missing[0]} of {self._queue} has no leader, or no owner record: "
+                f"{self._client.address.place}: partition {missing[0]} of {self._queue} has no leader, or no owner record: "
                 "see whether its brokers run, and what the ConsumerGroup says"
             )
         answers: dict[int, LogAnswer] = {}
@@ -287,7 +196,7 @@ class QueryRanges:
             assert seen.record is not None
             if later := _later(query, seen):
                 answers[number] = later
-            elif self._records.remade(seen):
+            elif self._remade(seen):
                 answers[number] = _NOTHING
             elif one.start < begin or one.end > end:
                 answers[number] = Gone(begin + 1, end)
@@ -295,16 +204,16 @@ class QueryRanges:
                 answers[number] = Logged(min(one.end, max(seen.record.marked, seen.offset, one.start)))
                 if seen.record.reserved < one.end:
                     reserve[number] = _reserving(one)
-        for number, seen in (await self._records.changed(query, reserve, found)).items():
+        for number, seen in (await self._changed(query, reserve, found)).items():
             answers[number] = _later(query, seen) or answers[number]
         return [answers[one.partition] for one in ranges]
 
     async def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
-        found = await self._records.seen([one.partition for one in ranges])
+        found = await self._seen([one.partition for one in ranges])
         unknown = [one.partition for one in ranges if one.end > self._ends.get(one.partition, -1)]
-        self._ends |= await self._log.offsets(LogEnd.END, unknown) if unknown else {}
+        self._ends |= await self._offsets(LogEnd.END, unknown) if unknown else {}
         there = [one for one in ranges if one.partition in found and one.end <= self._ends.get(one.partition, -1)]
-        done = await self._records.changed(query, {one.partition: _finishing(query, one.end) for one in there}, found)
+        done = await self._changed(query, {one.partition: _finishing(query, one.end) for one in there}, found)
         return [self._finished(query, one, done.get(one.partition)) for one in ranges]
 
     def _finished(self, query: int, asked: RangeToFinish, seen: Committed | None) -> FinishAnswer:
@@ -317,7 +226,7 @@ class QueryRanges:
         until = time.monotonic() + seconds
         try:
             while not interrupted.is_set():
-                ends = await self._log.offsets(LogEnd.END, places)
+                ends = await self._offsets(LogEnd.END, places)
                 if woken := {partition for partition, end in ends.items() if end > places[partition]}:
                     return woken
                 if (left := until - time.monotonic()) <= 0:
@@ -331,16 +240,100 @@ class QueryRanges:
             interrupted.clear()
         return set()
 
+    # -- where the log begins and ends
+
     async def _bounds(self, partitions: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
-        """Where each begins and ends."""
-        begins, ends = await asyncio.gather(
-            self._log.offsets(LogEnd.BEGINNING, partitions), self._log.offsets(LogEnd.END, partitions)
-        )
+        begins, ends = await asyncio.gather(self._offsets(LogEnd.BEGINNING, partitions), self._offsets(LogEnd.END, partitions))
         self._ends |= ends
         return begins, ends
 
+    async def _offsets(self, place: LogEnd, partitions: Iterable[int]) -> dict[int, int]:
+        """Of those of the partitions that have a leader, as a reader of committed messages sees it."""
+        topic, asked = await self.topic(), dict.fromkeys(partitions, place)
+        try:
+            found = await offsets(self._client, topic, asked)
+        except QueueUnreachable:
+            self._topic = None  # another broker may lead by now
+            raise
+        if found.keys() != asked.keys():
+            self._topic = None
+        return found
+
     async def _partitions(self) -> Sequence[int]:
-        return sorted((await self._log.topic()).leaders)
+        return sorted((await self.topic()).leaders)
+
+    # -- owner records
+
+    async def _seen(self, partitions: Iterable[int]) -> dict[int, Committed]:
+        """What is committed of each now. One that the operator has not granted yet has no record, and is left out; so is one
+        without an owner: others may set the group's place meanwhile."""
+        found = await self._transactions.all_stable(tuple(partitions))
+        return {number: one for number, one in found.items() if _is_owned(one)}
+
+    async def _taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
+        """The same, and each names the query from now on, unless it names a later one. Who commits for an earlier one, or reads
+        alone, is refused."""
+        found = await self._seen(partitions)
+        if behind := [number for number, one in found.items() if _query(one) < query and not self._remade(one)]:
+            ends = await self._offsets(LogEnd.END, behind)
+            found |= await each(lambda number: self._renewed(number, lambda seen: _taken(seen, query, ends.get(number))), behind)
+        return found
+
+    async def _changed(self, query: int, changes: Mapping[int, Change], found: Mapping[int, Committed]) -> dict[int, Committed]:
+        """Commit these changes, each unless its record names a later query; what stands there then. `found`: what was seen of
+        them a moment ago."""
+        return await each(lambda number: self._change(query, number, changes[number], found[number]), changes)
+
+    async def _change(self, query: int, number: int, change: Change, seen: Committed) -> Committed:
+        for _ in range(_TRIES):
+            wanted = change(seen) if _is_owned(seen) and _query(seen) <= query and not self._remade(seen) else None
+            if wanted is None:
+                return seen
+            try:
+                await self._transactions.commit(number, *wanted, seen=seen)
+                return Committed(*wanted)
+            except StaleToken:  # whoever has another token writes it down, or has ended: then the query takes one itself
+                seen, unchanged = await self._transactions.after_refusal(number, wanted[1].token)
+                if unchanged:
+                    seen = await self._renewed(number, lambda now: now.record)
+        raise self._granted_on(number)
+
+    async def _renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
+        for _ in range(_TRIES):
+            try:
+                return await self._transactions.renewed(number, change)
+            except StaleToken:
+                await asyncio.sleep(GRANTED_WITHIN / _TRIES)
+        raise self._granted_on(number)
+
+    def _granted_on(self, number: int) -> PartitionUnavailable:
+        return PartitionUnavailable(
+            f"{self._client.address.place}: partition {number} of {self.name} is granted again and again, or two drivers read "
+            f"it: see that the group {self._client.group} has one operator and one driver"
+        )
+
+    def _remade(self, seen: Committed) -> bool:
+        """The record is of another topic with this name: the query's was deleted."""
+        return bool(self._topic_id) and seen.record is not None and seen.record.topic_id != self._topic_id
+
+
+def _is_owned(seen: Committed) -> bool:
+    """Somebody has the partition."""
+    return seen.record is not None and bool(seen.record.group) and seen.record.uid is not None
+
+
+def _query(seen: Committed) -> int:
+    return seen.record.query if seen.record is not None else 0
+
+
+def _taken(seen: Committed, query: int, end: int | None) -> Record | None:
+    """By a query that begins: `end` is where the log ends; None: nobody leads the partition. What was reserved before may have
+    been handed out."""
+    record = seen.record
+    if record is None or not _is_owned(seen) or record.query > query:
+        return record  # it needs the new token all the same
+    again, stale = record.comes_again(record.reserved if end is None else end), record.still_read()
+    return replace(record, query=query, reader="", again=again, stale=stale, reserved=seen.offset, released=False)
 
 
 def _later(query: int, seen: Committed) -> LaterQuery | None:
@@ -468,9 +461,7 @@ class KafkaRanges:
         """`known`: the topic's name, where it has just been asked for."""
         if self._opened is None:
             topic = known or await topic_of(self._client, self._queue)
-            log = TopicLog(self._client, topic)
-            records = QueryRecords(PartitionTransactions(self._client, topic), log)
-            self._opened = QueryRanges(log, records, self._queue)
+            self._opened = QueryRanges(PartitionTransactions(self._client, topic), self._queue)
         return self._opened
 
     def _ask(self, what: Callable[[QueryRanges], Awaitable[T]], within: float = ASKED_WITHIN) -> T:

@@ -1,15 +1,16 @@
 """A query over a very large topic begins, in as many questions as it takes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from baton.queues.kafka import ranges as module
 from baton.queues.kafka.ranges import QueryRanges
-from baton.queues.kafka.record import Committed
+from baton.queues.kafka.record import Committed, Record
+from baton.queues.kafka.topic import Topic
 from baton.queues.protocol import QueueUnreachable
 from tests.unit.queues.kafka.slow_coordinator import OWNED
 
@@ -17,23 +18,24 @@ PARTITIONS = range(5)
 
 
 class Records:
-    """Of a topic: each question comes to its time when two partitions have been taken."""
+    """Of a topic, in the place of its transactions: each question comes to its time when two partitions have been taken."""
 
-    topic_id = "t"
+    client, topic = None, "orders"
 
     def __init__(self) -> None:
         self.found = dict.fromkeys(PARTITIONS, Committed(0, OWNED))
+        self.left = 0
 
-    async def seen(self, _: Iterable[int]) -> dict[int, Committed]:
+    async def all_stable(self, _: tuple[int, ...]) -> dict[int, Committed]:
+        self.left = 2
         return self.found.copy()
 
-    async def taken(self, query: int, partitions: Iterable[int]) -> dict[int, Committed]:
-        behind = [number for number in partitions if self.query(number) < query]
-        for number in behind[:2]:
-            self.found[number] = Committed(0, replace(OWNED, query=query))
-        if len(behind) > 2:
+    async def renewed(self, number: int, change: Callable[[Committed], Record | None]) -> Committed:
+        if not self.left:
             raise QueueUnreachable("Kafka did not answer within 30 s")
-        return self.found.copy()
+        self.left -= 1
+        self.found[number] = Committed(0, change(self.found[number]))
+        return self.found[number]
 
     def query(self, number: int) -> int:
         record = self.found[number].record
@@ -41,14 +43,20 @@ class Records:
         return record.query
 
 
-class Log:
-    async def topic(self, *, fresh: bool = False) -> Any:
-        return SimpleNamespace(topic_id="t", leaders=dict.fromkeys(PARTITIONS, 1))
+@pytest.fixture(autouse=True)
+def topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def described(*_: object) -> Topic:
+        return Topic("orders", "t", dict.fromkeys(PARTITIONS, 1))
+
+    async def ends(*_: object) -> dict[int, int]:
+        return dict.fromkeys(PARTITIONS, 0)
+
+    monkeypatch.setattr(module, "describe", described)
+    monkeypatch.setattr(module, "offsets", ends)
 
 
-def ranges(records: Records) -> QueryRanges:
-    fakes: tuple[Any, Any] = Log(), records
-    return QueryRanges(*fakes, "orders")
+def ranges(records: Any) -> QueryRanges:
+    return QueryRanges(records, "orders")
 
 
 async def test_what_an_unfinished_beginning_has_taken_counts_for_the_next_one() -> None:
