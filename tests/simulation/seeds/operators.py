@@ -144,7 +144,7 @@ class SeedQueue:
         return answer
 
     def _handed_over(self, partition: int) -> Owner | None:
-        """To this owner, and the operator has not been told: as baton/queues/kafka/pauses.py."""
+        """To this owner, and the operator has not been told: as `Pauses` in baton/queues/kafka/adapter.py."""
         log = self._queue.log(partition)
         paused = self._paused.get(partition)
         handed_over = log.handed_over if paused is None else log.epoch > paused

@@ -4,9 +4,8 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 
 from baton.model.ids import Epoch, Uid
@@ -18,8 +17,7 @@ from baton.queues.kafka.event_loop import AskedTogether, each
 from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, committed
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember, refuse_members
 from baton.queues.kafka.kind import KIND
-from baton.queues.kafka.pauses import Pauses
-from baton.queues.kafka.record import Committed, Record, Token
+from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.topic import (
     CutOff,
     LogEnd,
@@ -59,216 +57,60 @@ class TopicToOpen:
     """The topic for dead letters; empty: the default."""
 
 
-# -- Whose a group of Kafka is: one ConsumerGroup's, and there each topic is one queue's. Pure.
-#
-# By the records of the group pods find the topic of their queue: so a record of somebody else is refused in any topic.
+# -- What has become of paused partitions, by their records: their owners still have them, have let go, or have handed them
+# over. Pure.
 
 
-def refuse_others(record: Record | None, us: Claimant, queue: str, place: str, topic: str, *, same_topic: bool) -> None:
-    """Raises QueueConflict where the record is another ConsumerGroup's, or another queue of this one has the topic. `queue`: that
-    is opened. `place`: the group and where it is, for messages. `topic`: the record's. `same_topic`: it is the queue's, too."""
-    if record is None or not record.group:
-        return
-    if record.group != us.uid and record.group not in us.takes_over:
-        namespace, _, name = us.group.partition("/")
-        raise QueueConflict(
-            f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic}: delete that one, or make "
-            f"queue {queue} with another spec.source.kafka.groupId. If it is gone for good, or a tool has copied its "
-            f"offsets, take them over: kubectl annotate consumergroup {name} -n {namespace} --overwrite "
-            f"baton.dev/take-over={record.group}"
-        )
-    second = same_topic and record.group == us.uid and record.queue != queue
-    if second and us.uid not in us.takes_over:
-        raise QueueConflict(
-            f"{place} reads the topic {topic} for the queue {record.queue}: take one of the two out of the ConsumerGroup's "
-            f"spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue {record.queue} is gone, "
-            f"say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
-        )
+class Pauses:
+    """Of one topic, as its operator has paused them."""
+
+    def __init__(self) -> None:
+        self._paused: dict[int, Epoch] = {}
+        self.let_go: set[int] = set()
+        """Whose owners were seen to have let go since they were paused: they may be granted without another look."""
+        self._told: dict[int, Epoch] = {}
+        """The epoch of each partition's owner, as it was told last."""
+
+    def begin(self, partition: int, epoch: Epoch) -> None:
+        """It is paused under this epoch."""
+        self._paused[partition] = epoch
+        self.let_go.discard(partition)
+
+    def epoch(self, partition: int) -> Epoch | None:
+        """Under which it was paused last."""
+        return self._paused.get(partition)
+
+    def left(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Owner:
+        """How much is left of what was paused under this epoch, where this record stands. IN_USE: the owner has not let go, and
+        only it knows how much it has in hand. One to whom it was handed over: until that was `told`; who asks again grants."""
+        if record is None or epoch is None or record.epoch < epoch:
+            return 0
+        if record.epoch == epoch:
+            if not record.released:
+                return IN_USE
+            self.let_go.add(partition)
+            return 0
+        return Owner(record.uid, record.epoch) if self.is_news(partition, record) else 0
+
+    def is_news(self, partition: int, record: Record) -> bool:
+        """The owner that was paused has handed it over to this one, and nobody was told."""
+        paused = self._paused.get(partition)
+        handed_over = record.reader == BY_GIVER if paused is None else record.epoch > paused
+        return record.uid is not None and handed_over and self._told.get(partition) != record.epoch
+
+    def told(self, partition: int, epoch: Epoch) -> None:
+        """That its owner has it under this epoch."""
+        self._told[partition] = epoch
 
 
-# -- A topic, followed from when a group began with it: what it has got since is read from its beginning.
-
-
-class FollowedTopic:
-    """Of one group."""
-
-    def __init__(self, client: KafkaClient, name: str, begun_with: str | None) -> None:
-        """`begun_with`: the id of the topic with which the group began; None: with the one that is there."""
-        self._client = client
-        self._name = name
-        self._begun_with = begun_with
-        self.last: Topic | None = None
-        """As it was described last."""
-        self.first: int | None = None
-        """How many partitions it had when the group began, once that is known; 0: it is another one, made again since."""
-
-    async def described(self) -> Topic:
-        """As it is now. All of one that was made in the place of the first is read, as of new partitions. Raises
-        QueueUnreachable."""
-        topic = self.last = await describe(self._client, self._name)
-        self._begun_with = self._begun_with or topic.topic_id
-        if topic.topic_id != self._begun_with:
-            self.first = 0
-        return topic
-
-    def began(self, topic: Topic, records: Iterable[Record]) -> None:
-        """The group began as these records say, which are all of the topic's; with what it has now, where there is none."""
-        known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
-        self.first = min(known, default=topic.partitions)
-
-    def is_new(self, partition: int) -> bool:
-        """It came since the group began."""
-        return self.first is not None and partition >= self.first
-
-
-# -- What a grant writes, after what is committed: the record of the new owner, and the offset beside it.
-
-_PAUSE = 0.02
-"""Seconds between looks for a partition's leader."""
-_ELECTS_WITHIN = 2.0
-"""Seconds for which a partition without a leader is waited for: a new one has none for a moment."""
-
-
-class GrantRecords:
-    """Of one queue of a group."""
-
-    def __init__(self, client: KafkaClient, spec: TopicToOpen, claimant: Claimant, topic: FollowedTopic) -> None:
-        self._client = client
-        self._spec = spec
-        self._claimant = claimant
-        self._topic = topic
-
-    async def following(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
-        """The offset and the record of this owner, after what is `seen`. Raises QueueUnreachable."""
-        before = seen.record
-        topic = self._topic.last or await self._topic.described()
-        same = before is None or before.topic_id == topic.topic_id
-        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
-        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
-        record = Record(
-            group=self._claimant.uid,
-            queue=self._spec.queue,
-            uid=uid,
-            epoch=epoch,
-            topic_id=topic.topic_id,
-            token=token,
-            first=self._topic.first if self._topic.first is not None else topic.partitions,
-            again=again,
-            stale=stale,
-            tries=tries,
-            released=uid is None,
-            most=self._spec.max_redeliveries,
-            unacked=self._spec.max_unacknowledged,
-            dead_letters=self._spec.dead_letters,
-        )
-        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
-            record = replace(record, query=before.query, reserved=before.reserved)
-        return offset, record
-
-    def change_only_owner(self, record: Record | None) -> bool:
-        """A grant would change nothing else in it: the spec has changed nothing of what an owner is to know."""
-        topic, spec = self._topic.last, self._spec
-        if record is None or record.query or topic is None:
-            return False
-        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
-        now = self._claimant.uid, topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
-        return known == now
-
-    async def _start(self, topic: Topic, partition: int) -> int:
-        """Where a group begins that has committed nothing."""
-        until = time.monotonic() + _ELECTS_WITHIN
-        while (
-            partition not in (found := await offsets(self._client, topic, {partition: self._place_of_start(partition)}))
-            and time.monotonic() < until
-        ):
-            await asyncio.sleep(_PAUSE)
-            topic = await self._topic.described()
-        if partition not in found:
-            raise PartitionUnavailable(
-                f"{self._client.address.place}: partition {partition} of {topic.name} has no leader: see whether its brokers run"
-            )
-        return found[partition]
-
-    def _place_of_start(self, partition: int) -> LogEnd:
-        """What came with a new partition or a new topic is all read."""
-        return LogEnd.END if self._spec.latest and not self._topic.is_new(partition) else LogEnd.BEGINNING
-
-    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
-        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
-        query reads on."""
-        if before.query or not before.left_behind:
-            return before.again, before.stale, before.tries
-        found = await offsets(self._client, topic, {partition: LogEnd.END})
-        if partition not in found:  # another broker leads it since the last look
-            topic = await self._topic.described()
-            found = await offsets(self._client, topic, {partition: LogEnd.END})
-        end = found.get(partition, before.reserved)
-        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
-
-
-# -- Owner records that a group gives up: those of its queue, or what that has in a topic that is not its own.
-
-
-class GivingUp:
-    """Of one queue. Methods raise QueueUnreachable; their answers are False where there was too much for so many seconds."""
-
-    def __init__(self, client: KafkaClient, spec: TopicToOpen, claimant: Claimant) -> None:
-        self._client = client
-        self._spec = spec
-        self._claimant = claimant
-
-    async def elsewhere(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
-        """What the queue has in another topic: its PartitionedQueue was another one, or somebody has committed it. `found`: all
-        of the group."""
-        ours = {self._claimant.uid, *self._claimant.takes_over}
-        others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
-        places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
-        for topic in sorted({topic for topic, _ in places}):
-            log.warning(
-                "the group %s has owner records of the queue %s in the topic %s, and not in %s alone: its PartitionedQueue had "
-                "that topic, or somebody has committed them there. They are given up",
-                *(self._client.group, self._spec.queue, topic, self._spec.topic),
-            )
-            try:
-                if not await self.of(topic, [number for name, number in places if name == topic], within):
-                    return False
-            except QueueUnreachable as problem:
-                raise QueueUnreachable(
-                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
-                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
-                    f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
-                ) from None
-        return True
-
-    async def of(self, topic: str, partitions: Collection[int], within: float) -> bool:
-        """These partitions of a topic."""
-        given_up = await each(partial(self._give_up, PartitionTransactions(self._client, topic)), partitions, within)
-        return len(given_up) == len(partitions)
-
-    async def _give_up(self, transactions: PartitionTransactions, partition: int) -> None:
-        try:
-            await transactions.renewed(partition, _given_up)
-        except StaleToken:
-            raise others_grant(self._client, transactions.topic, partition) from None
-
-
-def others_grant(client: KafkaClient, topic: str, partition: int) -> PartitionUnavailable:
-    """Another takes its tokens."""
-    return PartitionUnavailable(
-        f"{client.address.place}: another operator grants partition {partition} of {topic} just now, under the group "
-        f"{client.group}: see that only one does"
-    )
-
-
-def _given_up(seen: Committed) -> Record | None:
-    """What its owner has in hand stays written down, for whoever has the partition next."""
-    return replace(seen.record, group="", uid=None) if seen.record is not None else None
-
+# -- The adapter.
 
 _TRIES = 6
 """To grant, while another operator grants, too. After the first, the pause is at most as long as the try took,"""
 _LONGEST_TRY = 0.2
 """which counts as so many seconds at most."""
+_ELECTS_WITHIN, _PAUSE = 2.0, 0.02
+"""Seconds for which a partition without a leader is waited for, and between looks for it: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
 _NOBODY = Owner(None, Epoch(0))
@@ -288,19 +130,23 @@ class KafkaQueue:
         self._transactions = PartitionTransactions(self._client, spec.topic)
         self._now = AskedTogether(self._transactions.now)
         self._announcer = KafkaAnnouncer(address, group, CLIENT_ID, spec.topic, spec.queue)
-        self._giving_up = GivingUp(self._client, spec, claimant)
         self._guard = GuardMember(address, group, spec.topic)
         self._given_up = False
         """Another group may have the queue."""
         self._open = OpenTransactions(self._client, spec.topic)
-        self._topic = FollowedTopic(self._client, spec.topic, claimant.incarnation)
-        self._grant_records = GrantRecords(self._client, spec, claimant, self._topic)
+        self._topic: Topic | None = None
+        """As it was described last."""
+        self._begun_with = claimant.incarnation
+        """The id of the topic with which the group began."""
+        self._first: int | None = None
+        """How many partitions it had when the group began, once that is known: what it has got since is read from its beginning.
+        0: it is another one, made again since."""
         self._cut_off: dict[int, CutOff] = {}
         self._pauses = Pauses()
 
     async def check(self) -> QueueCheck:
         """See QueueAdapter. The topic's id is its incarnation: one that was deleted and made again has another."""
-        topic = await self._topic.described()
+        topic = await self._described()
         committed = await self._committed(topic)
         over_place = self._transactions.unsettled
         asked = offsets(self._client, topic, dict.fromkeys(committed, LogEnd.END), uncommitted=True)
@@ -331,8 +177,8 @@ class KafkaQueue:
         for (name, _), one in found.items():
             self._refuse_others(one.record, name)
         self._guard.start()  # first: whatever is wrong with the topic, nobody else is to commit, and the place is kept
-        topic = await self._topic.described()
-        await self._giving_up.elsewhere(found)
+        topic = await self._described()
+        await self._give_up_elsewhere(found)
         await self._see_beginning(topic)
 
     async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
@@ -340,7 +186,7 @@ class KafkaQueue:
         since then."""
         self._pauses.begin(partition, epoch)
         now = await self._now.of(partition)
-        direct = self._grant_records.change_only_owner((now or await self._before(partition)).record)
+        direct = self._changes_only_owner((now or await self._before(partition)).record)
         self._announcer.paused(partition, epoch, within, then, direct=direct)
         return self._left(partition, epoch, now)
 
@@ -358,22 +204,22 @@ class KafkaQueue:
     async def release(self) -> bool:
         """See QueueAdapter. Its PartitionedQueue may name another topic since the last look, or one that is not there."""
         found, _ = await committed(self._client, beside_pending=True)
-        if not await self._giving_up.elsewhere(found, _A_RELEASE):
+        if not await self._give_up_elsewhere(found, _A_RELEASE):
             return False
         topic = await describe(self._client, self._spec.topic)
         records = {number: one.record for number, one in (await self._committed(topic)).items() if one.record is not None}
         ours = [n for n, one in records.items() if (one.group, one.queue) == (self._claimant.uid, self._spec.queue)]
-        self._given_up = await self._giving_up.of(self._spec.topic, ours, _A_RELEASE)
+        self._given_up = await self._give_up(self._spec.topic, ours, _A_RELEASE)
         return self._given_up
 
     async def offsets(self) -> Mapping[int, PartitionOffsets]:
         """See TellsOffsets. A commit that is under way is left to whoever began it."""
-        topic = await self._topic.described()
+        topic = await self._described()
         return await self._offsets_of(topic, tuple(sorted(topic.leaders)))
 
     async def reach(self, partition: int, end: int, since: int | None = None) -> Reached:
         """See SetsOffsets. `entries` counts offsets: marks of transactions and what was compacted away, too."""
-        topic = self._topic.last or await self._topic.described()
+        topic = self._topic or await self._described()
         now = (await self._offsets_of(topic, (partition,))).get(partition)
         found = {partition: end} if since is None else await offsets(self._client, topic, {partition: since})
         if now is None or partition not in found:
@@ -390,7 +236,7 @@ class KafkaQueue:
                 return await self._set(partition, epoch, offset)
             except StaleToken:  # an operator grants just now
                 await asyncio.sleep(GRANTED_WITHIN)
-        raise others_grant(self._client, self._spec.topic, partition)
+        raise self._others_grant(partition)
 
     async def close(self) -> None:
         await (self._guard.leave() if self._given_up else self._guard.close())
@@ -402,21 +248,21 @@ class KafkaQueue:
     async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
-            if not self._pauses.let_go(partition):
+            if partition not in self._pauses.let_go:
                 record = (await self._now.of(partition) or await self._before(partition)).record  # what is under way may stay so
                 if record is not None and self._pauses.is_news(partition, record):
                     return self._handed_over(partition, record)
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
                     return Owner(record.uid, record.epoch)
-            self._pauses.granting(partition)
+            self._pauses.let_go.discard(partition)
             began = time.monotonic()
             try:
                 return await self._granted(partition, uid, epoch)
             except StaleToken:  # another operator grants: it goes first, however long a grant takes here
                 took = min(time.monotonic() - began, _LONGEST_TRY)
                 await asyncio.sleep(random.uniform(0, took) * 2**tries)
-        raise others_grant(self._client, self._spec.topic, partition)
+        raise self._others_grant(partition)
 
     async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
         """Raises StaleToken where another had a token since."""
@@ -434,14 +280,113 @@ class KafkaQueue:
         ours = before is not None and before.group == self._claimant.uid
         if before is not None and ours and (before.epoch >= epoch or self._pauses.is_news(partition, before)):
             return seen.offset, replace(before, token=token)
-        return await self._grant_records.following(partition, uid, epoch, token, seen)
+        return await self._following(partition, uid, epoch, token, seen)
+
+    async def _following(
+        self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed
+    ) -> tuple[int, Record]:
+        """The offset and the record of this owner, after what is `seen`."""
+        before, spec = seen.record, self._spec
+        topic = self._topic or await self._described()
+        same = before is None or before.topic_id == topic.topic_id
+        offset = seen.offset if seen.offset >= 0 and same else await self._start(topic, partition)
+        again, stale, tries = await self._read_before(topic, partition, before, offset) if before and same else (0, 0, {})
+        record = Record(
+            group=self._claimant.uid,
+            queue=spec.queue,
+            uid=uid,
+            epoch=epoch,
+            topic_id=topic.topic_id,
+            token=token,
+            first=self._first if self._first is not None else topic.partitions,
+            again=again,
+            stale=stale,
+            tries=tries,
+            released=uid is None,
+            most=spec.max_redeliveries,
+            unacked=spec.max_unacknowledged,
+            dead_letters=spec.dead_letters,
+        )
+        if before is not None and same and before.query:  # a query's place does not depend on who owns the partition
+            record = replace(record, query=before.query, reserved=before.reserved)
+        return offset, record
+
+    def _changes_only_owner(self, record: Record | None) -> bool:
+        """A grant would change nothing else in it: the spec has changed nothing of what an owner is to know."""
+        topic, spec = self._topic, self._spec
+        if record is None or record.query or topic is None:
+            return False
+        known = record.group, record.topic_id, record.most, record.unacked, record.dead_letters
+        now = self._claimant.uid, topic.topic_id, spec.max_redeliveries, spec.max_unacknowledged, spec.dead_letters
+        return known == now
+
+    async def _start(self, topic: Topic, partition: int) -> int:
+        """Where a group begins that has committed nothing. What came with a new partition or a new topic is all read."""
+        is_new = self._first is not None and partition >= self._first
+        place = LogEnd.END if self._spec.latest and not is_new else LogEnd.BEGINNING
+        until = time.monotonic() + _ELECTS_WITHIN
+        while partition not in (found := await offsets(self._client, topic, {partition: place})):
+            if time.monotonic() >= until:
+                raise self._without_leader(partition)
+            await asyncio.sleep(_PAUSE)
+            topic = await self._described()
+        return found[partition]
+
+    async def _read_before(self, topic: Topic, partition: int, before: Record, offset: int) -> tuple[int, int, Mapping[int, int]]:
+        """How far an owner may have read that did not let go, how far it may yet, and on what it may have ended: see `Record`. A
+        query reads on."""
+        if before.query or not before.left_behind:
+            return before.again, before.stale, before.tries
+        found = await offsets(self._client, topic, {partition: LogEnd.END})
+        if partition not in found:  # another broker leads it since the last look
+            found = await offsets(self._client, await self._described(), {partition: LogEnd.END})
+        end = found.get(partition, before.reserved)
+        return before.comes_again(end), before.still_read(), before.ended_on(offset, end)
+
+    # -- giving up owner records: those of the queue, or what it has in a topic that is not its own
+
+    async def _give_up_elsewhere(self, found: Mapping[tuple[str, int], Committed], within: float = inf) -> bool:
+        """What the queue has in another topic: its PartitionedQueue was another one, or somebody has committed it. `found`: all
+        of the group. False: there was too much for so many seconds."""
+        ours = {self._claimant.uid, *self._claimant.takes_over}
+        others = {place: one.record for place, one in found.items() if place[0] != self._spec.topic and one.record is not None}
+        places = [place for place, one in others.items() if one.queue == self._spec.queue and one.group in ours]
+        for topic in sorted({topic for topic, _ in places}):
+            log.warning(
+                "the group %s has owner records of the queue %s in the topic %s, and not in %s alone: its PartitionedQueue had "
+                "that topic, or somebody has committed them there. They are given up",
+                *(self._client.group, self._spec.queue, topic, self._spec.topic),
+            )
+            try:
+                if not await self._give_up(topic, [number for name, number in places if name == topic], within):
+                    return False
+            except QueueUnreachable as problem:
+                raise QueueUnreachable(
+                    f"Queue {self._spec.queue} was read from the topic {topic} before, and its records there cannot be given up, "
+                    "by which pods would read on there. Let the operator READ that topic, or take them out by "
+                    f"kafka-consumer-groups.sh --delete-offsets --topic {topic}: {problem}"
+                ) from None
+        return True
+
+    async def _give_up(self, topic: str, partitions: Collection[int], within: float) -> bool:
+        """These partitions of a topic; answers as `_give_up_elsewhere`."""
+        transactions = PartitionTransactions(self._client, topic)
+
+        async def give_up(partition: int) -> None:
+            try:
+                await transactions.renewed(partition, _given_up)
+            except StaleToken:
+                raise self._others_grant(partition, topic) from None
+
+        given_up = await each(give_up, partitions, within)
+        return len(given_up) == len(partitions)
 
     # -- setting the offset
 
     async def _set(self, partition: int, epoch: Epoch, offset: int) -> None:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
-        topic = await self._topic.described()
+        topic = await self._described()
         await self._see_beginning(topic)
         seen, (begins, ends), _ = await asyncio.gather(
             self._transactions.stable(partition),
@@ -453,7 +398,7 @@ class KafkaQueue:
             raise self._without_leader(partition)
         if not begins[partition] <= offset <= ends[partition]:
             raise QueueConflict(f"{self._spec.topic}/{partition} has no offset {offset} any more: begin again")
-        _, record = await self._grant_records.following(partition, None, epoch, token, seen)
+        _, record = await self._following(partition, None, epoch, token, seen)
         there = seen.record is None or seen.record.topic_id == record.topic_id
         place = min(seen.offset, ends[partition]) if there else -1
         await self._transactions.end(partition, offset, _set_to(record, offset, place), seen)
@@ -465,11 +410,20 @@ class KafkaQueue:
 
     # -- what is there
 
+    async def _described(self) -> Topic:
+        """As it is now. All of one that was made in the place of the first is read, as of new partitions."""
+        topic = self._topic = await describe(self._client, self._spec.topic)
+        self._begun_with = self._begun_with or topic.topic_id
+        if topic.topic_id != self._begun_with:
+            self._first = 0
+        return topic
+
     async def _see_beginning(self, topic: Topic) -> None:
         """How many partitions the topic had when the group began."""
-        if self._topic.first is None:
-            committed = await self._committed(topic)
-            self._topic.began(topic, [one.record for one in committed.values() if one.record is not None])
+        if self._first is None:
+            records = [one.record for one in (await self._committed(topic)).values() if one.record is not None]
+            known = [record.first if record.topic_id == topic.topic_id else 0 for record in records]
+            self._first = min(known, default=topic.partitions)
 
     async def _offsets_of(self, topic: Topic, partitions: tuple[int, ...]) -> dict[int, PartitionOffsets]:
         committed = await self._transactions.before_pending(partitions)
@@ -510,10 +464,38 @@ class KafkaQueue:
     # -- who else is there
 
     def _refuse_others(self, record: Record | None, topic: str | None = None) -> None:
-        """`topic`: the record's; None: the queue's own."""
-        same = topic in (None, self._spec.topic)
-        place = f"The group {self._client.group} of {self._client.address.place}"
-        refuse_others(record, self._claimant, self._spec.queue, place, topic or self._spec.topic, same_topic=same)
+        """A group of Kafka is one ConsumerGroup's, and there each topic is one queue's: by the records of the group pods find the
+        topic of their queue, so a record of somebody else is refused in any `topic`; None: in the queue's own."""
+        us, queue, place = self._claimant, self._spec.queue, f"The group {self._client.group} of {self._client.address.place}"
+        if record is None or not record.group:
+            return
+        if record.group != us.uid and record.group not in us.takes_over:
+            namespace, _, name = us.group.partition("/")
+            raise QueueConflict(
+                f"{place} belongs to another ConsumerGroup (uid {record.group}), for the topic {topic or self._spec.topic}: "
+                f"delete that one, or make queue {queue} with another spec.source.kafka.groupId. If it is gone for good, or a "
+                f"tool has copied its offsets, take them over: kubectl annotate consumergroup {name} -n {namespace} --overwrite "
+                f"baton.dev/take-over={record.group}"
+            )
+        second = topic in (None, self._spec.topic) and record.group == us.uid and record.queue != queue
+        if second and us.uid not in us.takes_over:
+            raise QueueConflict(
+                f"{place} reads the topic {self._spec.topic} for the queue {record.queue}: take one of the two out of the "
+                f"ConsumerGroup's spec.queues, or make queue {queue} with another spec.source.kafka.groupId; if the queue "
+                f"{record.queue} is gone, say so by the annotation baton.dev/take-over with the ConsumerGroup's own uid, {us.uid}"
+            )
+
+    def _others_grant(self, partition: int, topic: str | None = None) -> PartitionUnavailable:
+        """Another takes its tokens."""
+        return PartitionUnavailable(
+            f"{self._client.address.place}: another operator grants partition {partition} of {topic or self._spec.topic} just "
+            f"now, under the group {self._client.group}: see that only one does"
+        )
+
+
+def _given_up(seen: Committed) -> Record | None:
+    """What its owner has in hand stays written down, for whoever has the partition next."""
+    return replace(seen.record, group="", uid=None) if seen.record is not None else None
 
 
 def _set_to(record: Record, offset: int, place: int) -> Record:

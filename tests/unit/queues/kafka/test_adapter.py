@@ -1,6 +1,5 @@
 """A large topic is given up part by part."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +8,8 @@ import pytest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka import adapter, event_loop
-from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
+from baton.queues.kafka.adapter import KafkaQueue, Pauses, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.pauses import Pauses
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.topic import Topic
 from baton.queues.protocol import IN_USE, Claimant, Owner
@@ -57,17 +55,14 @@ def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() ->
     assert pauses.left(0, TWO, replace(handed_over, epoch=Epoch(4))) == Owner(Uid("b"), Epoch(4))
 
 
-def test_that_an_owner_has_let_go_holds_until_the_grant_or_another_pause() -> None:
+def test_that_an_owner_has_let_go_holds_until_another_pause() -> None:
     pauses, let_go = paused(), replace(RECORD, released=True)
     pauses.left(0, TWO, RECORD)
-    found = [pauses.let_go(0)]
-    ends: list[Callable[[], None]] = [lambda: pauses.granting(0), lambda: pauses.begin(0, THREE)]
-    for end in ends:
-        pauses.left(0, TWO, let_go)
-        found.append(pauses.let_go(0))
-        end()
-        found.append(pauses.let_go(0))
-    assert found == [False, True, False, True, False]
+    assert not pauses.let_go
+    pauses.left(0, TWO, let_go)
+    assert pauses.let_go == {0}
+    pauses.begin(0, THREE)
+    assert not pauses.let_go
 
 
 def test_whoever_was_granted_what_was_never_paused_is_no_news() -> None:
