@@ -4,6 +4,7 @@ import asyncio
 import random
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import pytest
@@ -370,12 +371,8 @@ async def begin_a_commit(queue: Queue, partition: int = 0) -> None:
     seen = await queue.seen(partition)
     assert seen.record is not None
     name, token = transactions._name(partition), seen.record.token
-
-    async def add() -> int:
-        answer = await client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, queue.group))
-        return int(answer.error_code)
-
-    await client.until_taken("AddOffsetsToTxn", add, queue.topic, name)  # the commit before it may be ending still
+    ask = partial(client.to_transactions, name, AddOffsetsToTxnRequest(name, *token, queue.group))
+    await client.until_taken("AddOffsetsToTxn", ask, queue.topic, name)  # the commit before it may be ending still
     offsets = [(queue.topic, [(partition, seen.offset, seen.record.to_text())])]
     answer = await client.to_group(TxnOffsetCommitRequest(name, queue.group, *token, offsets))
     assert answer.errors[0][1][0][1] == 0

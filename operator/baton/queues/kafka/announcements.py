@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -215,30 +216,18 @@ class KafkaAnnouncer:
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
         text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as for a record
-
-        async def commit() -> int:
-            offsets = [(self._topic, [(PARTITION, number, text)])]
-            request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
-            answer = await self._client.to_group(request)
-            return int(answer.topics[0][1][0][1])
-
-        await self._client.until_taken("OffsetCommit", commit, self._topic)
+        offsets = [(self._topic, [(PARTITION, number, text)])]
+        request = OffsetCommitRequest(self._client.group, _NO_GENERATION, _NO_MEMBER, _KEPT_AS_USUAL, offsets)
+        ask = partial(self._client.to_group, request)
+        await self._client.until_taken("OffsetCommit", ask, self._topic, code_of=lambda answer: answer.topics[0][1][0][1])
         self._number = number
 
     async def _last(self) -> int:
         """That this operator, or one before it, has used."""
-        found = 0
-
-        async def ask() -> int:
-            nonlocal found
-            answer = await self._client.to_group(CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
-            for _, those, _ in answer.topics:
-                for _, offset, _, text, _, _ in those:
-                    found = max(0, offset) if read(text) is not None else 0
-            return int(answer.error_code)
-
-        await self._client.until_taken("OffsetFetch", ask, self._topic)
-        return found
+        ask = partial(self._client.to_group, CommittedOffsets(self._client.group, self._topic, (PARTITION,)))
+        answer = await self._client.until_taken("OffsetFetch", ask, self._topic)
+        found = [offset for _, those, _ in answer.topics for _, offset, _, text, _, _ in those if read(text) is not None]
+        return max(found, default=0)
 
 
 # -- Announcements as a pod hears them: partitions whose owner records it is to look at, and to which pod it hands over its
@@ -428,12 +417,5 @@ class KafkaAnnouncements:
         return concerned
 
     async def _ask(self) -> list[tuple[str, list[tuple[int, int, int, str, int, dict[int, bytes]]], dict[int, bytes]]]:
-        answer = None
-
-        async def ask() -> int:
-            nonlocal answer
-            answer = await self._announced.to_group(CommittedOffsets(self._announced.group))
-            return int(answer.error_code)
-
-        await self._announced.until_taken("OffsetFetch", ask, "")
-        return list(answer.topics) if answer is not None else []
+        ask = partial(self._announced.to_group, CommittedOffsets(self._announced.group))
+        return list((await self._announced.until_taken("OffsetFetch", ask, "")).topics)

@@ -384,19 +384,27 @@ class KafkaClient:
     async def to_broker(self, node: int, request: Any) -> Any:
         return await self._send(node, request)
 
-    async def until_taken(self, what: str, ask: Callable[[], Awaitable[int]], topic: str, transactional_id: str = "") -> None:
-        """Ask until it is taken: `ask` answers the error code, and may be repeated. Raises StaleToken and QueueUnreachable; of a
-        transactional id, which is one partition's, PartitionUnavailable where it was not taken for too long."""
+    async def until_taken(
+        self,
+        what: str,
+        ask: Callable[[], Awaitable[Any]],
+        topic: str,
+        transactional_id: str = "",
+        code_of: Callable[[Any], int] = lambda answer: answer.error_code,
+    ) -> Any:
+        """Ask until it is taken, and answer as the broker does: `code_of` its answer says. Raises StaleToken and
+        QueueUnreachable; of a transactional id, which is one partition's, PartitionUnavailable where it was not taken for too
+        long."""
         begun = time.monotonic()
         for pause in doubling(_FIRST_PAUSE, _LONGEST_PAUSE):
             try:
-                code = await ask()
+                code = code_of(answer := await ask())
             except BrokerLost as lost:
                 if time.monotonic() - begun >= PASSES_WITHIN:
                     raise (PartitionUnavailable(str(lost)) if transactional_id else lost) from None
                 code = Code.COORDINATOR_NOT_AVAILABLE
             if code == Code.NO_ERROR:
-                return
+                return answer
             if code in STALE:
                 raise StaleToken(what)
             if not _passes(code, time.monotonic() - begun):
@@ -405,6 +413,7 @@ class KafkaClient:
             if code in _SETTLES_ELSEWHERE:
                 self._coordinators.clear()
             await asyncio.sleep(pause)
+        raise AssertionError
 
     def refused(self, what: str, code: int, topic: str, transactional_id: str = "") -> QueueUnreachable:
         """A sentence with the cure."""

@@ -71,14 +71,7 @@ class PartitionTransactions:
     async def init(self, partition: int) -> Token:
         """A new token: from now on the earlier ones are refused, and what was open under them is aborted."""
         name = self._name(partition)
-        answer: Any = None
-
-        async def ask() -> int:
-            nonlocal answer
-            answer = await self.client.to_transactions(name, InitProducerIdRequest(name, _OPEN_FOR))
-            return int(answer.error_code)
-
-        await self.client.until_taken("InitProducerId", ask, self.topic, name)
+        answer = await self._taken(name, InitProducerIdRequest(name, _OPEN_FOR))
         return Token(answer.producer_id, answer.producer_epoch)
 
     async def commit(
@@ -95,12 +88,7 @@ class PartitionTransactions:
     async def begin(self, partition: int, token: Token) -> None:
         """The transaction is to have an offset of the group, for `end`."""
         name = self._name(partition)
-
-        async def add() -> int:
-            answer = await self.client.to_transactions(name, AddOffsetsToTxnRequest(name, *token, self.client.group))
-            return int(answer.error_code)
-
-        await self.client.until_taken("AddOffsetsToTxn", add, self.topic, name)
+        await self._taken(name, AddOffsetsToTxnRequest(name, *token, self.client.group))
 
     async def end(self, partition: int, offset: int, record: Record, seen: Committed | None = None) -> None:
         """Commit what was begun, with this offset. `seen`: what it follows from. A coordinator that has just taken over may
@@ -108,13 +96,14 @@ class PartitionTransactions:
         `seen`, nothing is committed, and StaleToken is raised."""
         name, group, token = self._name(partition), self.client.group, record.token
         text = record.to_text() + "\0"  # clients in C, confluent-kafka among them, read up to it
-
-        async def put() -> int:
-            offsets = [(self.topic, [(partition, offset, text)])]
-            answer = await self.client.to_group(TxnOffsetCommitRequest(name, group, *token, offsets), transactional_id=name)
-            return int(answer.errors[0][1][0][1])
-
-        await self.client.until_taken("TxnOffsetCommit", put, self.topic, name)
+        request = TxnOffsetCommitRequest(name, group, *token, [(self.topic, [(partition, offset, text)])])
+        await self.client.until_taken(
+            "TxnOffsetCommit",
+            lambda: self.client.to_group(request, transactional_id=name),
+            self.topic,
+            name,
+            lambda answer: answer.errors[0][1][0][1],
+        )
         follows = seen is None or seen == (await self.before_pending((partition,)))[partition]
 
         await self._end(partition, token, commit=follows)
@@ -199,12 +188,12 @@ class PartitionTransactions:
 
     async def _end(self, partition: int, token: Token, *, commit: bool) -> None:
         name = self._name(partition)
+        await self._taken(name, EndTxnRequest(name, *token, commit))
 
-        async def end() -> int:
-            answer = await self.client.to_transactions(name, EndTxnRequest(name, *token, commit))
-            return int(answer.error_code)
-
-        await self.client.until_taken("EndTxn", end, self.topic, name)
+    async def _taken(self, name: str, request: Any) -> Any:
+        """The answer of this transactional id's coordinator."""
+        what = type(request).__name__.removesuffix("Request")
+        return await self.client.until_taken(what, lambda: self.client.to_transactions(name, request), self.topic, name)
 
     async def _ended(self, partition: int) -> Committed | None:
         """`renewed`; None where that has ended no commit."""
@@ -238,22 +227,19 @@ async def committed(
 ) -> tuple[dict[tuple[str, int], Committed], list[tuple[str, int]]]:
     """By topic and partition; without a topic, of all that the group has. Without those of which a commit is under way; and
     these. `beside_pending`: of these, what is committed before it."""
+    request = CommittedOffsets(client.group, topic, partitions, beside_pending=beside_pending)
+
+    def worst(answer: Any) -> int:
+        codes = [answer.error_code, *(one[4] for _, those, _ in answer.topics for one in those)]
+        return next((code for code in codes if code not in (Code.NO_ERROR, Code.UNSTABLE_OFFSET_COMMIT)), Code.NO_ERROR)
+
+    answer = await client.until_taken("OffsetFetch", lambda: client.to_group(request), topic or "", code_of=worst)
     found: dict[tuple[str, int], Committed] = {}
     pending: list[tuple[str, int]] = []
-
-    async def ask() -> int:
-        found.clear()
-        pending.clear()
-        answer = await client.to_group(CommittedOffsets(client.group, topic, partitions, beside_pending=beside_pending))
-        worst = int(answer.error_code)
-        for name, those, _ in answer.topics:
-            for number, offset, _, text, code, _ in those:
-                if code == Code.UNSTABLE_OFFSET_COMMIT:
-                    pending.append((name, number))
-                    continue
-                worst = worst or int(code)
+    for name, those, _ in answer.topics:
+        for number, offset, _, text, code, _ in those:
+            if code == Code.UNSTABLE_OFFSET_COMMIT:
+                pending.append((name, number))
+            else:
                 found[name, number] = Committed(offset, read(text))
-        return worst
-
-    await client.until_taken("OffsetFetch", ask, topic or "")
     return found, pending

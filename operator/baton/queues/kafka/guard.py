@@ -6,6 +6,7 @@ import struct
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError as Code
@@ -124,7 +125,7 @@ class GuardMember:
         group = self._client.group
         protocols = [(PROTOCOL, _subscription([self._topic]))]
         request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", protocols)
-        answer = await self._ask("JoinGroup", request)
+        answer = await self._ask(request)
         if answer.error_code == Code.MEMBER_ID_REQUIRED:
             self._member = answer.member_id
             return await self._join()
@@ -133,7 +134,7 @@ class GuardMember:
         self._member = answer.member_id
         members: Sequence[Any] = answer.members
         assignments = [(member[0], b"") for member in members] if answer.leader_id == self._member else []
-        synced = await self._ask("SyncGroup", SyncGroupRequest(group, answer.generation_id, self._member, None, assignments))
+        synced = await self._ask(SyncGroupRequest(group, answer.generation_id, self._member, None, assignments))
         if synced.error_code:
             return self._refused("SyncGroup", synced.error_code)
         self._generation = answer.generation_id
@@ -143,22 +144,19 @@ class GuardMember:
         """Until the group changes."""
         while True:
             await asyncio.sleep(_BEAT)
-            answer = await self._ask("Heartbeat", HeartbeatRequest(self._client.group, self._generation, self._member))
+            answer = await self._ask(HeartbeatRequest(self._client.group, self._generation, self._member))
             if answer.error_code:
                 self._refused("Heartbeat", answer.error_code)
                 return
 
-    async def _ask(self, what: str, request: Any) -> Any:
+    async def _ask(self, request: Any) -> Any:
         """The answer of whoever coordinates the group now: it moves from broker to broker, also while each of them lives."""
-        answer: Any = None
 
-        async def ask() -> int:
-            nonlocal answer
-            answer = await self._client.to_group(request)
+        def code(answer: Any) -> int:
             return int(answer.error_code) if answer.error_code in PASSING else Code.NO_ERROR
 
-        await self._client.until_taken(what, ask, self._topic)
-        return answer
+        what, ask = type(request).__name__.removesuffix("Request"), partial(self._client.to_group, request)
+        return await self._client.until_taken(what, ask, self._topic, code_of=code)
 
     def _refused(self, what: str, code: int) -> bool:
         """It is not in the group: False."""
@@ -205,7 +203,7 @@ async def refuse_members(client: KafkaClient, topic: str) -> None:
         others.update(_named(one[4], one[5]) for one in members if one[4] != CLIENT_ID)
         return Code.NO_ERROR if code in (Code.GROUP_ID_NOT_FOUND, Code.UNSUPPORTED_VERSION) else int(code)
 
-    await client.until_taken("the question for the group's members", classic, topic)
+    await client.until_taken("the question for the group's members", classic, topic, code_of=int)
     if others:
         named = ", ".join(sorted(others)[:3])
         raise QueueConflict(

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError as Code
@@ -197,10 +198,9 @@ class TransactionOutputs:
         for name, number in places:
             by_topic[name].append(number)
 
-        async def ask() -> int:
-            answer = await self._client.to_transactions(
-                transactional_id, AddPartitionsToTxnRequest(transactional_id, *token, list(by_topic.items()))
-            )
+        request = AddPartitionsToTxnRequest(transactional_id, *token, list(by_topic.items()))
+
+        def code_of(answer: Any) -> int:
             codes = {(name, int(code)) for name, those in answer.errors for _, code in those}
             for name, code in sorted(codes):
                 if code in (Code.UNKNOWN_TOPIC_OR_PART, Code.TOPIC_AUTHORIZATION_FAILED):
@@ -208,7 +208,8 @@ class TransactionOutputs:
             left = [code for _, code in codes if code not in (Code.NO_ERROR, Code.OPERATION_NOT_ATTEMPTED)]
             return left[0] if left else Code.NO_ERROR
 
-        await self._client.until_taken("AddPartitionsToTxn", ask, places[0][0], transactional_id)
+        ask = partial(self._client.to_transactions, transactional_id, request)
+        await self._client.until_taken("AddPartitionsToTxn", ask, places[0][0], transactional_id, code_of)
 
     async def _produce(self, transactional_id: str, token: Token, batches: dict[_Place, Sequence[Output]]) -> None:
         """One batch for each partition; what a leader does not take just now is sent once more. That makes none twice: each has
