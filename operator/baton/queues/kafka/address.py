@@ -5,8 +5,7 @@ import os
 import re
 import ssl
 import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -96,25 +95,23 @@ class KafkaAddress:
         if self.user is not None:
             made |= {"sasl_mechanism": self.mechanism, "sasl_plain_username": self.user, "sasl_plain_password": self.password}
         if self.tls:
-            made["ssl_context"] = context = self._trusting()
-            if self.certificate:
-                self._show(context)
+            made["ssl_context"] = self._tls_context()
         return made
 
-    def _trusting(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         try:
-            return ssl.create_default_context(cadata=self.ca or None)
+            context = ssl.create_default_context(cadata=self.ca or None)
         except (ssl.SSLError, ValueError):
             raise QueueUnreachable(f"{self.place}: what is to be trusted is no certificate: give certificates as PEM") from None
-
-    def _show(self, context: ssl.SSLContext) -> None:
         try:
-            show(context, self.certificate, self.key)
+            if self.certificate:
+                show(context, self.certificate, self.key)
         except (ssl.SSLError, ValueError, OSError):
             raise QueueUnreachable(
                 f"{self.place}: the client certificate and its key do not belong together, or are none: give both as PEM, the "
                 "key without a password"
             ) from None
+        return context
 
 
 def servers(text: str) -> tuple[str, ...]:
@@ -142,11 +139,12 @@ def read(url: str) -> KafkaAddress:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError as error:
         raise QueueUnreachable(f"The address is no URL of a Kafka ({error}): write {EXAMPLE}") from None
-    _refuse_idle(options, user=bool(user), tls=parts.scheme == "kafkas")
+    tls = parts.scheme == "kafkas"
+    _refuse_idle(options, user=bool(user), tls=tls)
     mechanism = options.pop("mechanism", MECHANISMS[0])
     if mechanism not in MECHANISMS:
         raise QueueUnreachable(f"The address has a mechanism that there is not: take one of {', '.join(MECHANISMS)}")
-    if user and mechanism == "PLAIN" and parts.scheme != "kafkas":
+    if user and mechanism == "PLAIN" and not tls:
         raise QueueUnreachable(
             "The address has the mechanism PLAIN, which sends the password as it is, and no TLS: begin it with kafkas://, or "
             f"take {MECHANISMS[0]}"
@@ -159,18 +157,8 @@ def read(url: str) -> KafkaAddress:
     for name in options:
         if _OURS.fullmatch(name):
             raise QueueUnreachable(f"The address has the setting {quoted(name)}, which Baton makes itself: take it out")
-    return KafkaAddress(
-        found,
-        unquote(user) if user else None,
-        unquote(password),
-        mechanism,
-        parts.scheme == "kafkas",
-        ca,
-        certificate,
-        key,
-        group,
-        options,
-    )
+    password = unquote(password)
+    return KafkaAddress(found, unquote(user) or None, password, mechanism, tls, ca, certificate, key, group, options)
 
 
 def _refuse_idle(options: Mapping[str, str], *, user: bool, tls: bool) -> None:
@@ -200,30 +188,15 @@ def _pem(option: str, path: str) -> str:
 
 
 def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Both are PEM. Raises ssl.SSLError, ValueError or OSError where they are none, or do not belong together."""
-    with _file(f"{certificate.rstrip()}\n{key}".encode()) as path:
-        context.load_cert_chain(path, password=_no_password)
-
-
-@contextmanager
-def _file(content: bytes) -> Iterator[str]:
-    """In memory where there is such a thing: a container's file system may be read-only, and the key should not be in it."""
-    if hasattr(os, "memfd_create"):
-        number = os.memfd_create("baton-certificate")
-        with os.fdopen(number, "wb") as file:
-            file.write(content)
-            file.flush()
-            yield f"/proc/self/fd/{number}"
-    else:
-        with NamedTemporaryFile(prefix="baton-") as file:
-            file.write(content)
-            file.flush()
-            yield file.name
-
-
-def _no_password() -> str:
-    """Else a terminal would be asked."""
-    return ""
+    """Both are PEM. Raises ssl.SSLError, ValueError or OSError where they are none, or do not belong together. The file is in
+    memory where there is such a thing: a container's file system may be read-only, and the key should not be in it."""
+    in_memory = hasattr(os, "memfd_create")
+    made = os.fdopen(os.memfd_create("baton-certificate"), "wb") if in_memory else NamedTemporaryFile(prefix="baton-")
+    with made as file:
+        file.write(f"{certificate.rstrip()}\n{key}".encode())
+        file.flush()
+        path = f"/proc/self/fd/{file.fileno()}" if in_memory else file.name
+        context.load_cert_chain(path, password="")  # else a terminal would be asked for one
 
 
 # -- A private key in the one form that Kafka's Java client reads, PKCS #8. Pure.
@@ -236,7 +209,9 @@ _RSA = bytes.fromhex("300d06092a864886f70d0101010500")
 """The algorithm rsaEncryption, which has no parameters."""
 _EC = bytes.fromhex("06072a8648ce3d0201")
 """The algorithm id-ecPublicKey, whose parameter is the curve."""
-_SEQUENCE, _OCTETS, _CURVE = 0x30, 0x04, 0xA0
+_CURVES = [bytes.fromhex(curve) for curve in ("06082a8648ce3d030107", "06052b81040022", "06052b81040023")]
+"""P-256, P-384 and P-521: Java has no others."""
+_SEQUENCE, _OCTETS = 0x30, 0x04
 
 
 def pkcs8(pem: str) -> str:
@@ -247,38 +222,13 @@ def pkcs8(pem: str) -> str:
         return pem
     try:
         der = base64.b64decode("".join(found[2].split()))
-        if found[1] == "RSA ":
-            der = _wrapped(_RSA, der)
-        elif found[1] == "EC ":
-            der = _wrapped(_element(_SEQUENCE, _EC + _curve(der)), der)
-    except (ValueError, IndexError):
+        if found[1]:
+            algorithm = _RSA if found[1] == "RSA " else _element(_SEQUENCE, _EC + next(one for one in _CURVES if one in der))
+            der = _element(_SEQUENCE, _VERSION + algorithm + _element(_OCTETS, der))
+    except (ValueError, StopIteration):
         return pem
     lines = "\n".join(textwrap.wrap(base64.b64encode(der).decode(), 64))
     return f"-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n"
-
-
-def _wrapped(algorithm: bytes, key: bytes) -> bytes:
-    return _element(_SEQUENCE, _VERSION + algorithm + _element(_OCTETS, key))
-
-
-def _curve(key: bytes) -> bytes:
-    """SEC 1: version, number, [0] curve, [1] public key. Raises ValueError where it names no curve."""
-    _, fields, _ = _read(key, 0)
-    at = 0
-    while at < len(fields):
-        tag, content, at = _read(fields, at)
-        if tag == _CURVE:
-            return content
-    raise ValueError("no curve")
-
-
-def _read(der: bytes, at: int) -> tuple[int, bytes, int]:
-    """Tag and content of the element there, and where the next one begins."""
-    tag, length, begin = der[at], der[at + 1], at + 2
-    if length & 0x80:
-        more = length & 0x7F
-        length, begin = int.from_bytes(der[begin : begin + more]), begin + more
-    return tag, der[begin : begin + length], begin + length
 
 
 def _element(tag: int, content: bytes) -> bytes:
