@@ -191,7 +191,7 @@ def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Both are PEM. Raises ssl.SSLError, ValueError or OSError where they are none, or do not belong together. The file is in
     memory where there is such a thing: a container's file system may be read-only, and the key should not be in it."""
     in_memory = hasattr(os, "memfd_create")
-    made = os.fdopen(os.memfd_create("baton-certificate"), "wb") if in_memory else NamedTemporaryFile(prefix="baton-")
+    made = os.fdopen(os.memfd_create("baton-certificate"), "wb") if in_memory else NamedTemporaryFile(prefix="baton-")  # noqa: SIM115
     with made as file:
         file.write(f"{certificate.rstrip()}\n{key}".encode())
         file.flush()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
@@ -59,47 +59,9 @@ class PartitionLocks:
             self._freed = asyncio.Event()
 
 
-# -- A process that reads for an owner, and what owner records tell it: what it still has, and whose the rest is. Pure.
+# -- What owner records tell of whose a partition is. Pure.
 
 NOBODY = Owner(None, Epoch(0))
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingProcess:
-    """Of the pod with this UID."""
-
-    uid: Uid
-    mark: str
-    """By it a record names the process (`Record.reader`)."""
-
-    def see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> bool:
-        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer.
-        False: that is from before the grant, and says nothing of who has the partition now."""
-        readers = (self.mark, BY_GIVER)  # what the giver wrote was there before any mark
-        older = before is not None and position.record is not before
-        if record is not None and names(record, self.uid, position.epoch) and record.reader in readers:
-            if not older:
-                position.record = record
-            position.sure_at = max(position.sure_at, asked_at)
-        elif not older or (record is not None and record.epoch > position.epoch):
-            if is_before(record, position.epoch):
-                return False
-            position.lost = owner_of(record)
-            position.other_process = names(record, self.uid, position.epoch)
-        return True
-
-    def has_committed(self, position: ReadPosition, offset: int, record: Record, asked_at: float) -> None:
-        """The broker has taken this. What was handed over is its receiver's: nothing more is said of it under this token."""
-        position.taken(offset, record, asked_at)
-        if not names(record, self.uid, position.epoch):
-            position.lost = owner_of(record)
-
-    def as_it_is(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
-        """What is committed stays, under another token; with the mark of this process, where it has that from the giver alone."""
-        record = seen.record
-        if record is None or not names(record, self.uid, position.epoch) or record.reader != BY_GIVER:
-            return record
-        return replace(record, reader=self.mark, released=False)
 
 
 def is_before(record: Record | None, epoch: Epoch) -> bool:
@@ -142,7 +104,8 @@ class OwnerCommits:
         self._queue = queue
         self._uid = uid
         self._positions = positions
-        self._process = ReadingProcess(uid, token_hex(8))
+        self._mark = token_hex(8)
+        """By it a record names this process (`Record.reader`)."""
         self._silent_at = float("-inf")
         """When the broker was last found silent (monotonic)."""
         self._locks = PartitionLocks()
@@ -184,8 +147,8 @@ class OwnerCommits:
             with self._locks.free(low) as free:  # who has another is just committing it
                 due = {number: low[number] for number in free} | {partition: position}
                 problems = await self._commit_all(due, lambda one: one.next_record(upto=upto if one is position else 0))
-        if position.record.reserved < upto:
-            _raise_first(problems)
+        if position.record.reserved < upto and problems:
+            raise next(iter(problems.values()))
         self.refuse_lost(partition, position)
 
     async def commit_several(self, partitions: Set[int]) -> Mapping[int, QueueUnreachable]:
@@ -198,7 +161,7 @@ class OwnerCommits:
             idle = self.idle()
             due = {number: one for number, one in wanted.items() if (one.behind or number in idle) and number not in unmarked}
             tried = due.keys() | unmarked.keys()
-            problems = {**await self._commit_all(due, ReadPosition.next_record), **await self._mark(unmarked)}
+            problems = {**await self._commit_all(due, ReadPosition.next_record), **await self._mark_all(unmarked)}
             due = {number: one for number, one in unmarked.items() if one.behind and number not in problems}
             problems |= await self._commit_all(due, ReadPosition.next_record)
             own = problems.keys() < tried
@@ -283,7 +246,7 @@ class OwnerCommits:
         for _ in range(_TRIES):
             try:
                 if position.needs_token:
-                    seen = await self._offsets.renewed(partition, partial(self._process.as_it_is, position), _left(until))
+                    seen = await self._offsets.renewed(partition, partial(self._as_it_is, position), _left(until))
                     self._found_again(partition, position, seen)
                 refused = await self._commit_together({partition: position}, record, _left(until))
                 if partition not in refused:
@@ -293,11 +256,11 @@ class OwnerCommits:
                 await self._follow(partition, position)
         raise self._granted_on(partition)
 
-    async def _mark(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
+    async def _mark_all(self, positions: Mapping[int, ReadPosition]) -> Mapping[int, QueueUnreachable]:
         """They were handed over by who had them before: their records get the mark of this process, under a token of its own,
         which shuts the giver out. The answer: of which that was not to be had, and why."""
         problems: dict[int, QueueUnreachable] = {}
-        changes = {number: partial(self._process.as_it_is, one) for number, one in positions.items()}
+        changes = {number: partial(self._as_it_is, one) for number, one in positions.items()}
         found = await self._offsets.renewed_several(changes)
         for number, seen in found.items():
             try:
@@ -334,7 +297,7 @@ class OwnerCommits:
         for number, one in wanted.items():
             if number not in refused:
                 positions[number].in_doubt = before[number]
-                self._process.has_committed(positions[number], one.offset, one.record, asked_at)
+                self._has_committed(positions[number], one.offset, one.record, asked_at)
         return refused
 
     async def _follow(self, partition: int, position: ReadPosition) -> None:
@@ -343,14 +306,14 @@ class OwnerCommits:
         seen, unchanged = await self._offsets.after_refusal(partition, position.record.token)
         if unchanged and names(seen.record, self._uid, position.epoch):
             try:
-                seen = await self._offsets.renewed(partition, partial(self._process.as_it_is, position))
+                seen = await self._offsets.renewed(partition, partial(self._as_it_is, position))
             except StaleToken:
                 return  # it was only slow
         self._found_again(partition, position, seen)
 
     def _found_again(self, partition: int, position: ReadPosition, seen: Committed) -> None:
         """Under another token: what was in doubt was taken, or is aborted, as the offset says."""
-        proven = self._process.see(position, seen.record, time.monotonic())
+        proven = self._see(position, seen.record, time.monotonic())
         self.refuse(partition, position, proven=proven)
         position.found(seen.offset)
         position.in_doubt = False
@@ -387,7 +350,7 @@ class OwnerCommits:
         of which that was refused: see `begin`."""
         now = time.monotonic()
         marked = {
-            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._process.mark))
+            number: seen._replace(record=taken_up(seen.record, seen.offset, 0, self._mark))
             for number, seen in found.items()
             if seen.record is not None
         }
@@ -421,7 +384,7 @@ class OwnerCommits:
             if seen is not None and not names(seen.record, self._uid, epoch):
                 return seen
             if trusting and seen is not None and seen.record is not None and _is_new(seen.record, self._uid, epoch):
-                record = taken_up(seen.record, seen.offset, 0, self._process.mark)
+                record = taken_up(seen.record, seen.offset, 0, self._mark)
                 self._marking[partition] = epoch
                 await self._offsets.commit(partition, Commit(seen.offset, record, seen=seen))
                 return seen._replace(record=record)
@@ -431,21 +394,50 @@ class OwnerCommits:
                     return None
                 if seen.record.reader == BY_GIVER and self._handoffs.is_new(Partition(self._queue, partition), epoch):
                     self._marking[partition] = epoch
-                    return replace(seen.record, reader=self._process.mark, released=False)
-                if seen.record.reader != self._process.mark:
+                    return replace(seen.record, reader=self._mark, released=False)
+                if seen.record.reader != self._mark:
                     self._marking[partition] = epoch
                 elif self._marking.get(partition) == epoch:
                     return seen.record
-                return taken_up(seen.record, seen.offset, end, self._process.mark)
+                return taken_up(seen.record, seen.offset, end, self._mark)
 
             return await self._offsets.renewed(partition, change)
 
-    # -- looks
+    # -- what records tell
+
+    def _see(self, position: ReadPosition, record: Record | None, asked_at: float, before: Record | None = None) -> bool:
+        """What stands in the record. `before`: what was known when it was asked for; what was committed since then is newer.
+        False: that is from before the grant, and says nothing of who has the partition now."""
+        readers = (self._mark, BY_GIVER)  # what the giver wrote was there before any mark
+        older = before is not None and position.record is not before
+        if record is not None and names(record, self._uid, position.epoch) and record.reader in readers:
+            if not older:
+                position.record = record
+            position.sure_at = max(position.sure_at, asked_at)
+        elif not older or (record is not None and record.epoch > position.epoch):
+            if is_before(record, position.epoch):
+                return False
+            position.lost = owner_of(record)
+            position.other_process = names(record, self._uid, position.epoch)
+        return True
+
+    def _has_committed(self, position: ReadPosition, offset: int, record: Record, asked_at: float) -> None:
+        """The broker has taken this. What was handed over is its receiver's: nothing more is said of it under this token."""
+        position.taken(offset, record, asked_at)
+        if not names(record, self._uid, position.epoch):
+            position.lost = owner_of(record)
+
+    def _as_it_is(self, position: ReadPosition, seen: Committed, end: int = 0) -> Record | None:
+        """What is committed stays, under another token; with the mark of this process, where it has that from the giver alone."""
+        record = seen.record
+        if record is None or not names(record, self._uid, position.epoch) or record.reader != BY_GIVER:
+            return record
+        return replace(record, reader=self._mark, released=False)
 
     def refuse_lost(self, partition: int, position: ReadPosition) -> None:
         """Raises StaleOwner where it is known to be somebody else's."""
         if position.lost is not None:
-            raise StaleOwner(partition, self._process.uid, position.epoch, position.lost, other_process=position.other_process)
+            raise StaleOwner(partition, self._uid, position.epoch, position.lost, other_process=position.other_process)
 
     async def look(self, partition: int, position: ReadPosition) -> None:
         """At all owner records at once; of commits that are under way only this partition's is waited for: others are read, and
@@ -456,7 +448,7 @@ class OwnerCommits:
         if partition not in pending:
             position.unsettled = False
         else:
-            proven = self._process.see(position, (await self._stable(partition, position)).record, asked_at, before)
+            proven = self._see(position, (await self._stable(partition, position)).record, asked_at, before)
         self.refuse(partition, position, proven=proven)
 
     async def look_at_all(self) -> None:
@@ -485,7 +477,7 @@ class OwnerCommits:
         before = {number: one.record for number, one in held.items()}
         found, pending = await self._offsets.now(tuple(held), within)
         unproven = {
-            number for number, seen in found.items() if not self._process.see(held[number], seen.record, asked_at, before[number])
+            number for number, seen in found.items() if not self._see(held[number], seen.record, asked_at, before[number])
         }
         return unproven, pending
 
@@ -508,11 +500,6 @@ def _wanted(position: ReadPosition, record: Callable[[ReadPosition], Record]) ->
     wanted = record(position)  # before the offset: one that says that all is finished goes with the last
     offset = position.offset
     return Commit(offset, wanted, position.outputs.due(offset))
-
-
-def _raise_first(problems: Mapping[int, QueueUnreachable]) -> None:
-    for problem in problems.values():
-        raise problem
 
 
 def _left(until: float | None) -> float | None:
