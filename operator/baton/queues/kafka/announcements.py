@@ -31,17 +31,10 @@ from baton.queues.kafka.fetcher import PodFetchers
 from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.protocol import Heard, Owner, QueueUnreachable
 
-# -- What the operator tells the pods of a group between two ledgers: which pods a pause or a grant concerns, and to which an
-# owner hands over. Pure.
-#
-# It stands in the metadata of one offset of a group of its own, `<group id>/announcements`: pods ask for that one offset,
-# five times a second. Who owns a partition stands in its owner record alone: an announcement that is lost or old costs
-# time or a question, and no order. Who can forge one can have an owner hand its partition over to a pod that there is
-# not, which costs time: the operator sees that, and grants above it.
+# -- The text of announcements. Pure.
 
 LONGEST = 4000
 """Characters: a broker takes 4,095 by default."""
-_MOST = 400
 _PARTITIONS = 2**31
 """Kafka's protocol has numbers below it."""
 _FURTHEST = 2**20
@@ -92,7 +85,7 @@ class Announcement:
 
     def to_text(self) -> str:
         """As it stands beside the offset. What was said first is left out where there is too much."""
-        said = list(self.said[-_MOST:])
+        said = list(self.said)
         while len(text := self._text(said)) > LONGEST:
             said = said[max(1, len(said) // 4) :]
         return text
@@ -148,7 +141,8 @@ class KafkaAnnouncer:
         self._client = KafkaClient(address, announcing_group(group), client_id)
         self._topic = topic
         self._queue = queue
-        self._waiting: list[tuple[int, int, int, int, int, int]] = []
+        self._waiting: list[Said] = []
+        """They get their number when they are sent."""
         self._kept: deque[Said] = deque(maxlen=_KEPT)
         self._number: int | None = None
         """Of the last one."""
@@ -173,10 +167,10 @@ class KafkaAnnouncer:
             if self._pods.setdefault(number, receiver) != receiver:
                 self._pods[number] = None
             epoch_then = then.epoch
-        self._say(partition, epoch, int(1000 * (within or 0.0)), mark(receiver), epoch_then)
+        self._say(partition, epoch, int(1000 * (within or 0.0)), receiver, epoch_then)
 
     def granted(self, partition: int, epoch: int, uid: Uid | None) -> None:
-        self._say(partition, epoch, -1, mark(uid))
+        self._say(partition, epoch, -1, uid)
         self.owned(partition, uid)
 
     async def close(self) -> None:
@@ -186,8 +180,8 @@ class KafkaAnnouncer:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._client.close()
 
-    def _say(self, partition: int, epoch: int, within: int, receiver: int, then: int = 0) -> None:
-        self._waiting.append((partition, epoch, within, self._owners.get(partition, ANYBODY), receiver, then))
+    def _say(self, partition: int, epoch: int, within: int, receiver: Uid | None, then: int = 0) -> None:
+        self._waiting.append(Said(0, partition, epoch, within, self._owners.get(partition, ANYBODY), mark(receiver), then))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send(), name="baton-announcer")
 
@@ -207,12 +201,12 @@ class KafkaAnnouncer:
                     )
                 self._fails = True
 
-    async def _announce(self, waiting: list[tuple[int, int, int, int, int, int]]) -> None:
+    async def _announce(self, waiting: list[Said]) -> None:
         if self._number is None:
             self._number = await self._last()
         number = self._number + 1
-        self._kept.extend(Said(number, *one) for one in waiting)
-        named = {one.receiver for one in self._kept} | {receiver for *_, receiver, _ in self._waiting}
+        self._kept.extend(one._replace(number=number) for one in waiting)
+        named = {one.receiver for one in (*self._kept, *self._waiting)}
         self._pods = {number: uid for number, uid in self._pods.items() if number in named}
         pods = {number: uid for number, uid in self._pods.items() if uid is not None}
         text = Announcement(self._queue, tuple(self._kept), pods).to_text() + "\0"  # as for a record

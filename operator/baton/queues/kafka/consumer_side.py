@@ -10,7 +10,7 @@ with extra("kafka"):
     from baton.queues.kafka.announcements import KafkaAnnouncements
     from baton.queues.kafka.direct_handoffs import DirectHandoffs
     from baton.queues.kafka.event_loop import EventLoopThread
-    from baton.queues.kafka.fetcher import Fetcher, PodFetchers, check_settings
+    from baton.queues.kafka.fetcher import Fetcher, PodFetchers, fetching_client
     from baton.queues.kafka.reader import KafkaReader
 
 
@@ -23,7 +23,7 @@ class KafkaConsumerSide:
         self._group = self._address.group or group.replace("/", ".", 1)
         self._uid = uid
         self._shared = EventLoopThread(), DirectHandoffs(), PodFetchers(partial(Fetcher, self._address, self._group))
-        check_settings(self._address, self._group)
+        fetching_client(self._address, self._group).close()  # what is wrong with its settings is said at once
 
     def reader(self, queue: QueueName) -> KafkaReader:
         return KafkaReader(self._address, self._group, queue, self._uid, *self._shared)

@@ -52,24 +52,9 @@ def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error
 
 
 def fetching_client(address: KafkaAddress, group: str, **more: object) -> Consumer:
-    """`more`: settings beside the address's. Raises QueueUnreachable where one is none of librdkafka's, or cannot be so."""
-    try:
-        return Consumer({**_settings(address, group), **more, "log_level": 0})
-    except (KafkaException, ValueError, TypeError) as error:
-        why = error.args[0].str() if isinstance(error, KafkaException) else error
-        raise QueueUnreachable(
-            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
-            "values"
-        ) from None
-
-
-def check_settings(address: KafkaAddress, group: str) -> None:
-    """Raises QueueUnreachable, as `fetching_client`. Asks nobody."""
-    fetching_client(address, group).close()
-
-
-def _settings(address: KafkaAddress, group: str) -> dict[str, Any]:
-    return {
+    """`more`: settings beside the address's. Asks nobody. Raises QueueUnreachable where one is none of librdkafka's, or cannot be
+    so."""
+    settings: dict[str, Any] = {
         "client.id": "baton",
         "group.id": group,
         "check.crcs": True,  # as Kafka's own clients do: else what a disk has broken is handed out
@@ -85,7 +70,17 @@ def _settings(address: KafkaAddress, group: str) -> dict[str, Any]:
         "auto.offset.reset": "error",
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
+        **more,
+        "log_level": 0,
     }
+    try:
+        return Consumer(settings)
+    except (KafkaException, ValueError, TypeError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else error
+        raise QueueUnreachable(
+            f"{address.place} cannot be read with these settings: {why}: correct it in the address, by librdkafka's names and "
+            "values"
+        ) from None
 
 
 # -- What fetches ahead.
@@ -109,7 +104,7 @@ class Fetcher:
     def __init__(self, address: KafkaAddress, group: str, topic: str) -> None:
         """Raises QueueUnreachable where a setting is none of librdkafka's."""
         self._address = address
-        self._topic = topic
+        self.topic = topic
         self._consumer = fetching_client(address, group, error_cb=self._troubled)
         self._news = threading.Condition()
         self._fetched: dict[int, FetchedPartition] = {}
@@ -128,19 +123,16 @@ class Fetcher:
         """Partitions;"""
         self._woken: Callable[[], None] = lambda: None
         """what is called when there is something of one of them."""
-        self._closed = False
+        self.closed = False
+        """Any thread may ask."""
         self._trouble: tuple[float, str] | None = None
         self._thread = threading.Thread(target=self._run, name="baton-kafka", daemon=True)
         self._thread.start()
 
-    @property
-    def topic(self) -> str:
-        return self._topic
-
     def expect(self, partition: int, offset: int) -> None:
         """It is to be read in a moment, from this offset or a later one: it is fetched until then."""
         with self._news:
-            if partition not in self._fetched and not self._closed:
+            if partition not in self._fetched and not self.closed:
                 self._expected[partition] = time.monotonic() + _EXPECTED_FOR
                 self._fetched[partition] = FetchedPartition(offset, self._ahead)
                 self._changed.add(partition)
@@ -203,14 +195,10 @@ class Fetcher:
             self._awaited, self._woken = partitions, woken
         self._wake()
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def stop(self) -> None:
         """Fetch no more; the thread ends by itself."""
         with self._news:
-            self._closed = True
+            self.closed = True
             for partition in list(self._fetched):
                 self._forget(partition)
             self._news.notify_all()
@@ -222,7 +210,7 @@ class Fetcher:
     # -- the thread
 
     def _run(self) -> None:
-        while not self._closed:
+        while not self.closed:
             try:
                 self._turn()
             except KafkaException as error:
@@ -250,13 +238,16 @@ class Fetcher:
         try:
             self._take_in([first, *self._consumer.consume(count, 0)])
         except Exception:
-            self._fetch_again()
+            with self._news:  # what the poll has brought and was not taken in comes no more
+                self._changed |= self._assigned.keys()
             raise
 
     def _begin_expected(self, partition: int, offset: int) -> bool:
         """Go on with what was fetched of it. False: that was not expected, or is of no use."""
         fetched = self._fetched.get(partition)
-        if fetched is None or self._expected.pop(partition, None) is None or not _is_of_use(fetched, offset):
+        if fetched is None or self._expected.pop(partition, None) is None:
+            return False
+        if not fetched.begins_at <= offset <= fetched.next + _NEAR or fetched.failure is not None:
             return False
         fetched.skip_to(offset)
         self._go_on(partition, fetched)
@@ -288,11 +279,6 @@ class Fetcher:
             self._awaited = frozenset()
         self._woken()
 
-    def _fetch_again(self) -> None:
-        """What a poll has brought and was not taken in comes no more: fetch all partitions from behind what was."""
-        with self._news:
-            self._changed |= self._assigned.keys()
-
     def _assign(self) -> None:
         """Those that were changed, all at once: librdkafka asks for much of the first before it asks for those assigned later."""
         with self._news:
@@ -304,11 +290,11 @@ class Fetcher:
             return
         try:
             self._consumer.incremental_assign(
-                [TopicPartition(self._topic, number, fetched.next) for number, fetched in wanted.items()]
+                [TopicPartition(self.topic, number, fetched.next) for number, fetched in wanted.items()]
             )
         except KafkaException as error:
             for number, fetched in wanted.items():
-                fetched.failure = f"{self._address.place}: {self._topic}/{number} cannot be read: {error.args[0].str()}"
+                fetched.failure = f"{self._address.place}: {self.topic}/{number} cannot be read: {error.args[0].str()}"
             with self._news:
                 self._changed |= wanted.keys()
             self._wake()
@@ -320,7 +306,7 @@ class Fetcher:
     def _release(self, partition: int) -> None:
         if self._assigned.pop(partition, None) is not None:
             with suppress(KafkaException):  # the assignment that failed may have begun
-                self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+                self._consumer.incremental_unassign([TopicPartition(self.topic, partition)])
 
     def _take_in(self, messages: Iterable[Message]) -> None:
         not_fetched: list[int] = []
@@ -331,7 +317,7 @@ class Fetcher:
                     continue
                 those = list(run)
                 if fetched is not None and not any(map(Message.error, those)):
-                    self._fetched_more(fetched, those)
+                    self._add(fetched, those)
                     continue
                 for message in those:
                     if (error := message.error()) is not None:
@@ -340,7 +326,7 @@ class Fetcher:
                             not_fetched.append(number or 0)
                             break
                     elif fetched is not None:
-                        self._fetched_more(fetched, [message])
+                        self._add(fetched, [message])
         self._wake()
         for partition in not_fetched:
             self._release(partition)
@@ -370,7 +356,7 @@ class Fetcher:
         self._expected.pop(partition, None)
         return True
 
-    def _fetched_more(self, fetched: FetchedPartition, run: list[Message]) -> None:
+    def _add(self, fetched: FetchedPartition, run: list[Message]) -> None:
         """Without an error, of one partition."""
         if fetched.add(run):
             self._trouble = None
@@ -382,7 +368,7 @@ class Fetcher:
         if error.code() == END_OF_LOG:
             fetched.ended(message.offset() or 0)
             return
-        fetched.failure = why_not_read(self._address, self._topic, message.partition(), error)
+        fetched.failure = why_not_read(self._address, self.topic, message.partition(), error)
         fetched.corrupt = error.code() == CORRUPT
 
     def _troubled(self, error: KafkaError) -> None:
@@ -394,11 +380,6 @@ class Fetcher:
         else:
             return
         self._trouble = (time.monotonic(), why)
-
-
-def _is_of_use(fetched: FetchedPartition, offset: int) -> bool:
-    """Whoever begins to read at this offset goes on with what was fetched."""
-    return fetched.begins_at <= offset <= fetched.next + _NEAR and fetched.failure is None
 
 
 # -- The fetchers of a pod, by topic. What others are about to hand over is fetched before it is the pod's: Kafka refuses no

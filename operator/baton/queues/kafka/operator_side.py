@@ -1,19 +1,11 @@
 """The operator's side of a Kafka queue: from its spec to the adapter."""
 
-from typing import Protocol
-
 from baton.model.extras import extra
 from baton.queues.kafka.address import KafkaAddress, servers
 from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
 from baton.queues.opening import QueueToOpen
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
-
-
-class _SecretKey(Protocol):
-    """A reference, as the source has it."""
-
-    name: str
-    key: str
+from baton.schema.object_name import SecretKey
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
@@ -41,7 +33,7 @@ async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
         raise QueueUnreachable(f"spec.source.kafka.bootstrapServers of queue {queue.name}: {error}") from None
     sasl, tls = source.sasl, source.tls
 
-    async def text(reference: _SecretKey | None, field: str, holds: str) -> str:
+    async def text(reference: SecretKey | None, field: str, holds: str) -> str:
         if reference is None:
             return ""
         where = f"spec.source.kafka.{field}"

@@ -365,19 +365,15 @@ class Connecting(Fetcher):
     """Without a broker."""
 
     def __init__(self, topic: str) -> None:
-        self._topic = topic
+        self.topic = topic
         self.expected: list[tuple[int, int]] = []
-        self.is_closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self.is_closed
+        self.closed = False
 
     def expect(self, partition: int, offset: int) -> None:
         self.expected.append((partition, offset))
 
     def stop(self) -> None:
-        self.is_closed = True
+        self.closed = True
 
     close = stop
 
