@@ -90,8 +90,8 @@ class KafkaAddress:
         return made
 
     def for_aiokafka(self) -> dict[str, Any]:
-        """Arguments of a client of aiokafka. Raises QueueUnreachable where the certificates are none."""
-        made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
+        """Arguments of a connection of aiokafka. Raises QueueUnreachable where the certificates are none."""
+        made: dict[str, Any] = {"security_protocol": self.protocol}
         if self.user is not None:
             made |= {"sasl_mechanism": self.mechanism, "sasl_plain_username": self.user, "sasl_plain_password": self.password}
         if self.tls:

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.conn import create_conn
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as ConsumerProtocolMemberMetadata
 from aiokafka.errors import IllegalSaslStateError, IncompatibleBrokerVersion, KafkaError, RequestTimedOutError
 from aiokafka.partitioner import murmur2 as murmur2
 from aiokafka.protocol.abstract import AbstractType
@@ -205,7 +206,6 @@ async def connected(address: KafkaAddress, client_id: str, within: float) -> Any
     """A client that knows the cluster's brokers. `within`: seconds for each server, and for each request of the client later.
     Raises QueueUnreachable with what is wrong and the cure."""
     parts = address.for_aiokafka()
-    parts.pop("bootstrap_servers")
 
     async def to(server: str) -> Any:
         client = AIOKafkaClient(client_id=client_id, request_timeout_ms=int(within * 1000), bootstrap_servers=[server], **parts)
@@ -263,7 +263,6 @@ async def _why(address: KafkaAddress, error: Exception, within: float) -> str:
 async def _refusal(address: KafkaAddress, server: str, error: Exception, within: float) -> str:
     host, _, port = server.rpartition(":")
     parts = address.for_aiokafka()
-    parts.pop("bootstrap_servers")
     try:
         async with asyncio.timeout(_ANSWERS * within):
             connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=int(within * 1000), **parts)

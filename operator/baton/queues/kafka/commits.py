@@ -317,7 +317,6 @@ class OwnerCommits:
         self.refuse(partition, position, proven=proven)
         position.found(seen.offset)
         position.in_doubt = False
-        position.handed_over = position.record.reader == BY_GIVER
 
     def _granted_on(self, partition: int) -> PartitionUnavailable:
         """Others take its tokens without an end."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import struct
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from baton.queues.kafka.answers import PASSING, said
 from baton.queues.kafka.client import (
     ANSWERS_WITHIN,
     ConsumerGroupMembers,
+    ConsumerProtocolMemberMetadata,
     DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
@@ -123,7 +123,7 @@ class GuardMember:
         """False: it is refused, for now."""
         milliseconds = int(_SESSION * 1000)
         group = self._client.group
-        protocols = [(PROTOCOL, _subscription([self._topic]))]
+        protocols = [(PROTOCOL, ConsumerProtocolMemberMetadata(0, [self._topic], None).encode())]
         request = JoinGroupRequest(group, milliseconds, milliseconds, self._member, None, "consumer", protocols)
         answer = await self._ask(request)
         if answer.error_code == Code.MEMBER_ID_REQUIRED:
@@ -169,12 +169,6 @@ class GuardMember:
         if self.stands:
             self._generation, self._out_since = -1, time.monotonic()
         self._why = why
-
-
-def _subscription(topics: Sequence[str]) -> bytes:
-    """ConsumerProtocolSubscription, version 0."""
-    named = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return struct.pack(">hi", 0, len(topics)) + named + struct.pack(">i", -1)
 
 
 _DEAD = "Dead"

@@ -116,8 +116,6 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
-    handed_over: bool = False
-    """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
     then: Owner | None = None
     """Whose it is to be when it was let go of, as far as that is known."""
     told_full: bool = False
@@ -148,8 +146,12 @@ class ReadPosition:
             ended=ended,
             waits=ended > 0 and record.reserved <= at,
             alone_from=alone,
-            handed_over=record.reader == BY_GIVER,
         )
+
+    @property
+    def handed_over(self) -> bool:
+        """The owner before has granted it, and the mark of this process is not there yet. The token is the giver's, too."""
+        return self.record.reader == BY_GIVER and self.record.epoch == self.epoch
 
     @property
     def offset(self) -> int:
