@@ -15,8 +15,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka import guard
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
-from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import CommittedOffsets, KafkaClient
+from baton.queues.kafka.client import CommittedOffsets, KafkaClient, StaleToken
 from baton.queues.protocol import IN_USE, Claimant, Owner, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read

@@ -10,7 +10,7 @@ from aiokafka.protocol.transaction import EndTxnRequest
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.client import StaleToken
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.logged_ranges import LaterQuery, RangeToFinish
 from baton.queues.offsets import PartitionOffsets, Reached

@@ -11,8 +11,7 @@ from math import inf
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.announcements import KafkaAnnouncer
-from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import KafkaClient, StaleToken
 from baton.queues.kafka.event_loop import AskedTogether, each
 from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions, committed
 from baton.queues.kafka.guard import CLIENT_ID, GuardMember, refuse_members

@@ -11,8 +11,7 @@ from secrets import token_hex
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
-from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import ASKED_WITHIN
+from baton.queues.kafka.client import ASKED_WITHIN, StaleToken
 from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.fence import ENDS_WITHIN, GRANTED_WITHIN
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets

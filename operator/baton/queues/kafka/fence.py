@@ -13,7 +13,6 @@ from typing import Any
 from confluent_kafka import KafkaError as Code
 
 from baton.model.retrying import doubling
-from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.client import (
     PASSES_WITHIN,
     AddOffsetsToTxnRequest,
@@ -21,6 +20,7 @@ from baton.queues.kafka.client import (
     EndTxnRequest,
     InitProducerIdRequest,
     KafkaClient,
+    StaleToken,
     TxnOffsetCommitRequest,
 )
 from baton.queues.kafka.event_loop import each

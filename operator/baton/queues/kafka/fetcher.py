@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import NONE_ANSWERS
+from baton.queues.kafka.client import NONE_ANSWERS
 from baton.queues.kafka.fetched import AllAhead, FetchedPartition, at_once, goes_on, rests, rests_until_read
 from baton.queues.protocol import QueueUnreachable
 

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient
+from baton.queues.kafka.client import ASKED_WITHIN, PASSES_WITHIN, KafkaClient, StaleToken
 from baton.queues.kafka.event_loop import each, in_time
 from baton.queues.kafka.fence import PartitionTransactions, committed
 from baton.queues.kafka.record import Committed, Record, Token, names

@@ -11,9 +11,9 @@ from typing import Any
 from confluent_kafka import KafkaError as Code
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import PASSING, said
 from baton.queues.kafka.client import (
     ANSWERS_WITHIN,
+    PASSING,
     ConsumerGroupMembers,
     ConsumerProtocolMemberMetadata,
     DescribeGroupsRequest,
@@ -23,6 +23,7 @@ from baton.queues.kafka.client import (
     LeaveGroupRequest,
     SyncGroupRequest,
     TooOld,
+    said,
 )
 from baton.queues.protocol import QueueConflict, QueueUnreachable
 

@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError as Code
 
-from baton.queues.kafka.answers import PASSING, STALE, StaleToken, said
 from baton.queues.kafka.client import (
     PASSES_WITHIN,
+    PASSING,
+    STALE,
     AddPartitionsToTxnRequest,
     BrokerLost,
     DefaultRecordBatchBuilder,
     KafkaClient,
     ProduceRequest,
+    StaleToken,
     murmur2,
+    said,
 )
 from baton.queues.kafka.record import Token
 from baton.queues.kafka.topic import Topic, describe

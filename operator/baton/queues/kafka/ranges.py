@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from baton.model.extras import extra
 from baton.queues.kafka.address import read, reader_address
-from baton.queues.kafka.answers import StaleToken
 from baton.queues.kafka.record import Committed, Record
 from baton.queues.logged_ranges import (
     Ahead,
@@ -37,7 +36,7 @@ from baton.queues.logged_ranges import (
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
 
 with extra("kafka"):
-    from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient
+    from baton.queues.kafka.client import ASKED_WITHIN, KafkaClient, StaleToken
     from baton.queues.kafka.event_loop import EventLoopThread, each
     from baton.queues.kafka.fence import GRANTED_WITHIN, PartitionTransactions
     from baton.queues.kafka.group_offsets import topic_now, topic_of

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError as Code
 
 from baton.model.ranges import format_numbers
-from baton.queues.kafka.answers import PASSING, who_holds_the_place
-from baton.queues.kafka.answers import TRANSACTIONS_TOOL as TOOL
-from baton.queues.kafka.client import BrokerLost, KafkaClient, OffsetRequest, TopicMetadata
+from baton.queues.kafka.client import PASSING, BrokerLost, KafkaClient, OffsetRequest, TopicMetadata, who_holds_the_place
+from baton.queues.kafka.client import TRANSACTIONS_TOOL as TOOL
 from baton.queues.kafka.record import Committed
 from baton.queues.offsets import PartitionOffsets
 from baton.queues.protocol import QueueUnreachable

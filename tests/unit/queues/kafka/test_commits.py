@@ -13,8 +13,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
 from baton.queues.kafka import commits
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.answers import StaleToken
-from baton.queues.kafka.client import KafkaClient
+from baton.queues.kafka.client import KafkaClient, StaleToken
 from baton.queues.kafka.commits import OwnerCommits, PartitionLocks
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.fence import PartitionTransactions

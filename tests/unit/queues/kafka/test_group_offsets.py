@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from baton.queues.kafka import event_loop
-from baton.queues.kafka.answers import StaleToken
+from baton.queues.kafka.client import StaleToken
 from baton.queues.kafka.group_offsets import _of_each
 from baton.queues.protocol import PartitionUnavailable
 
