@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Message
 
-from baton.queues.kafka.fetched import AllAhead, FetchedAhead, FetchedPartition, at_once, goes_on, rests
+from baton.queues.kafka.fetcher import AllAhead, FetchedAhead, FetchedPartition, at_once, goes_on, rests
 from baton.queues.kafka.messages import Size, size_of
 
 # -- What a pod has in memory that nobody has taken yet is bounded, of one partition and of all.

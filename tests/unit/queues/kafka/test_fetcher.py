@@ -7,8 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.queues.kafka.address import KafkaAddress
-from baton.queues.kafka.fetched import AllAhead
-from baton.queues.kafka.fetcher import Fetcher, PodFetchers
+from baton.queues.kafka.fetcher import AllAhead, Fetcher, PodFetchers
 from baton.queues.protocol import QueueUnreachable
 from tests.waiting import HOUR, until
 
