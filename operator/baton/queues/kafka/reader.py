@@ -25,7 +25,7 @@ from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.read_position import ReadPosition
-from baton.queues.kafka.take_up import TakeUpOrder, TakingUp
+from baton.queues.kafka.take_up import TakingUp
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import Owner, QueueUnreachable
 
@@ -73,8 +73,7 @@ class KafkaReader:
         self._background = BackgroundCommits(
             self._loop, self._commits.commit_several, self._commits.look_at_all, self._commits.is_about_to_go
         )
-        self._take_up_order = TakeUpOrder(self._commits, self._fetching)
-        self._taking_up = TakingUp(self._loop, self._take_up_order.take_up, self._end, self._wake)
+        self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, self._wake)
         self._woken: Callable[[], None] | None = None
         """None: nobody has waited yet."""
 

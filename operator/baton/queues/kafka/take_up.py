@@ -23,18 +23,21 @@ class TakingUp:
     def __init__(
         self,
         loop: LoopUser,
-        begin: Callable[[Mapping[int, Epoch]], AsyncIterator[Mapping[int, Found]]],
+        commits: OwnerCommits,
+        fetching: Callable[[], Fetcher],
         end: Callable[[int], object],
         told: Callable[[], object],
     ) -> None:
-        """`begin` takes several up; each is in one of its answers, which come one after the other. `end`: nobody wants this one
-        any more, which it has taken up. `told` is called when there is something to `take`."""
+        """`fetching`: whoever fetches the queue's topic, as it is now. `end`: nobody wants this one any more, which it has taken
+        up. `told` is called when there is something to `take`."""
         self._loop = loop
-        self._begin, self._end, self._told = begin, end, told
+        self._commits, self._fetching, self._end, self._told = commits, fetching, end, told
         self._changed = threading.Condition()
         self._wanted: dict[int, Epoch] = {}
         self._under_way: dict[int, Epoch] = {}
         self._found: dict[int, tuple[Epoch, Found]] = {}
+        self._begun_at: dict[int, float] = {}
+        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
         self._runs = False
         self._closed = False
 
@@ -113,7 +116,7 @@ class TakingUp:
                 if not partitions or self._closed:
                     self._runs = False
                     return
-            async for found in self._begin(partitions):
+            async for found in self.take_up(partitions):
                 self._are_over(found, partitions)
 
     def _are_over(self, answer: Mapping[int, Found], partitions: Mapping[int, Epoch]) -> None:
@@ -127,22 +130,11 @@ class TakingUp:
             if isinstance(answer[number], ReadPosition):
                 self._end(number)
 
-
-# -- How the reading of partitions begins: in which order they are taken up, and fetched from where their records say.
-
-
-class TakeUpOrder:
-    """Of one queue's partitions, beside reading."""
-
-    def __init__(self, commits: OwnerCommits, fetching: Callable[[], Fetcher]) -> None:
-        """`fetching`: whoever fetches the queue's topic, as it is now."""
-        self._commits = commits
-        self._fetching = fetching
-        self._begun_at: dict[int, float] = {}
-        """When partitions were begun last, one by one (monotonic). Whoever cannot be goes behind the others the next time."""
+    # -- in which order, and fetched from where their records say
 
     async def take_up(self, partitions: Mapping[int, Epoch]) -> AsyncIterator[Mapping[int, Found]]:
-        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others."""
+        """Those that were handed over at once, those that nobody has read yet at the same time, and then the others. Each is in
+        one of the answers, which come one after the other."""
         left = dict(partitions)
         try:
             for begin in (self._begin_handed_over, self._begin_together):

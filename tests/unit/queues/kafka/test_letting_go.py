@@ -25,7 +25,7 @@ class Reading(KafkaReader):
     def __init__(self) -> None:
         address, group = KafkaAddress(("nowhere:9092",)), "shop.orders"
         super().__init__(address, group, QueueName("orders"), Uid("a"), *shared(address, group))
-        self._taking_up._begin = self._take_up
+        self._taking_up.take_up = self._take_up  # type: ignore[method-assign]
         self.open = threading.Event()
         self.said: list[set[int]] = []
         self._commits.last_words = self._say  # type: ignore[method-assign]

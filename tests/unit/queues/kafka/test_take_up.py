@@ -4,6 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from baton.queues.kafka.fetcher import Fetcher
 from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
-from baton.queues.kafka.take_up import Found, TakeUpOrder, TakingUp
+from baton.queues.kafka.take_up import Found, TakingUp
 from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
@@ -31,12 +32,13 @@ def nobody_fetches() -> Fetcher:
     raise AssertionError
 
 
-class Restarted(TakeUpOrder):
+class Restarted(TakingUp):
     """An earlier process has read all its partitions, and some of them cannot be read now."""
 
     def __init__(self, *away: int) -> None:
         offsets = GroupOffsets(KafkaAddress(("nowhere:9092",)), "shop.orders", "orders")
-        super().__init__(OwnerCommits(offsets, QueueName("orders"), Uid("a"), {}, DirectHandoffs()), nobody_fetches)
+        commits = OwnerCommits(offsets, QueueName("orders"), Uid("a"), {}, DirectHandoffs())
+        super().__init__(EventLoopThread().user(), commits, nobody_fetches, lambda _: None, lambda: None)
         self.begun: list[int] = []
         self.away = away
 
@@ -66,7 +68,7 @@ async def test_what_is_one_partitions_trouble_keeps_no_other_from_being_taken_up
 
     monkeypatch.setattr(pod._commits, "begin", begin)
     monkeypatch.setattr(pod, "_fetching", lambda: SimpleNamespace(begin=lambda offsets: None))
-    found = [await TakeUpOrder._begin(pod, number, Epoch(1)) for number in range(3)]
+    found = [await TakingUp._begin(pod, number, Epoch(1)) for number in range(3)]
     assert found[1] is problem and all(isinstance(found[number], ReadPosition) for number in (0, 2))
 
 
@@ -94,7 +96,9 @@ class Broker:
         self.ended: list[int] = []
         self.told = threading.Event()
         self.loop = EventLoopThread().user()
-        self.taking_up = TakingUp(self.loop, self.begin, self.ended.append, self.told.set)
+        commits: Any = None
+        self.taking_up = TakingUp(self.loop, commits, nobody_fetches, self.ended.append, self.told.set)
+        self.taking_up.take_up = self.begin  # type: ignore[method-assign]
 
     async def is_open(self) -> bool:
         return self.open.is_set()
