@@ -311,13 +311,10 @@ class KafkaAnnouncements:
         self._interrupted.clear()
         return {}
 
-    def look(self, partitions: Iterable[Partition]) -> Mapping[Partition, Heard]:
+    def look(self, partitions: Iterable[Partition], *, beside_pending: bool = True) -> Mapping[Partition, Heard]:
         """The owner records of these, as they are now. Without those that there are not. One that is just being written is
-        answered as it is until then: else a partition of which a commit is under way would be taken for one that is gone."""
-        return self._look(partitions, beside_pending=True)
-
-    def _look(self, partitions: Iterable[Partition], *, beside_pending: bool) -> Mapping[Partition, Heard]:
-        """`beside_pending` False: without those that are just being written."""
+        answered as it is until then: else a partition of which a commit is under way would be taken for one that is gone;
+        `beside_pending` False: it is left out."""
         wanted = {(self._topics[one.queue], one.number): one for one in partitions if one.queue in self._topics}
         found: dict[Partition, Heard] = {}
         for topic in {topic for topic, _ in wanted}:
@@ -347,7 +344,7 @@ class KafkaAnnouncements:
         """What cannot be looked at is no longer due, or one announcement would keep this pod from all others: the ledger tells of
         it."""
         try:
-            return self._look(partitions, beside_pending=False)
+            return self.look(partitions, beside_pending=False)
         except Exception:
             self._due.clear()
             self._awaited.clear()

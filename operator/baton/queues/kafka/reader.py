@@ -73,9 +73,9 @@ class KafkaReader:
         self._background = BackgroundCommits(
             self._loop, self._commits.commit_several, self._commits.look_at_all, self._commits.is_about_to_go
         )
-        self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, self._wake)
-        self._woken: Callable[[], None] | None = None
-        """None: nobody has waited yet."""
+        self._taking_up = TakingUp(self._loop, self._commits, self._fetching, self._end, lambda: self._woken())
+        self._woken: Callable[[], None] = lambda: None
+        """What was last given to `wait_for`."""
 
     def read(
         self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = _MOST_BYTES, new: bool = True
@@ -180,7 +180,8 @@ class KafkaReader:
         for partition, position in taken_up.items():
             self._hold(partition, position)
         untaken |= self._last_words({number: partitions[number] for number in taken_up}, until, give_up=give_up)
-        return untaken | {number: self._still_taken_up(number) for number in under_way}
+        place = f"{self._address.place}: {self._queue}"
+        return untaken | {number: QueueUnreachable(f"{place}/{number} is still being taken up") for number in under_way}
 
     def verify(self, partition: int, epoch: Epoch) -> None:
         """Ask whether the partition still is the owner's."""
@@ -265,9 +266,6 @@ class KafkaReader:
         self._background.forget(left.keys() - self._positions.keys())
         return untaken
 
-    def _still_taken_up(self, partition: int) -> QueueUnreachable:
-        return QueueUnreachable(f"{self._address.place}: {self._queue}/{partition} is still being taken up")
-
     def _be_sure(self, partition: int, position: ReadPosition) -> None:
         """Look where that was not done for a while: a commit is a look, too."""
         if time.monotonic() - position.sure_at > SURE_FOR:
@@ -280,10 +278,6 @@ class KafkaReader:
         self._loop.run(self._commits.commit(partition, position))
 
     # -- fetching
-
-    def _wake(self) -> None:
-        if self._woken is not None:
-            self._woken()
 
     def _end(self, partition: int) -> None:
         if self._fetcher is not None:

@@ -159,7 +159,7 @@ class Announced(KafkaAnnouncements):
     def _news(self) -> set[Partition]:
         return self.news.pop(0) if self.news else set()
 
-    def _look(self, partitions: Iterable[Partition], *, beside_pending: bool) -> Mapping[Partition, Heard]:
+    def look(self, partitions: Iterable[Partition], *, beside_pending: bool = True) -> Mapping[Partition, Heard]:
         if FORGED in partitions:
             raise QueueUnreachable("the user may not READ its topic")
         return dict.fromkeys(partitions, HEARD)
