@@ -146,7 +146,7 @@ async def test_an_operator_whose_topic_cannot_be_read_any_more_keeps_the_group_f
     async def refused() -> NoReturn:
         raise QueueUnreachable("may not READ the topic")
 
-    monkeypatch.setattr(queue.operator._topic, "described", refused)
+    monkeypatch.setattr(queue.operator, "_described", refused)
     with pytest.raises(QueueUnreachable):
         await queue.operator.ensure(None)
 

@@ -170,7 +170,7 @@ async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSl
     await operator.ensure(None)
     await operator.grant(0, Uid("a"), Epoch(1))
     entries = (await asyncio.to_thread(read_all, reader, range(1), 1))[0]
-    before = (await operator._committed(await operator._topic.described()))[0].record
+    before = (await operator._committed(await operator._described()))[0].record
     queue.answers_after(LONG)
     commits = asyncio.create_task(asyncio.to_thread(reader.ack, 0, Epoch(1), [entries[0].offset]))
     looks: list[asyncio.Task[object]] = []
@@ -178,7 +178,7 @@ async def test_a_look_takes_no_slow_commit_for_one_that_nobody_ends(slow: MakeSl
         looks.append(asyncio.create_task(operator._transactions.committed((0,))))
         await asyncio.wait({commits}, timeout=LONG / 10)
     await asyncio.gather(commits, *looks)
-    after = (await operator._committed(await operator._topic.described()))[0]
+    after = (await operator._committed(await operator._described()))[0]
     assert before is not None and after.record is not None
     assert (after.offset, after.record.token) == (1, before.token), "no look has aborted it"
 
