@@ -120,7 +120,7 @@ async def test_a_commit_that_was_begun_before_a_later_query_is_refused_by_the_br
     assert seen.record is not None and seen.record.query == first
     second = await asyncio.to_thread(drivers.another().begin)
     changes = {0: lambda now: (7, now.record) if now.record is not None and now.record.query == first else None}
-    done = await asyncio.to_thread(former._loop.run, former._open()._records.changed(first, changes, {0: seen}), PATIENCE)
+    done = await asyncio.to_thread(former._loop.run, former._open()._changed(first, changes, {0: seen}), PATIENCE)
     assert done[0].record is not None and done[0].record.query == second
     assert await queue.committed() == 0
 
