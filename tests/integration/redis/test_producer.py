@@ -13,8 +13,7 @@ import redis
 
 from baton.model.ids import Epoch
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis import RedisProducer, RedisReader, scripts
-from baton.queues.redis import producer as producers
+from baton.queues.redis import RedisProducer, RedisReader, scripts, sending
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.routing import slot_of
 from tests.integration.redis.conftest import Queue, make_queue
@@ -205,7 +204,7 @@ async def test_what_a_copy_of_a_producer_sends_under_numbers_that_were_used_is_t
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a machine whose snapshot is restored twice: such an entry passed for a duplicate, and was nowhere."""
-    monkeypatch.setattr(producers, "token_hex", lambda _: "the same")
+    monkeypatch.setattr(sending, "token_hex", lambda _: "the same")
     with RedisProducer(queue.url, queue.name) as one, RedisProducer(queue.url, queue.name) as copy:
         for number in range(2):
             one.send(queue.key(0), f"one {number}")

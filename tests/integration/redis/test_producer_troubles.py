@@ -1,6 +1,7 @@
 """Rare troubles of a producer: a server that is busy with somebody's script, callbacks that wait, a process without room for
 another thread."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -93,35 +94,17 @@ def test_one_thread_at_a_time_calls_back_and_in_order(queue: Queue) -> None:
     assert told == ["first", *map(str, range(10))]
 
 
-def test_whoever_calls_back_for_others_may_be_interrupted(queue: Queue) -> None:
-    told, inside, go_on = threading.Event(), threading.Event(), threading.Event()
-
-    def interrupted(_: PendingSend) -> None:
-        inside.set()
-        assert go_on.wait(PATIENCE)
-        raise SystemExit
-
-    with RedisProducer(queue.url, queue.name, patience=PATIENCE, linger=PATIENCE) as producer:
-        producer.produce(queue.key(0), "x", on_delivery=interrupted)
-
-        def flush() -> None:
-            with pytest.raises(SystemExit):
-                producer.flush()
-
-        flushing = threading.Thread(target=flush)
-        flushing.start()
-        assert inside.wait(PATIENCE)
-        other = producer.produce(queue.key(0), "y", on_delivery=lambda _: told.set())
-        producer._shared.hurry()
-        until(other.done)
-        go_on.set()
-        flushing.join()
-        assert told.wait(PATIENCE), "without another call of the producer"
+def test_a_callback_that_ends_its_thread_keeps_no_other_from_being_called(queue: Queue) -> None:
+    told = threading.Event()
+    queue.producer.produce(queue.key(0), "x", on_delivery=lambda _: sys.exit(1))
+    queue.producer.produce(queue.key(0), "y", on_delivery=lambda _: told.set())
+    queue.producer.flush()
+    assert told.is_set()
 
 
 def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     given, inside, go_on, waits = list[int](), threading.Event(), threading.Event(), threading.Event()
-    told = queue.producer._shared.told
+    wait = queue.producer._wait_for_callbacks
 
     def slow(_: PendingSend) -> None:
         inside.set()
@@ -129,14 +112,14 @@ def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypat
 
     def waiting(until: float) -> None:
         waits.set()
-        told(until)
+        wait(until)
 
     def more() -> None:
         for number in range(2 * _MOST_UNTOLD):
             queue.producer.produce(queue.key(0), "x", on_delivery=lambda _: None).result()
             given.append(number)
 
-    monkeypatch.setattr(queue.producer._shared, "told", waiting)
+    monkeypatch.setattr(queue.producer, "_wait_for_callbacks", waiting)
     queue.producer.produce(queue.key(0), "first", on_delivery=slow)
     assert inside.wait(PATIENCE)
     producing = threading.Thread(target=more)

@@ -74,8 +74,7 @@ SOME = st.lists(SLOT, max_size=6)
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), SOME, st.booleans()),
-        st.tuples(st.just("straight"), SLOT, st.none()),
-        st.tuples(st.sampled_from(("answer", "answer", "stuck", "lost", "lost on the way")), SOME, st.none()),
+        st.tuples(st.sampled_from(("answer", "answer", "stuck", "lost", "lost on the way", "interrupted")), SOME, st.none()),
         st.tuples(st.just("seal"), SLOT, st.none()),
         st.tuples(st.just("open"), SLOT, st.integers(0, PARTITIONS - 1)),
         st.tuples(st.just("give up"), st.none(), st.none()),
@@ -100,9 +99,7 @@ class World:
         match what:
             case "add":
                 self.add(first, self.now + 1 if second else -inf)
-            case "straight":
-                self.carry(self.outbox.straight(self.new(first)) or inf, "answer")
-            case "answer" | "stuck" | "lost" | "lost on the way":
+            case "answer" | "stuck" | "lost" | "lost on the way" | "interrupted":
                 self.carry(self.outbox.next(self.now), what, first)
             case "seal":
                 self.server.seal(first)
@@ -128,14 +125,13 @@ class World:
                 for partition, batch in what.items()
                 if how != "lost on the way"
             }
-            if how.startswith("lost"):
-                self.outbox.unanswered("lost", self.now, passing=True)
-                return
-            for partition, (codes, numbers) in answers.items():
-                if set(codes) == {"a"}:
-                    self.outbox.added(partition, int(numbers[0].partition("-")[0]))
+            if how == "interrupted":
+                self.outbox.mend()
+            for partition in what:
+                if how.startswith("lost"):
+                    self.outbox.failed(partition, "lost", self.now, passing=True)
                 else:
-                    self.outbox.answered(partition, codes, numbers, self.now)
+                    self.outbox.answered(partition, *answers[partition], self.now)
 
     def end(self) -> None:
         """Every slot has a partition, and nothing is lost any more."""
@@ -241,7 +237,7 @@ def test_what_is_added_for_another_partition_does_not_wait_for_one_that_rests() 
     outbox.add(elsewhere := entry(1, b"2", PATIENCE, due=0.0))
     assert outbox.due == 0.0, "whoever waits for the rest to be over is called"
     assert outbox.next(0.0) == {1: [elsewhere]}
-    outbox.added(1, 7)
+    outbox.answered(1, "a", ["7-0"], 0.0)
     assert outbox.next(0.0) == rest
     again = outbox.next(rest)
     assert isinstance(again, dict) and [each.value for each in again[0]] == [b"1"]
@@ -273,5 +269,5 @@ def test_what_no_try_can_cure_fails_at_once_and_others_do_not() -> None:
     outbox.add(other)
     assert isinstance(outbox.next(0.0), dict)
     outbox.failed(0, "refused", 0.0, passing=False)
-    outbox.added(1, 7)
+    outbox.answered(1, "a", ["7-0"], 0.0)
     assert (one.outcome, other.outcome) == (Failed("refused"), Sent(1, "7-0"))

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from baton.queues.producer_side import Sent
     from baton.queues.redis.adapter import RedisQueue
     from baton.queues.redis.announcements import RedisAnnouncements
-    from baton.queues.redis.async_producer import AsyncRedisProducer
+    from baton.queues.redis.async_producer import AsyncPendingSend, AsyncRedisProducer
     from baton.queues.redis.dead_letters import RedisDeadLetters
     from baton.queues.redis.producer import PendingSend, RedisProducer
     from baton.queues.redis.reader import RedisReader
-    from baton.queues.redis.sending import AsyncPendingSend
 
 __all__ = [
     "AsyncPendingSend",
@@ -41,8 +40,7 @@ _MODULES = {
     "producer_side": ("Sent",),
     "redis.adapter": ("RedisQueue",),
     "redis.announcements": ("RedisAnnouncements",),
-    "redis.async_producer": ("AsyncRedisProducer",),
-    "redis.sending": ("AsyncPendingSend",),
+    "redis.async_producer": ("AsyncPendingSend", "AsyncRedisProducer"),
     "redis.dead_letters": ("RedisDeadLetters",),
     "redis.producer": ("PendingSend", "RedisProducer"),
     "redis.reader": ("RedisReader",),

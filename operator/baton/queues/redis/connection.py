@@ -425,10 +425,9 @@ class KeptConnection:
     """For one thread at a time."""
 
     def __init__(self, client: "redis.Redis") -> None:
-        self._client = client
+        self._pool = client.connection_pool
         self._connection: Any = None
         self._used = 0.0
-        self._asking = False
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
@@ -437,14 +436,9 @@ class KeptConnection:
         puts such a one back into its pool. So after a request that did not end nothing is kept.
         """
         answers: list[object] = []
-        if self._asking:
-            self._connection = None
-            self._client.connection_pool.disconnect()
-            self._client.connection_pool.reset()
-        self._asking = True
         try:
             if (connection := self._connection) is None:
-                connection = self._connection = self._client.connection_pool.get_connection()
+                connection = self._connection = self._pool.get_connection()
             elif time.monotonic() - self._used > _AT_REST and gone(connection):
                 connection.disconnect()
             connection.send_packed_command(packed(connection, commands), check_health=False)
@@ -457,14 +451,13 @@ class KeptConnection:
             self.close()
             raise
         self._used = time.monotonic()
-        self._asking = False
         return answers
 
     def close(self) -> None:
-        if (connection := self._connection) is not None:
-            connection.disconnect()
-            self._client.connection_pool.release(connection)
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection)
+        self._pool.disconnect()
 
 
 class KeptTaskConnection:

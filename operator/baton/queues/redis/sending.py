@@ -1,11 +1,10 @@
 """How a producer's user says what to send, and hears what became of it."""
 
-import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from inspect import CO_COROUTINE, iscoroutinefunction
 from math import inf
+from secrets import token_hex
 from types import MethodType
 from typing import Any, Self
 
@@ -13,51 +12,18 @@ from baton.model.options import function, number, whole
 from baton.model.wording import counted
 from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis.add_script import AddScript
 from baton.queues.redis.headers import pack, utf8
-from baton.queues.redis.outbox import Failed, Outbox, SendListener, Waiting, all_known, to_partition
+from baton.queues.redis.outbox import Failed, Outbox, SendListener, Waiting, to_partition
 from baton.queues.redis.routing import slot_of
+from baton.queues.redis.url import read
 
 MOST_BYTES = 64 * 2**20
 """Of an entry. Whoever reads it has it whole, and the server serves nobody while it copies one: half a second for this much.
 Redis itself would take eight times as much, and then nobody could read it in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendOptions:
-    """How a producer sends (RedisProducer)."""
-
-    patience: float
-    linger: float
-    max_entries: int
-    max_bytes: int
-    buffer_bytes: int
-    replicas: int
-
-    def __post_init__(self) -> None:
-        """Raises TypeError for what is no number, and ValueError for one with which nothing could be sent."""
-        number("patience", self.patience, 0)
-        number("linger", self.linger, 0)
-        whole("max_entries", self.max_entries, 1)
-        number("max_bytes", self.max_bytes, 1)
-        number("buffer_bytes", self.buffer_bytes, 1)
-        whole("replicas", self.replicas, 0)
-
-    def room(self, outbox: Outbox, entry: Waiting) -> bool:
-        """Whether an entry may wait, too. One that is larger than the whole buffer may, by itself."""
-        return not outbox.open or outbox.bytes + entry.size <= self.buffer_bytes
-
-    def full(self, why: str) -> str:
-        return (
-            f"{why} The producer's buffer is full ({self.buffer_bytes:,} bytes), so it took nothing new for {self.patience:g} s."
-        )
-
-
-def still_wait(count: int, queue: str) -> str:
-    """How many entries wait, as a producer says it."""
-    return f"{counted(count, 'entry', 'entries')} to {queue} still {'waits' if count == 1 else 'wait'}"
-
-
-def named(queue: str) -> str:
+def _named(queue: str) -> str:
     """Raises ValueError for a queue without its namespace: it would be waited for, as one that is not made yet. TypeError for
     what is no text."""
     if not isinstance(queue, str):
@@ -234,75 +200,63 @@ def all_sent(entries: Iterable[Waiting]) -> list[Sent]:
     raise QueueUnreachable(f"{first.why} {counted(len(failed), 'entry', 'entries')} may not have been sent.")
 
 
-class Awaited(SendListener):
-    """Something that tasks wait for."""
+class Sending:
+    """What producers of threads and of tasks have in common."""
 
-    def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+    def __init__(
+        self,
+        url: str,
+        queue: str,
+        *,
+        patience: float = 30.0,
+        linger: float = 0.005,
+        max_entries: int = 1000,
+        max_bytes: int = 1_000_000,
+        buffer_bytes: int = 32_000_000,
+        replicas: int = 0,
+    ) -> None:
+        """`patience`: for how long an entry is tried again while the server is down, full, or the queue not made yet. Seconds.
 
-    def known_by_now(self) -> bool:
-        raise NotImplementedError
+        `linger`, `max_entries`, `max_bytes`: what is given to `produce` is sent after so many seconds, or when so much has come.
+        `buffer_bytes`: so much may wait; then `produce` waits for room. `replicas`: so many are to have an entry (WAIT) before
+        it counts as sent. Raises TypeError for what is no number or text, and ValueError for what nothing could be sent with.
+        """
+        number("patience", patience, 0)
+        number("linger", linger, 0)
+        whole("max_entries", max_entries, 1)
+        number("max_bytes", max_bytes, 1)
+        number("buffer_bytes", buffer_bytes, 1)
+        whole("replicas", replicas, 0)
+        self._patience, self._linger, self._buffer_bytes = patience, linger, buffer_bytes
+        self._most = max_entries, max_bytes
+        self._queue = _named(queue)
+        self._url = read(url, own=True)
+        self._adding = AddScript(self._url, queue, replicas)
+        self._closed = False
+        self._begin()
 
-    async def wait(self) -> None:
-        while not self.known_by_now():
-            waiting = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            await waiting
+    def _begin(self) -> None:
+        """Under a name of its own: the queue takes what two processes send under one name and sequence for one entry."""
+        self._outbox = Outbox(self._queue, token_hex(6), *self._most)
+        self._unseen = UnseenFailures()
 
-    def settled(self) -> None:
-        if self.known_by_now():
-            waiting, self._waiting = self._waiting, []
-            for each in waiting:
-                if not each.done():
-                    each.set_result(None)
+    def _room(self, entry: Waiting) -> bool:
+        """Whether an entry may wait, too. One that is larger than the whole buffer may, by itself."""
+        return not self._outbox.open or self._outbox.bytes + entry.size <= self._buffer_bytes
 
+    def _full(self, why: str) -> QueueUnreachable:
+        full = f"The producer's buffer is full ({self._buffer_bytes:,} bytes), so it took nothing new for {self._patience:g} s."
+        return QueueUnreachable(f"{why} {full}")
 
-class AllAwaited(Awaited):
-    """The outcome of all of these."""
+    def _report(self, waiting: Iterable[Waiting] = (), within: float | None = None) -> None:
+        """Raises QueueUnreachable where some of these still wait after so many seconds, or something failed unseen."""
+        if left := sum(entry.outcome is None for entry in waiting):
+            wait = "waits" if left == 1 else "wait"
+            entries = counted(left, "entry", "entries")
+            raise QueueUnreachable(f"{self._url.place}: {entries} to {self._queue} still {wait} after {within:g} s.")
+        if why := self._unseen.report():
+            raise QueueUnreachable(why)
 
-    def __init__(self, entries: Sequence[Waiting]) -> None:
-        super().__init__()
-        self._known = all_known(entries)
-        for entry in entries:
-            entry.told = self
-
-    def known_by_now(self) -> bool:
-        return self._known()
-
-
-class AsyncPendingSend(SendOutcome, Awaited):
-    """What becomes of an entry that was given to `AsyncRedisProducer.produce`. `await` it: where the entry is; raises
-    QueueUnreachable where it may not be in the queue. A wait that is cancelled changes nothing."""
-
-    def __init__(self, unseen: UnseenFailures, on_delivery: "Callable[[AsyncPendingSend], object] | None") -> None:
-        SendOutcome.__init__(self, unseen, on_delivery)
-        Awaited.__init__(self)
-
-    def __await__(self) -> Generator[object, None, Sent]:
-        return self._result().__await__()
-
-    async def _result(self) -> Sent:
-        self.seen = True
-        await self.wait()
-        return self.known()
-
-    def result(self) -> Sent:
-        """What `await` answers, of one that is done, as in a callback. Raises asyncio.InvalidStateError while it is under way."""
-        if not self.done():
-            raise asyncio.InvalidStateError("the entry is under way still: await the delivery")
-        return self.known()
-
-    def exception(self) -> Exception | None:
-        """Likewise: what `result` raises of an entry that may not be in the queue, or None."""
-        try:
-            self.result()
-        except (QueueUnreachable, ValueError) as error:
-            return error
-        return None
-
-    def known_by_now(self) -> bool:
-        return self.entry.outcome is not None
-
-    def settled(self) -> None:
-        SendOutcome.settled(self)
-        Awaited.settled(self)
+    def _see_open(self) -> None:
+        if self._closed:
+            raise RuntimeError(f"the producer of {self._queue} is closed")
