@@ -12,10 +12,9 @@ from baton.queues.redis import RedisProducer, RedisQueue
 from tests.listener import Listener
 
 
-def primary(host: bytes, port: bytes, *, name: bytes = b"orders", flags: bytes = b"master") -> bytes:
+def primary(host: bytes, port: bytes) -> bytes:
     """As a Sentinel that knows one."""
-    words = (b"name", name, b"ip", host, b"port", port, b"flags", flags, b"num-other-sentinels", b"2")
-    return b"*1\r\n*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+    return b"*2\r\n" + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in (host, port))
 
 
 class Asked:
@@ -48,14 +47,13 @@ def asked() -> Iterator[Asked]:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"*0\r\n", "know no primary named orders"),
-        (primary(b"127.0.0.1", b"1", name=b"others"), "know no primary named orders"),
-        (primary(b"127.0.0.1", b"1", flags=b"master,o_down"), "know no primary named orders"),
+        (b"*-1\r\n", "know no primary named orders"),
+        (b"*0\r\n", "no address where one belongs"),
         (b"-NOAUTH Authentication required.\r\n", "want a user or a password"),
         (b"-ERR \x1b[2J\r\n", "None of the Sentinels"),
         (b":1\r\n", "no address where one belongs"),
         (b"+OK\r\n", "no address where one belongs"),
-        (b"*1\r\n*2\r\n$4\r\nname\r\n:1\r\n", "no address where one belongs"),
+        (b"*2\r\n$1\r\nr\r\n:1\r\n", "no address where one belongs"),
         (primary(b"r..s", b"6379"), "no address where one belongs"),
         (primary(b"r", b"0"), "no address where one belongs"),
         (primary(b"r", b"99999"), "no address where one belongs"),

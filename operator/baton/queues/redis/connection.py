@@ -19,8 +19,6 @@ from typing import Any, Literal
 import redis
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.exceptions import (
     AskError,
@@ -37,7 +35,6 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel
 
 from baton.queues.lookup_namespace import NAMESPACE
 from baton.queues.redis.records import OddAnswerError
@@ -67,8 +64,8 @@ ASK_WITHIN = 1.0
 """Seconds for a Sentinel, or a node of a cluster, to say where to go: then the next one is asked."""
 MOST_BYTES = 256 * 1024
 """Of the answers of one round trip of tasks. The largest that Redis gives: 256 refusals (batch.py) of 500 bytes, or one INFO (7
-KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), what is known of some 300 producers
-(script sequences), or what a Sentinel knows of a hundred primaries."""
+KB, and about 60 bytes for each database and replica), three routing tables (7 KB each), or what is known of some 300 producers
+(script sequences)."""
 _LINE = 40
 """Bytes for which a line counts at least: a list of many small things costs more to read than to send."""
 WITHIN = 5.0
@@ -171,11 +168,13 @@ def _askers(url: RedisUrl, options: Mapping[str, Any], library: Any, kind: Any, 
 
 
 class _Finder:
-    """Says where the connections of one client go."""
+    """Says where the connections of one client go. A Sentinel is asked for the primary's address. A node of a cluster is asked
+    for a key: it has the key's slot, or says who has (MOVED). No right is needed that the key's user lacks, and the answer is
+    short, unlike what RedisCluster asks for."""
 
     def __init__(self, url: RedisUrl, key: str, askers: Mapping[Address, Any]) -> None:
         self._service = url.sentinels.service if url.sentinels is not None else None
-        self._key = key
+        self._question = ("EXISTS", key) if self._service is None else ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service)
         self._askers = deque(askers.items())
         self._lock = threading.Lock()
 
@@ -186,90 +185,70 @@ class _Finder:
             self._askers.rotate(-1)
         return askers
 
+    def _found(self, host: Address, answer: object, why: Exception) -> Address | Exception:
+        """Where an answer or refusal leads to; or which is worth telling of what was wrong before, and what is wrong with it."""
+        address: Address | None = None
+        if self._service is not None:
+            if answer is None:
+                return UnlocatedError("unknown")
+            if isinstance(answer, list) and len(answer) == 2 and all(isinstance(one, bytes) and one.isascii() for one in answer):
+                address = answer[0].decode(), int(answer[1]) if answer[1].isdigit() else 0
+        elif isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
+            address = answer.moved_to[0] or host[0], answer.moved_to[1]
+        elif isinstance(answer, int) or (isinstance(answer, Exception) and (_still_there(answer) or is_denial(answer))):
+            return host  # of a denial: the request itself will be denied, and that is explained
+        if address is not None and can_be_resolved(address[0]) and 0 < address[1] < 2**16:
+            return address
+        if isinstance(answer, NotPrimaryError) and address is None:
+            return answer
+        if not isinstance(why, UnlocatedError) or why.trouble != "silent":
+            return why
+        odd = address is not None or not isinstance(answer, (RedisError, OSError))
+        text = "no address where one belongs" if odd else str(answer)
+        refused = any(word in text for word in ("Authentication", "NOAUTH", "WRONGPASS", "password"))
+        found = UnlocatedError("refused" if refused else "silent", text)
+        found.__cause__ = answer if isinstance(answer, Exception) else None  # such as a file that may not be read
+        return found
+
+
+def _still_there(error: Exception) -> bool:
+    """The slot is on its way, and still this node's."""
+    return isinstance(error, NotPrimaryError) and error.status == "ASK"
+
 
 class _ThreadFinder(_Finder):
-    """A node of a cluster is asked for a key: it has the key's slot, or the library's error says who has (MOVED). No right is
-    needed that the key's user lacks, and the answer is short, unlike what RedisCluster asks for."""
-
     def find(self) -> Address:
         """Raises the library's errors."""
-        why: Exception = UnlocatedError("silent")
+        found: Address | Exception = UnlocatedError("silent")
         for host, asker in self._next():
             try:
-                return self._ask(host, asker)
+                answer = asker.execute_command(*self._question)
             except Exception as error:
-                why = _worse(why, error)
+                answer = error
             finally:
                 asker.connection_pool.disconnect(inuse_connections=False)
-        raise why
-
-    def _ask(self, host: Address, asker: Any) -> Address:
-        if self._service is not None:
-            sentinel: Any = Sentinel([])  # type: ignore[no-untyped-call]
-            sentinel.sentinels = [asker]
-            return _checked(*sentinel.discover_master(self._service))
-        try:
-            return _leads_to(host, asker.execute_command("EXISTS", self._key))
-        except RedisError as error:
-            return _leads_to(host, error)
+            found = self._found(host, answer, found)
+            if not isinstance(found, Exception):
+                return found
+        raise found
 
 
 class _TaskFinder(_Finder):
     """As for threads."""
 
     async def find(self) -> Address:
-        why: Exception = UnlocatedError("silent")
+        found: Address | Exception = UnlocatedError("silent")
         for host, asker in self._next():
             try:
-                return await self._ask(host, asker)
+                answer = await asker.execute_command(*self._question)
             except Exception as error:
-                why = _worse(why, error)
+                answer = error
             finally:
                 await asker.connection_pool.disconnect(inuse_connections=False)
-        raise why
-
-    async def _ask(self, host: Address, asker: Any) -> Address:
-        if self._service is not None:
-            sentinel: Any = AsyncSentinel([])  # type: ignore[no-untyped-call]
-            sentinel.sentinels = [asker]
-            return _checked(*await sentinel.discover_master(self._service))
-        try:
-            return _leads_to(host, await asker.execute_command("EXISTS", self._key))
-        except RedisError as error:
-            return _leads_to(host, error)
-
-
-def _leads_to(host: Address, answer: object) -> Address:
-    """Where a node's answer or refusal leads to. Raises the library's errors."""
-    if isinstance(answer, NotPrimaryError) and answer.moved_to is not None:
-        return _checked(answer.moved_to[0] or host[0], answer.moved_to[1])
-    # ASK: the slot is on its way, and still this node's. A denial: the request itself will be denied, and that is explained.
-    ours = isinstance(answer, int) or (isinstance(answer, NotPrimaryError) and answer.status == "ASK")
-    if ours or (isinstance(answer, Exception) and is_denial(answer)):
-        return host
-    raise answer if isinstance(answer, Exception) else UnlocatedError("silent", "no address where one belongs")
-
-
-def _checked(host: object, port: object) -> Address:
-    if isinstance(host, str) and isinstance(port, int) and can_be_resolved(host) and 0 < port < 2**16:
-        return host, port
-    raise UnlocatedError("silent", "no address where one belongs")
-
-
-def _worse(why: Exception, error: Exception) -> Exception:
-    """Of all that were asked and did not say where to go, which is worth telling."""
-    if isinstance(error, (MasterNotFoundError, AsyncMasterNotFoundError)) and " - " not in str(error):
-        return UnlocatedError("unknown")  # it has answered
-    if isinstance(error, NotPrimaryError):
-        return error
-    if not isinstance(why, UnlocatedError) or why.trouble != "silent":
-        return why
-    # An error of another kind is the library's at an answer that is none of a Sentinel.
-    text = str(error).rpartition(" - ")[2] if isinstance(error, (RedisError, OSError)) else "no address where one belongs"
-    refused = any(word in text for word in ("Authentication", "NOAUTH", "WRONGPASS", "password"))
-    found = UnlocatedError("refused" if refused else "silent", text)
-    found.__cause__ = error  # such as a file that may not be read
-    return found
+            found = self._found(host, answer, found)
+            if not isinstance(found, Exception):
+                return found
+        raise found
 
 
 class _ThreadConnection:
