@@ -4,33 +4,14 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from baton.queues.redis.url import EXAMPLES, FORMS
+from baton.queues.redis.url import EXAMPLES, FORMS, OPTIONS
 from baton.schema.object_name import SecretKey
 from baton.schema.shape import rule, rules
 from baton.schema.source_fields import SourceFields
 
-REDIS_OPTIONS = {
-    "db": "[0-9]{1,9}",
-    "client_name": "[^&]+",
-    "health_check_interval": "[0-9]{1,9}",
-    "sentinel_auth": "(true|false)",
-    "socket_connect_timeout": "[0-9.]{1,8}",
-    "socket_keepalive": "(true|false)",
-    "socket_timeout": "[0-9.]{1,8}",
-    "ssl_ca_certs": "[^&]+",
-    "ssl_ca_data": "[^&]*",
-    "ssl_ca_path": "[^&]+",
-    "ssl_cert_reqs": "(required|optional|none)",
-    "ssl_certfile": "[^&]+",
-    "ssl_check_hostname": "(true|false)",
-    "ssl_ciphers": "[^&]+",
-    "ssl_keyfile": "[^&]+",
-}
-"""What may stand behind the ? of a URL, and what it may be. The adapter (baton.queues.redis.url) reads them."""
-
 _FORM = "|".join(f"{kind.replace('+', '[+]')}://{form}" for kind, form in FORMS.items()).replace("\\", "\\\\")
 """What follows redis or rediss, as it stands in a rule."""
-_OPTION = f"({'|'.join(f'{name}={value}' for name, value in REDIS_OPTIONS.items())})"
+_OPTION = f"({'|'.join(f'{name}={option.form}' for name, option in OPTIONS.items())})"
 
 
 class UrlKey(SecretKey):
@@ -75,7 +56,7 @@ class RedisSource(SourceFields):
                         "!self.contains('?') || self.matches('[?&](username|password|ssl_password)=') || "
                         f"self.matches('^[^?]*[?]{_OPTION}(&{_OPTION})*$')",
                         "spec.source.redis.url has an option that there is not, or that cannot be so. There are "
-                        f"{', '.join(REDIS_OPTIONS)}; db and health_check_interval are numbers, as in ?db=1",
+                        f"{', '.join(OPTIONS)}; db and health_check_interval are numbers, as in ?db=1",
                         reason="FieldValueInvalid",
                     ),
                     rule(

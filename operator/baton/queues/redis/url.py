@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from re import ASCII, fullmatch
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from baton.model.names import DEV_QUEUE_VARIABLE
@@ -93,24 +93,35 @@ def _word(text: str) -> str:
     return text
 
 
-OPTIONS: Mapping[str, Callable[[str], object]] = {
-    "db": _number,
-    "client_name": _word,
-    "health_check_interval": _number,
-    "sentinel_auth": _switch,
-    "socket_connect_timeout": _seconds,
-    "socket_keepalive": _switch,
-    "socket_timeout": _seconds,
-    "ssl_ca_certs": _word,
-    "ssl_ca_data": str,
-    "ssl_ca_path": _word,
-    "ssl_cert_reqs": _requirement,
-    "ssl_certfile": _word,
-    "ssl_check_hostname": _switch,
-    "ssl_ciphers": _word,
-    "ssl_keyfile": _word,
+class Option(NamedTuple):
+    """Of a URL (`?db=1&ssl_ca_certs=/etc/ca.pem`)."""
+
+    read: Callable[[str], object]
+    """Raises ValueError, with the cure."""
+    form: str
+    """What it may be in a spec, as a regular expression."""
+
+
+_NUMBER, _SECONDS = Option(_number, "[0-9]{1,9}"), Option(_seconds, "[0-9.]{1,8}")
+_SWITCH, _WORD = Option(_switch, "(true|false)"), Option(_word, "[^&]+")
+OPTIONS: Mapping[str, Option] = {
+    "db": _NUMBER,
+    "client_name": _WORD,
+    "health_check_interval": _NUMBER,
+    "sentinel_auth": _SWITCH,
+    "socket_connect_timeout": _SECONDS,
+    "socket_keepalive": _SWITCH,
+    "socket_timeout": _SECONDS,
+    "ssl_ca_certs": _WORD,
+    "ssl_ca_data": Option(str, "[^&]*"),
+    "ssl_ca_path": _WORD,
+    "ssl_cert_reqs": Option(_requirement, "(required|optional|none)"),
+    "ssl_certfile": _WORD,
+    "ssl_check_hostname": _SWITCH,
+    "ssl_ciphers": _WORD,
+    "ssl_keyfile": _WORD,
 }
-"""Options of a URL (`?db=1&ssl_ca_certs=/etc/ca.pem`), as redis-py names them. The others that it knows Baton sets itself."""
+"""As redis-py names them. The others that it knows Baton sets itself."""
 
 SECRET_OPTIONS = ("password", "username", "ssl_password")
 """They would put a secret where nobody expects one."""
@@ -312,7 +323,7 @@ def _options(parts: SplitResult, **made: Any) -> dict[str, Any]:
         if name.startswith("sentinel_") and not parts.scheme.endswith("+sentinel"):
             raise QueueUnreachable(f"The queue's URL has the option {name}, which is for Sentinels. {_FORMS['+sentinel']}.")
         try:
-            made[name] = OPTIONS[name](value)
+            made[name] = OPTIONS[name].read(value)
         except ValueError as error:
             raise QueueUnreachable(f"The queue's URL cannot be used. option {name}: {error}.") from None
     return made
