@@ -33,7 +33,7 @@ class _StoredLetter(Letter):
 class RedisDeadLetters:
     """`DeadLetters` (baton.queues.dead_letters) of one queue (`namespace/name`). Needs no more rights than a producer has."""
 
-    def __init__(self, url: str, queue: str, *, stands_in: str = "the URL") -> None:
+    def __init__(self, url: str, queue: str, stands_in: str = "the URL") -> None:
         self._queue = queue
         self._url = read(url, stands_in=stands_in)
         self._client = client(self._url, queue_key(queue))
@@ -134,11 +134,6 @@ class RedisDeadLetters:
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)
-
-
-def open_dead_letters(url: str, queue: str, stands_in: str) -> RedisDeadLetters:
-    """`OpenDeadLetters` of Redis."""
-    return RedisDeadLetters(url, queue, stands_in=stands_in)
 
 
 def _name(letter: LetterId) -> str:

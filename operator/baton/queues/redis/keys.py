@@ -3,6 +3,7 @@
 Everything of one queue carries one hash tag, `pq:{namespace/queue}:…`, so that Redis Cluster keeps a queue on one node.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -50,6 +51,7 @@ ANY_PARTITION = "#"
 """Instead of the number of one."""
 
 
+@lru_cache(maxsize=8192)
 def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
     """`queue` is namespace/name."""
     root = f"pq:{{{queue}}}:{partition}:"
@@ -65,21 +67,6 @@ def partition_keys(queue: str, partition: int | str) -> PartitionKeys:
         marks=root + "marks",
         never=root + "never",
     )
-
-
-class KeysOfPartitions:
-    """Of one queue; they are made once."""
-
-    def __init__(self, queue: str) -> None:
-        """`queue` is namespace/name."""
-        self._queue = queue
-        self._made: dict[int, PartitionKeys] = {}
-
-    def of(self, partition: int) -> PartitionKeys:
-        keys = self._made.get(partition)
-        if keys is None:
-            keys = self._made[partition] = partition_keys(self._queue, partition)
-        return keys
 
 
 def queue_key(queue: str) -> str:

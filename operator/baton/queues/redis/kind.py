@@ -18,7 +18,7 @@ KIND = QueueKind(
     consumer="baton.queues.redis.consumer_side:RedisConsumerSide",
     producer="baton.queues.redis.producer:RedisProducer",
     schemes=(*SCHEMES, SOCKET),
-    spark="baton.queues.redis.ranges:open_ranges",
-    dead_letters="baton.queues.redis.dead_letters:open_dead_letters",
+    spark="baton.queues.redis.ranges:RedisRanges",
+    dead_letters="baton.queues.redis.dead_letters:RedisDeadLetters",
     address="baton.queues.redis.operator_side:address",
 )

@@ -6,7 +6,6 @@ Everything goes for many partitions at once, and every request names the query: 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import redis
 from redis.exceptions import NoScriptError, ResponseError
 
 from baton.queues.logged_ranges import (
@@ -33,7 +32,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.connection import CONNECTION_OPTIONS, client
 from baton.queues.redis.explanations import absent, explained
-from baton.queues.redis.keys import ANY_PARTITION, KeysOfPartitions, PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.scripts import Script
 from baton.queues.redis.url import Address, RedisUrl, read
 from baton.queues.redis.url_files import Credentials
@@ -46,51 +45,6 @@ _SCRIPTS = 16
 
 Run = tuple[int, Sequence[str | int]]
 """The partition, and what the script is told of it."""
-
-
-class ScriptBatches:
-    """For one thread at a time."""
-
-    def __init__(self, client: "redis.Redis", keys: Callable[[int], PartitionKeys]) -> None:
-        """`keys`: of each partition."""
-        self._client = client
-        self._keys = keys
-
-    def run(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
-        """The words that the script answers for each, in order; the server keeps the script after the first time. Raises the
-        library's errors. What is refused with one is raised when all were asked."""
-        answers: dict[int, list[str]] = {}
-        refusal: ResponseError | None = None
-        left = list(range(len(runs)))
-        while left:
-            at_once = MOST * _SCRIPTS
-            parts = [left[begin : begin + MOST] for begin in range(0, min(len(left), at_once), MOST)]
-            left = left[at_once:]
-            for part, answer in zip(parts, self._ask(script, [[runs[nth] for nth in part] for part in parts]), strict=True):
-                if isinstance(answer, ResponseError):
-                    refusal = refusal or answer
-                    continue
-                lines = answer.decode().split("\n")
-                answers.update((nth, line.split(" ")) for nth, line in zip(part, lines, strict=False))
-                left = part[len(lines) :] + left
-        if refusal is not None:
-            raise refusal
-        return [answers[nth] for nth in range(len(runs))]
-
-    def _ask(self, script: Script, parts: Sequence[Sequence[Run]], *, load: bool = False) -> list[Any]:
-        with self._client.pipeline(transaction=False) as pipe:
-            if load:
-                pipe.script_load(script.text)
-            for runs in parts:
-                keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
-                told = [word for _, words in runs for word in (len(words), *words)]
-                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *told)
-            answers: list[Any] = pipe.execute(raise_on_error=False)
-        if load and isinstance(refusal := answers.pop(0), ResponseError):
-            raise refusal
-        if not load and any(isinstance(answer, NoScriptError) for answer in answers):
-            return self._ask(script, parts, load=True)  # those that were carried out may be asked twice
-        return answers
 
 
 def keys_of_ranges(keys: PartitionKeys) -> tuple[str, ...]:
@@ -157,13 +111,12 @@ class RedisRanges:
     sizes_known = True
     sets_aside = True
 
-    def __init__(self, url: str, queue: str) -> None:
+    def __init__(self, url: str, queue: str, group: str = "") -> None:
+        """As `OpenSparkSide`: keys and answers do not depend on the group."""
         self._queue = queue
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
         self._wakeup = Wakeup(self._url, queue_key(queue))
-        self._keys = KeysOfPartitions(queue)
-        self._scripts = ScriptBatches(self._client, self._keys.of)
         self._waits_from: dict[int, str] = {}
         """By partition that was read to its end: the wake-up that was the last."""
 
@@ -173,7 +126,7 @@ class RedisRanges:
         with explained(self._url, self._queue):
             with self._client.pipeline(transaction=False) as pipe:
                 for partition in everything:
-                    pipe.hget(self._keys.of(partition).progress, "query")
+                    pipe.hget(self._keys(partition).progress, "query")
                 known = max((int(number) for number in pipe.execute() if number), default=0)
             answer = scripts.BEGIN.run(self._client, [queue_key(self._queue)], [known])
         if answer[0] != b"OK":
@@ -213,17 +166,17 @@ class RedisRanges:
         """From now on they can be read, whoever owns them. What is before their starts is finished with. In their order; the same
         range may be logged again, and gets the same answer."""
         runs = [(one.partition, (query, one.start, one.end, int(one.partly))) for one in ranges]
-        return [_logged(answer) for answer in self._run(scripts.LOG, runs, no_such=("GONE", "1", "0"))]
+        return [_answer(words, Logged) for words in self._run(scripts.LOG, runs, no_such=("GONE", "1", "0"))]
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order. To finish once more changes nothing."""
         runs: list[Run] = [(one.partition, (query, one.end, *one.foreign)) for one in ranges]
-        return [_finished(answer) for answer in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
+        return [_answer(words, Finished) for words in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:
         """Their entries go to the dead letters, and they are finished. In their order. To set aside once more changes nothing."""
         runs = [(one.partition, (query, one.start, one.end, one.failures, why)) for one in ranges]
-        return [_set_aside(answer) for answer in self._run(scripts.ASIDE, runs, no_such=("UNLOGGED",))]
+        return [_answer(words, SetAside) for words in self._run(scripts.ASIDE, runs, no_such=("UNLOGGED",))]
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         """Wait until there may be something new in one of these partitions, or a new grant. Answers which; the empty set after
@@ -233,7 +186,7 @@ class RedisRanges:
         places = {partition: self._waits_from.get(partition) for partition in partitions}
         if ready := {partition for partition, place in places.items() if place is None}:
             return ready
-        partition_of = {self._keys.of(partition).wake: partition for partition in partitions}
+        partition_of = {self._keys(partition).wake: partition for partition in partitions}
         woken = set(partitions)  # after a failure the server may have forgotten who waits
         try:
             with explained(self._url, self._queue):
@@ -276,10 +229,9 @@ class RedisRanges:
             case "PAUSED":
                 self._waits_from[partition] = f"{request.epoch}-{ONLY_GRANTS}"
                 return Paused()
-            case "QUERY":
-                return LaterQuery(int(answer[1]))
-            case "GONE":
-                return Gone(int(answer[1]), int(answer[2]))
+            case "QUERY" | "GONE":
+                found: AheadAnswer = _answer(answer, Ahead)
+                return found
         _, end, last, first, size, given = answer
         if end == last:
             self._waits_from[partition] = f"{request.epoch}-{given}"
@@ -287,13 +239,13 @@ class RedisRanges:
             self._waits_from.pop(partition, None)
         return Ahead(int(end), int(last), int(first), int(size))
 
-    def _run(self, script: scripts.Script, runs: Sequence[Run], no_such: Sequence[str] = ()) -> list[list[str]]:
-        """The answers, in order. Where a script has more to do than is good for others, it is run again. `no_such`: the answer of
-        a partition that the queue does not have: it was made again with fewer."""
+    def _run(self, script: Script, runs: Sequence[Run], no_such: Sequence[str] = ()) -> list[list[str]]:
+        """The words that the script answers for each, in order. Where it has more to do than is good for others, it is run again.
+        `no_such`: the answer of a partition that the queue does not have: it was made again with fewer."""
         with explained(self._url, self._queue):
-            answers = self._scripts.run(script, runs)
+            answers = self._ask_all(script, runs)
             while more := [nth for nth, answer in enumerate(answers) if answer[0] == "MORE"]:
-                for nth, answer in zip(more, self._scripts.run(script, [runs[nth] for nth in more]), strict=True):
+                for nth, answer in zip(more, self._ask_all(script, [runs[nth] for nth in more]), strict=True):
                     answers[nth] = answer
         unknown = [nth for nth, answer in enumerate(answers) if answer[0] == "UNKNOWN"]
         partitions = self.partitions() if unknown and no_such else None
@@ -304,39 +256,52 @@ class RedisRanges:
             answers[nth] = list(no_such)
         return answers
 
+    def _ask_all(self, script: Script, runs: Sequence[Run]) -> list[list[str]]:
+        """Raises the library's errors. What is refused with one is raised when all were asked."""
+        answers: dict[int, list[str]] = {}
+        refusal: ResponseError | None = None
+        left = list(range(len(runs)))
+        while left:
+            at_once = MOST * _SCRIPTS
+            parts = [left[begin : begin + MOST] for begin in range(0, min(len(left), at_once), MOST)]
+            left = left[at_once:]
+            for part, answer in zip(parts, self._ask(script, [[runs[nth] for nth in part] for part in parts]), strict=True):
+                if isinstance(answer, ResponseError):
+                    refusal = refusal or answer
+                    continue
+                lines = answer.decode().split("\n")
+                answers.update((nth, line.split(" ")) for nth, line in zip(part, lines, strict=False))
+                left = part[len(lines) :] + left
+        if refusal is not None:
+            raise refusal
+        return [answers[nth] for nth in range(len(runs))]
+
+    def _ask(self, script: Script, parts: Sequence[Sequence[Run]], *, load: bool = False) -> list[Any]:
+        with self._client.pipeline(transaction=False) as pipe:
+            if load:
+                pipe.script_load(script.text)
+            for runs in parts:
+                keys = [key for partition, _ in runs for key in keys_of_ranges(self._keys(partition))]
+                told = [word for _, words in runs for word in (len(words), *words)]
+                pipe.evalsha(script.sha, len(keys) + 1, *keys, self._keys(runs[0][0]).never, *told)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        if load and isinstance(refusal := answers.pop(0), ResponseError):
+            raise refusal
+        if not load and any(isinstance(answer, NoScriptError) for answer in answers):
+            return self._ask(script, parts, load=True)  # those that were carried out may be asked twice
+        return answers
+
+    def _keys(self, partition: int) -> PartitionKeys:
+        return partition_keys(self._queue, partition)
+
     def _absent(self, what: str) -> QueueUnreachable:
         return QueueUnreachable(absent(self._url, what, self._queue))
 
 
-def open_ranges(address: str, queue: str, group: str) -> RedisRanges:
-    """`OpenSparkSide` of Redis. A queue's keys do not depend on the group."""
-    return RedisRanges(address, queue)
+_ANSWERS: Mapping[str, Callable[..., Any]] = {"QUERY": LaterQuery, "GONE": Gone, "ASIDE": SetAside, "UNLOGGED": Unlogged}
 
 
-def _logged(answer: Sequence[str]) -> LogAnswer:
-    match answer[0]:
-        case "QUERY":
-            return LaterQuery(int(answer[1]))
-        case "GONE":
-            return Gone(int(answer[1]), int(answer[2]))
-        case "ASIDE":
-            return SetAside()
-    return Logged(int(answer[1]))
-
-
-def _finished(answer: Sequence[str]) -> FinishAnswer:
-    match answer[0]:
-        case "QUERY":
-            return LaterQuery(int(answer[1]))
-        case "UNLOGGED":
-            return Unlogged()
-    return Finished()
-
-
-def _set_aside(answer: Sequence[str]) -> SetAsideAnswer:
-    match answer[0]:
-        case "QUERY":
-            return LaterQuery(int(answer[1]))
-        case "UNLOGGED":
-            return Unlogged()
-    return SetAside()
+def _answer(words: Sequence[str], done: Callable[..., Any]) -> Any:
+    """What a script's words mean. `done`: OK."""
+    kind, *numbers = words
+    return _ANSWERS.get(kind, done)(*map(int, numbers))

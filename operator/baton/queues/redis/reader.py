@@ -20,7 +20,7 @@ from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import client
 from baton.queues.redis.explanations import absent, explained
 from baton.queues.redis.headers import unpack
-from baton.queues.redis.keys import KeysOfPartitions, entry_number, queue_key
+from baton.queues.redis.keys import PartitionKeys, entry_number, partition_keys, queue_key
 from baton.queues.redis.url import read
 from baton.queues.redis.wakeup import ONLY_GRANTS, Wakeup
 from baton.queues.waiting_thread import WaitingThread
@@ -169,7 +169,6 @@ class RedisReader:
         self._uid = uid
         self._url = read(url, own=True)
         self._client = client(self._url, queue_key(queue))
-        self._keys = KeysOfPartitions(queue)
         self._wakeup = Wakeup(self._url, queue_key(queue))
         self._positions = Positions()
         self._sure_at: dict[int, float] = {}
@@ -199,7 +198,12 @@ class RedisReader:
         begins = int(not position.began)
         most = min(count, position.most)
         arguments = (self._uid, epoch, position.received, most, elsewhere, int(new), self._process(position), begins, most_bytes)
-        answer = self._entries(scripts.READ, position, partition, arguments)
+        try:
+            answer = self._ask(scripts.READ, partition, arguments)
+        except QueueUnreachable:
+            position.most = 1  # perhaps they are so large that it took too long
+            raise
+        position.most = min(2 * position.most, AT_ONCE)
         _, pending, seen, last, more, full, outstanding, about, texts, times, redeliveries = answer
         entries = list(entries_of_reply(self._name, partition, epoch, about, texts, again=pending, seen=seen))
         position.began = True
@@ -270,7 +274,7 @@ class RedisReader:
     def lag(self, partitions: Sequence[int]) -> int:
         """Entries of these partitions that are not finished with. Any thread may ask."""
         with explained(self._url, self._queue):
-            return unfinished(self._client, map(self._keys.of, partitions))
+            return unfinished(self._client, map(self._keys, partitions))
 
     def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
         """Nothing more is done with what was read under these epochs: it does not count for maxDeliveredUnacked any more, and
@@ -280,10 +284,15 @@ class RedisReader:
         for partition, epoch in partitions.items():
             position = self._positions.found(partition)
             if position is not None and position.epoch == epoch and position.kept and not give_up:
-                problem = next(iter(untaken.values()), None) or self._no_longer_kept(position, partition)
-                if problem is not None:
+                try:
+                    if untaken:
+                        raise next(iter(untaken.values()))
+                    self._keep(position, partition, kept=False)
+                except QueueUnreachable as problem:
                     untaken[partition] = problem
                     continue
+                except StaleOwner:
+                    pass
             self._positions.let_go(partition, epoch)
         return untaken
 
@@ -303,7 +312,7 @@ class RedisReader:
         ready = {partition for partition, position in positions.items() if position is None or position.more}
         if ready:
             return ready
-        partition_of = {self._keys.of(partition).wake: partition for partition in partitions}
+        partition_of = {self._keys(partition).wake: partition for partition in partitions}
         streams = {
             key: f"{position.epoch}-{ONLY_GRANTS if position.tail is None else position.tail}"
             for key, partition in partition_of.items()
@@ -345,16 +354,6 @@ class RedisReader:
         self._ask(scripts.VERIFY, partition, (self._uid, position.epoch, self._known_as(position), int(kept)))
         position.kept = kept
 
-    def _no_longer_kept(self, position: Position, partition: int) -> QueueUnreachable | None:
-        """The answer: why the queue has not taken that."""
-        try:
-            self._keep(position, partition, kept=False)
-        except QueueUnreachable as problem:
-            return problem
-        except StaleOwner:
-            pass
-        return None
-
     def _failed(
         self, partition: int, epoch: Epoch, offset: str, why: str, *, hopeless: bool = False, deliveries: int = 0
     ) -> tuple[bool, int]:
@@ -364,19 +363,10 @@ class RedisReader:
         self._positions.finished(position, outstanding)
         return bool(again), before
 
-    def _entries(self, script: scripts.Script, position: Position, partition: int, arguments: Sequence[Any]) -> list[Any]:
-        try:
-            answer = self._ask(script, partition, arguments)
-        except QueueUnreachable:
-            position.most = 1  # perhaps they are so large that it took too long
-            raise
-        position.most = min(2 * position.most, AT_ONCE)
-        return answer
-
     def _ask(self, script: scripts.Script, partition: int, arguments: Sequence[Any]) -> list[Any]:
         asked_at = time.monotonic()
         with explained(self._url, self._queue):
-            answer: list[Any] = script.run(self._client, self._keys.of(partition), arguments)
+            answer: list[Any] = script.run(self._client, self._keys(partition), arguments)
         uid, epoch = arguments[0], arguments[1]
         match answer[0]:
             case b"STALE":
@@ -392,6 +382,9 @@ class RedisReader:
                 raise PartitionPaused(partition)
         self._sure_at[partition] = asked_at
         return answer
+
+    def _keys(self, partition: int) -> PartitionKeys:
+        return partition_keys(self._queue, partition)
 
     def _process(self, position: Position) -> str:
         """Who reads, from where: what was let go of and is read again was handed out before. A process that is forked from this
