@@ -136,26 +136,16 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Of a Redis Cluster: who is asked which node has a queue at the time."""
+    """Who is asked where to go at the time: Sentinels, or nodes of a Redis Cluster."""
 
     hosts: tuple[Address, ...]
-
-    def __str__(self) -> str:
-        return _listed(self.hosts)
-
-
-@dataclass(frozen=True, slots=True)
-class Sentinels:
-    """Who is asked which server is the primary at the time."""
-
-    hosts: tuple[Address, ...]
-    service: str
-    """The name under which they know the primary."""
+    service: str = ""
+    """The name under which Sentinels know the primary."""
     password: bool = False
-    """They want user and password of the servers, too."""
+    """Sentinels want user and password of the servers, too."""
 
     def __str__(self) -> str:
-        return _listed(self.hosts)
+        return ", ".join(f"{host}:{port}" for host, port in self.hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +158,7 @@ class RedisUrl:
     """redis, rediss or unix"""
     options: Mapping[str, object]
     """For the library's connections: host, port (or path; none with Sentinels or a cluster), and what the URL's options say."""
-    sentinels: Sentinels | None = None
+    sentinels: Nodes | None = None
     cluster: Nodes | None = None
     """Neither: the server is where the URL says."""
     user: str | None = None
@@ -211,9 +201,9 @@ def read(url: str, *, asker: str = "This process", stands_in: str = "the URL", o
         if parts.scheme not in (*SCHEMES, SOCKET):
             raise ValueError
         if kind == "sentinel":
-            sentinels = _sentinels(parts)
+            sentinels = _nodes(parts, SENTINEL_PORT, service=parts.path.removeprefix("/").partition("/")[0])
         elif kind == "cluster":
-            cluster = Nodes(_hosts(parts, DEFAULT_PORT))
+            cluster = _nodes(parts, DEFAULT_PORT)
         port = DEFAULT_PORT if kind else parts.port or DEFAULT_PORT
     except ValueError:
         raise _no_url(url) from None
@@ -262,24 +252,13 @@ def _in_secret() -> str:
     return "" if dev_queue() else ", in a Secret that spec.source.redis.urlSecretRef names"
 
 
-def _sentinels(parts: SplitResult) -> Sentinels:
-    """Raises ValueError."""
-    service = parts.path.removeprefix("/").partition("/")[0]
-    if not fullmatch(_SERVICE, service, ASCII):
-        raise ValueError
-    return Sentinels(_hosts(parts, SENTINEL_PORT), service)
-
-
-def _hosts(parts: SplitResult, port: int) -> tuple[Address, ...]:
+def _nodes(parts: SplitResult, port: int, *, service: str | None = None) -> Nodes:
     """Raises ValueError."""
     hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
-    if len(hosts) > MOST_HOSTS or not all(can_be_resolved(host.hostname or "") for host in hosts):
+    good = len(hosts) <= MOST_HOSTS and all(can_be_resolved(host.hostname or "") for host in hosts)
+    if not good or (service is not None and not fullmatch(_SERVICE, service, ASCII)):
         raise ValueError
-    return tuple((host.hostname or "", host.port or port) for host in hosts)
-
-
-def _listed(hosts: tuple[Address, ...]) -> str:
-    return ", ".join(f"{host}:{port}" for host, port in hosts)
+    return Nodes(tuple((host.hostname or "", host.port or port) for host in hosts), service or "")
 
 
 def can_be_resolved(host: str) -> bool:
