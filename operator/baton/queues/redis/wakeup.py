@@ -7,7 +7,7 @@ entries are taken by script.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -31,18 +31,6 @@ Found = Mapping[str, Sequence[object]]
 """By stream, entries as they come: the id, and the fields one after the other."""
 
 
-class _Blocked(NamedTuple):
-    """A connection that may be blocked."""
-
-    connection: Any
-    known_as: int | None
-    """Its id at its server; None: it does not block yet."""
-
-    def cut_off(self) -> None:
-        """The thread that waits for an answer on it hears that it has ended, by an error of any kind."""
-        self.connection.disconnect()
-
-
 class Wakeup:
     """One connection that blocks, and a way to end the block from another thread."""
 
@@ -56,7 +44,8 @@ class Wakeup:
         """The connection's id at the server; None: there was none yet."""
         self._asked_at = 0.0
         """When the server was last asked whether it takes writes (monotonic). One that becomes a replica ends a block."""
-        self._blocked: _Blocked | None = None
+        self._blocked: tuple[Any, int | None] | None = None
+        """A connection that may be blocked, and its id at its server; None: it does not block yet."""
         self._free = threading.Event()
         """It is not blocked."""
 
@@ -91,15 +80,16 @@ class Wakeup:
             if (blocked := self._blocked) is None:
                 return
             # Between telling its id and blocking there is a moment in which the server has nothing to unblock.
+            _, known_as = blocked
             try:
-                if blocked.known_as is not None:
-                    self._unblocking.client_unblock(blocked.known_as)
+                if known_as is not None:
+                    self._unblocking.client_unblock(known_as)
             except (RedisError, OSError):
                 break
             if self._free.wait(_UNBLOCK_PAUSE):
                 return
         if (blocked := self._blocked) is not None:
-            blocked.cut_off()
+            blocked[0].disconnect()  # the thread that waits for an answer on it hears that it has ended, by an error of any kind
 
     def close(self) -> None:
         self._unblocking.close()
@@ -113,14 +103,14 @@ class Wakeup:
             if self._connection is None:
                 again = self._connected_as is not None
                 self._connection = self._client.connection_pool.get_connection()
-                self._blocked = _Blocked(self._connection, None)
+                self._blocked = (self._connection, None)
                 self._connected_as, _ = self._ask(("CLIENT", "ID"), _TAKES_WRITES)
                 if again:
                     return dict.fromkeys(streams, ())  # another run of the server may not know that somebody waits
             elif time.monotonic() - self._asked_at >= _LONGEST_BLOCK:
-                self._blocked = _Blocked(self._connection, None)
+                self._blocked = (self._connection, None)
                 self._ask(_TAKES_WRITES)
-            self._blocked = _Blocked(self._connection, self._connected_as)
+            self._blocked = (self._connection, self._connected_as)
             if self._interrupted.is_set():
                 return {}
             milliseconds = max(1, int(seconds * 1000))
