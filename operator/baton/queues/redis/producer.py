@@ -35,6 +35,8 @@ _IDLE = 5.0
 """Seconds after which the thread that sends what lingers ends, where there is nothing to send."""
 _LOOK = 0.5
 """Seconds after which whoever waits looks again: a thread that was interrupted wakes nobody."""
+_LAST_CALLBACKS = 1.0
+"""Seconds for callbacks of what `close` gives up."""
 _MOST_UNTOLD = 1000
 """Outcomes that may wait for callbacks. Where more do, `produce` waits for those, for `patience` seconds."""
 
@@ -109,22 +111,23 @@ class RedisProducer(Sending, InWith):
         """Send at once what was given to `produce` by now, and wait until it is known what became of it, for so many seconds at
         most (None: `patience` ends it). Raises QueueUnreachable where an entry may not be in the queue and nobody looked at its
         delivery."""
-        self._report(self._flushed(within), within)
+        self._report(self._flushed(inf if within is None else time.monotonic() + within), within)
 
     def close(self, within: float | None = None) -> None:
         """`flush`, and give up what was not sent in time."""
         if self._ended:
             return
+        until = inf if within is None else time.monotonic() + within
         try:
             if not self._closed:
-                self._flushed(within)
+                self._flushed(until)
         finally:
             with self._lock:
                 self._closed = True
                 self._change(self._outbox.give_up, list(self._outbox.open), f"The {self._name} was closed before it was sent.")
                 self._wake()
             self._until(lambda: self._sender is None, inf)
-            self._wait_for_callbacks(inf)
+            self._wait_for_callbacks(max(until, time.monotonic() + _LAST_CALLBACKS))
             self._connection.close()
             self._ended = True
         self._report()
@@ -188,9 +191,8 @@ class RedisProducer(Sending, InWith):
         with self._lock:
             return self._change(self._outbox.hurry)
 
-    def _flushed(self, within: float | None) -> list[Waiting]:
+    def _flushed(self, until: float) -> list[Waiting]:
         """What there was; some may wait after that time."""
-        until = inf if within is None else time.monotonic() + within
         waiting = self._hurry()
         self._until(all_known(waiting), until)
         self._wait_for_callbacks(until)
