@@ -10,7 +10,7 @@ from baton.queues.redis import scripts
 from baton.queues.redis.connection import Command
 from baton.queues.redis.explanations import absent, explain, passing
 from baton.queues.redis.keys import entry_id, partition_keys, queue_key
-from baton.queues.redis.outbox import Outbox, ReadTable, Round, Waiting
+from baton.queues.redis.outbox import Outbox, Round, Waiting
 from baton.queues.redis.records import OddAnswerError, fields
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import RedisUrl
@@ -34,20 +34,20 @@ class AddScript:
         """The server has not said that it does not know the script."""
         self._told = False
 
-    def request(self, what: ReadTable | Round) -> Sequence[Command]:
-        """What to ask to do what the outbox says is next: one script for each partition."""
-        if isinstance(what, ReadTable):
+    def request(self, what: Round | None) -> Sequence[Command]:
+        """What to ask to do what `Outbox.next` says: one script for each partition."""
+        if what is None:
             return [("HMGET", queue_key(self._queue), "version", "table")]
         commands = [self._script(partition, batch) for partition, batch in what.items()]
         if self._replicas:
             commands.append(("WAIT", self._replicas, _REPLICAS_WITHIN))
         return commands
 
-    def answered(self, outbox: Outbox, what: ReadTable | Round, answers: Sequence[object] | Exception, now: float) -> None:
+    def answered(self, outbox: Outbox, what: Round | None, answers: Sequence[object] | Exception, now: float) -> None:
         """Tell the outbox what the answers mean. A RedisError or OSError: there are none."""
         if isinstance(answers, Exception):
-            answers = [answers] * (1 if isinstance(what, ReadTable) else len(what))
-        if isinstance(what, ReadTable):
+            answers = [answers] * (1 if what is None else len(what))
+        if what is None:
             self._routed(outbox, answers[0], now)
             return
         self._loaded = not any(isinstance(answer, NoScriptError) for answer in answers)

@@ -15,7 +15,7 @@ from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.connection import KeptTaskConnection, async_client
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import ReadTable, Round, Waiting, all_known
+from baton.queues.redis.outbox import Round, Waiting, all_known
 from baton.queues.redis.sending import Sending, SendOutcome, UnseenFailures, all_sent, waiting_entries, waiting_entry
 from baton.queues.redis.url_files import TlsFiles
 
@@ -204,7 +204,7 @@ class AsyncRedisProducer(Sending):
             self._outbox.give_up(list(self._outbox.open), why)
             self._tell()
 
-    async def _ask(self, what: ReadTable | Round) -> None:
+    async def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
         try:
             answers = await self._connection.ask(self._adding.request(what))

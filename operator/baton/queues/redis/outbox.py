@@ -7,7 +7,7 @@ way, and what comes back goes before what is behind it; so entries of a key neve
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from baton.queues.producer_side import Sent
 from baton.queues.protocol import QueueUnreachable
@@ -95,11 +95,6 @@ def next_batch(queue: deque[Waiting], most: int) -> list[Waiting]:
     return batch
 
 
-class ReadTable:
-    """What a producer is to do next: see which partition has which slot (`Outbox.routed`)."""
-
-
-READ_TABLE: Final = ReadTable()
 Round = dict[int, list[Waiting]]
 """What a producer is to send in one round trip, by partition (`Outbox.answered` or `failed` for each)."""
 
@@ -215,8 +210,9 @@ class Outbox:
         for each in filter(self.open.__contains__, entries):
             self._settle(each, Failed(why))
 
-    def next(self, now: float) -> ReadTable | Round | float:
-        """What to do; or when to ask again, and inf: when something was added. Nobody may be sending."""
+    def next(self, now: float) -> Round | float | None:
+        """What to send; None: the table is to be read (`routed`); or when to ask again, and inf: when something was added.
+        Nobody may be sending."""
         if self.under_way:
             self.mend()
         if not self.open:
@@ -225,7 +221,7 @@ class Outbox:
         if self._due > now:
             return min(self._due, released)
         if self.stale:
-            return READ_TABLE if self._table_rest is None or self._table_rest.until <= now else self._table_rest.until
+            return None if self._table_rest is None or self._table_rest.until <= now else self._table_rest.until
         if found := self._gather(now):
             return found
         # What is left in a queue rests, and what is added for another partition meanwhile does not wait for that.

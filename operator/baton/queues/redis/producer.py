@@ -23,7 +23,7 @@ from baton.queues.producer_side import Given, Headers, InWith, Sent
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.connection import KeptConnection, client
 from baton.queues.redis.keys import queue_key
-from baton.queues.redis.outbox import ReadTable, Round, Waiting, all_known
+from baton.queues.redis.outbox import Round, Waiting, all_known
 from baton.queues.redis.routing import slot_of
 from baton.queues.redis.sending import Sending, SendOutcome, UnseenFailures, all_sent, sent, waiting_entries, waiting_entry
 
@@ -227,7 +227,7 @@ class RedisProducer(Sending, InWith):
             if self._sender is me:
                 self._sender = None
 
-    def _ask(self, what: ReadTable | Round) -> None:
+    def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
         try:
             answers = self._connection.ask(self._adding.request(what))
