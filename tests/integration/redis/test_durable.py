@@ -1,14 +1,22 @@
-"""What a server keeps of a change of owner: its disk is not waited for."""
+"""What a server keeps of a change of owner and of an entry: no disk is waited for, and replicas are.
+
+Since Redis 7.2 WAIT waits for what its own connection wrote. What is sent, or granted, once more on another connection counts
+when a replica has it, too.
+"""
 
 import logging
+import threading
 
 import pytest
+import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.protocol import QueueUnreachable
+from baton.queues.redis import RedisProducer, scripts
+from baton.queues.redis.keys import partition_keys
 from tests.integration.redis.conftest import make_queue
 from tests.redis_server import RedisServer
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 
 @pytest.mark.parametrize("valkey", [False, True])
@@ -44,3 +52,54 @@ async def test_an_answered_change_of_owner_outlives_a_crash_where_the_disk_comes
 
         assert await eventually(owned) == (Uid("a"), Epoch(19), False)
         await queue.close()
+
+
+@pytest.mark.parametrize("valkey", [False, True])
+async def test_an_entry_that_is_sent_once_more_on_a_new_connection_waits_for_a_replica(*, valkey: bool) -> None:
+    with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
+        with primary.client() as raw:
+            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
+            queue = await make_queue(primary.url)
+            producer = RedisProducer(primary.url, queue.name, replicas=1, patience=5.0)
+            producer.send(queue.key(0), "1")
+            replica.freeze()
+            failures: list[str] = []
+
+            def send() -> None:
+                try:
+                    producer.send(queue.key(0), "2")
+                except QueueUnreachable as failure:
+                    failures.append(str(failure))
+
+            sending = threading.Thread(target=send)
+            sending.start()
+            until(lambda: raw.xlen(partition_keys(queue.name, 0).stream) == 2)
+            _cut(raw)
+            sending.join()
+            assert len(failures) == 1 and "only 0 of 1 replicas had it" in failures[0]
+        replica.thaw()
+        producer.close()
+        await queue.close()
+
+
+@pytest.mark.parametrize("valkey", [False, True])
+async def test_a_grant_that_is_made_once_more_on_a_new_connection_waits_for_a_replica(*, valkey: bool) -> None:
+    """Where the operator announces it on another connection, as in a cluster."""
+    with RedisServer(valkey=valkey) as primary, RedisServer(valkey=valkey, replica_of=primary) as replica:
+        queue = await make_queue(primary.url)
+        with primary.client() as raw:
+            until(lambda: raw.execute_command("WAIT", 1, 100) == 1)
+        replica.freeze()
+        keys = partition_keys(queue.name, 0)
+        for _ in range(2):
+            with redis.Redis.from_url(primary.url, single_connection_client=True) as client:
+                assert scripts.GRANT.run(client, keys, ("a", 1)) == [b"a", 1, 0]
+                assert client.execute_command("WAIT", 1, 100) == 0
+                assert scripts.GRANT.run(client, keys, ("b", 1)) == [b"a", 1, 0], "this one is not in force"
+        replica.thaw()
+        await queue.close()
+
+
+def _cut(raw: redis.Redis) -> None:
+    """All connections but this one, and those of replicas."""
+    raw.client_kill_filter(_type="normal", skipme=True)

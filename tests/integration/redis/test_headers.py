@@ -1,11 +1,18 @@
-"""What a producer sends beside key and value reaches whoever handles the entry, also as a dead letter."""
+"""Headers travel with their entry, and a trace with them."""
 
 import json
+from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import get_current_span
 
+from baton.consumer.tracing import context_headers, traced
 from baton.model.ids import Epoch
+from baton.queues.entry import Entry
 from tests.integration.redis.conftest import Queue
+from tests.integration.redis.pods import operating
+from tests.waiting import until
 
 ONE = Epoch(1)
 ALL_BYTES = bytes(range(256))
@@ -38,3 +45,18 @@ async def test_what_is_no_header_is_refused_before_anything_is_sent(queue: Queue
             queue.producer.send_many([(queue.key(0), "x"), (queue.key(0), "y", headers)])  # type: ignore[list-item]
     owner = await queue.granted("a", ONE)
     assert owner.read(0, ONE) == []
+
+
+async def test_the_handler_is_in_the_trace_of_the_producer(queue: Queue, tmp_path: Path) -> None:
+    provider, seen = TracerProvider(), []
+
+    def handle(entry: Entry) -> None:
+        seen.append((entry.value, get_current_span().get_span_context().trace_id))
+
+    with provider.get_tracer("shop").start_as_current_span("order") as span:
+        queue.producer.send(queue.key(0), "a", headers=context_headers())
+    async with operating(queue, tmp_path) as operator:
+        await operator.grant(operator.pod("a", handler=traced(handle, provider)), (0, 1))
+        until(lambda: len(seen) == 1)
+    assert seen == [(b"a", span.get_span_context().trace_id)]
+    provider.shutdown()

@@ -1,15 +1,20 @@
-"""What is asked of many partitions goes to the server in few scripts, each of which serves others again soon."""
+"""Ranges of many partitions go to the server in few scripts, and large ones in portions: others are served in between."""
 
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 import pytest
 import redis
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.logged_ranges import Ahead, AheadRequest, Finished, RangeToFinish, RangeToLog
+from baton.queues.offsets import PartitionOffsets, Reached
+from baton.queues.protocol import QueueConflict
+from baton.queues.redis import scripts
 from baton.queues.redis.keys import partition_keys
 from baton.queues.redis.ranges import RedisRanges
 from tests.integration.redis.conftest import Queue, make_queue
+from tests.integration.redis.logged import words_of_one
 from tests.redis_server import RedisServer
 
 PARTITIONS, ONE = 260, Epoch(1)
@@ -59,3 +64,51 @@ async def test_a_script_that_has_removed_much_ends_and_the_rest_is_asked_for_aga
         )
         assert scripts_run(raw) - before > 3
         assert raw.xlen(partition_keys(queue.name, LONG).stream) == 0
+
+
+MANY = 30_000
+"""More than one script removes, where each entry has to be counted."""
+
+
+@pytest.fixture
+async def restarted() -> AsyncIterator[Queue]:
+    """With a backlog from before a restart of the server, which leaves a gap behind it."""
+    with RedisServer(fsync="always") as server:
+        made = await make_queue(server.url)
+        made.send(*map(str, range(MANY)))
+        server.kill()
+        server.start()
+        await made.granted("a", Epoch(1))
+        yield made
+        await made.close()
+
+
+async def test_a_query_that_begins_without_a_checkpoint_begins_behind_what_spark_has_done(restarted: Queue) -> None:
+    with closing(RedisRanges(restarted.url, restarted.name)) as ranges, restarted.raw() as raw:
+        query, start = ranges.begin(), ranges.positions()[0].committed
+        end = start + MANY
+        ranges.log(query, [RangeToLog(0, start, end)])
+        assert words_of_one(raw, scripts.FINISH, partition_keys(restarted.name, 0), query, end) == ["MORE"]
+        restarted.send("later")
+        query, [begins] = ranges.begin(), [one for number, one in ranges.positions().items() if number == 0]
+        assert begins.committed == end
+        [found] = ranges.ahead(query, [AheadRequest(0, Uid("a"), Epoch(1), begins.committed, MANY)])
+        assert isinstance(found, Ahead), found
+        ranges.finish(query, [RangeToFinish(0, found.end)])
+        assert (await restarted.operator.check()).lag[0] == 0
+
+
+async def test_a_reset_takes_nothing_back_that_spark_has_done(restarted: Queue) -> None:
+    with closing(RedisRanges(restarted.url, restarted.name)) as ranges, restarted.raw() as raw:
+        query, start = ranges.begin(), ranges.positions()[0].committed
+        ranges.log(query, [RangeToLog(0, start, start + MANY)])
+        restarted.send("later", "and later")
+        assert words_of_one(raw, scripts.FINISH, partition_keys(restarted.name, 0), query, start + MANY) == ["MORE"]
+        before, done = (await restarted.operator.offsets())[0], ranges.positions()[0].committed
+        assert before.committed == before.earliest == before.end - 2, "it is shown where a query begins"
+        assert await restarted.operator.reach(0, before.end) == Reached(before.end, 2), "what Spark is done with is not left out"
+        with pytest.raises(QueueConflict, match="has no such entry"):
+            await restarted.operator.set_offset(0, Epoch(1), done)
+        assert ranges.positions()[0].committed == done
+        await restarted.operator.set_offset(0, Epoch(1), before.end - 1)
+        assert (await restarted.operator.offsets())[0] == PartitionOffsets(before.end - 1, before.end - 1, before.end, 1, 0)

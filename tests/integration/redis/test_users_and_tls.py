@@ -1,21 +1,25 @@
-"""The guide to users and TLS, as it stands: its commands make the files, its server takes them, and the example works on it."""
+"""Users and TLS: the guide as it stands, a server that wants to see a certificate, and credentials in files."""
 
 import json
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import redis
 
-from baton.model.ids import Partition, QueueName, Uid
-from baton.queues.protocol import Claimant
-from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue
+from baton.model.ids import Epoch, Partition, QueueName, Uid
+from baton.queues.protocol import Claimant, QueueUnreachable
+from baton.queues.redis import RedisAnnouncements, RedisProducer, RedisQueue, RedisReader
 from cluster.ports import free_ports
 from tests.integration.redis.conftest import Queue
+from tests.integration.redis.counted import in_time
 from tests.integration.redis.test_guide import Fleet
 from tests.processes import ChildProcess
+from tests.redis_server import RedisServer
+from tests.self_signed import self_signed
 from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
@@ -104,3 +108,110 @@ async def test_without_tls_without_a_user_and_elsewhere_there_is_no_way_in(secur
             secured.client(user).hget("pq:{bank/payments}:queue", "group")
     refused = {one["username"] for one in secured.client("admin").acl_log()}
     assert refused >= {"orders-operator", "orders-producer", "orders-consumer", "orders-spark"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The operator's: the certificate of namespace shop, and a CA for all."""
+    (tmp_path / "shop").mkdir()
+    certificate = self_signed(tmp_path / "shop")
+    (tmp_path / "ca.pem").write_bytes(certificate.read_bytes())
+    return tmp_path
+
+
+@pytest.fixture(params=["rediss", "rediss+cluster"])
+def url(folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a server; or of a node of a cluster, which has no slots and names the one that has them."""
+    certificate = folder / "shop" / "server.pem"
+    files = {"tls-cert-file": certificate, "tls-key-file": certificate, "tls-ca-cert-file": certificate}
+    clustered = request.param == "rediss+cluster"
+    with ExitStack() as stack:
+        ports, bus = [], []
+        for _ in range(1 + clustered):
+            server = stack.enter_context(RedisServer(cluster=clustered))
+            raw = stack.enter_context(server.client())
+            ports.append(next(free_ports("127.0.0.1")))
+            tls = {**files, "tls-auth-clients": "yes", "tls-cluster": "yes" if clustered else "no", "tls-port": ports[-1]}
+            for name, value in tls.items():
+                raw.config_set(name, str(value))
+            bus.append(server.cluster_port if clustered else 0)
+        if clustered:
+            raw.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+            raw.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0], bus[0])
+            until(lambda: raw.cluster("INFO")["cluster_known_nodes"] == "2", "they know each other")
+        shown = f"ssl_certfile={certificate}&ssl_keyfile={certificate}"
+        yield f"{request.param}://127.0.0.1:{ports[0]}/0?ssl_ca_certs={folder}/ca.pem&ssl_check_hostname=false&{shown}"
+
+
+async def test_operator_and_producer_show_their_certificate_and_no_other_namespace_can(url: str, folder: Path) -> None:
+    ours = RedisQueue(url, "shop/orders", Claimant("shop/orders", "uid"), tls_folder=folder)
+    await in_time(lambda: ours.ensure(2))
+    assert (await ours.check()).partitions == 2
+    with RedisProducer(url, "shop/orders", patience=PATIENCE) as producer:
+        producer.send("key", b"value")
+    assert (await ours.check()).incarnation
+    theirs = RedisQueue(url, "bank/orders", Claimant("bank/orders", "another uid"), tls_folder=folder)
+    with pytest.raises(QueueUnreachable, match=f"option ssl_certfile, which names no file .* below {folder}/bank"):
+        await theirs.ensure(2)
+    await ours.close()
+    await theirs.close()
+
+
+NAME = "shop/orders"
+FIRST, SECOND = "Fp7-quokka", "numbat-8Xy"
+
+
+def change(server: RedisServer, password: str) -> None:
+    """At the server, which ends the connections of the user."""
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "shop", "on", "resetpass", f">{password}", "~*", "+@all")
+        raw.execute_command("CLIENT", "KILL", "USER", "shop")
+
+
+async def test_another_password_in_the_file_is_used_from_the_next_connection_on(tmp_path: Path) -> None:
+    user, password = tmp_path / "username", tmp_path / "password"
+    user.write_text("shop\n")
+    password.write_text(FIRST + "\n")
+    with RedisServer() as server:
+        change(server, FIRST)
+        operator = RedisQueue(server.url, NAME, GROUP)
+        await operator.ensure(1)
+        await operator.grant(0, Uid("a"), Epoch(1))
+        url = f"{server.url}?username_file={user}&password_file={password}"
+        with (
+            RedisProducer(url, NAME, patience=0.3) as producer,
+            RedisReader(url, NAME, "a") as reader,
+        ):
+            announcements = RedisAnnouncements(url, GROUP.group, Uid("a"))
+            for number, word in enumerate((FIRST, SECOND)):
+                change(server, word)
+                if word != FIRST:
+                    for ask in (
+                        lambda: producer.send("key", "lost"),
+                        lambda: reader.read(0, Epoch(1)),
+                        lambda: reader.wait([0], 0.3),
+                        lambda: announcements.wait(0.3),
+                    ):
+                        with pytest.raises(
+                            QueueUnreachable, match=f"refused the user or password for .* in {user} and {password}"
+                        ):
+                            ask()
+                    password.write_text(word)
+                producer.send("key", f"{number}")
+                assert [entry.value for entry in reader.read(0, Epoch(1))] == [b"%d" % number]
+                assert list(announcements.look([Partition(QueueName("orders"), 0)]).values()) == [("a", 1, False, None)]
+            announcements.close()
+        await operator.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"p" * 5000])
+def test_a_file_without_a_password_is_named_with_its_option(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_bytes(content)
+    with (
+        RedisServer(password=FIRST) as server,
+        RedisProducer(f"redis://127.0.0.1:{server.port}/0?password_file={file}", NAME, patience=0.1) as producer,
+        pytest.raises(QueueUnreachable, match="option password_file, which names no file with one: put one there"),
+    ):
+        producer.send("key", "value")

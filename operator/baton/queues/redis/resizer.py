@@ -1,4 +1,4 @@
-"""Carries out a change of the number of partitions at the server (resize_record.py), in steps that may all be repeated.
+"""Carries out a change of the number of partitions at the server (`ResizeRecord`), in steps that may all be repeated.
 
 Seal the slots where they are, open them where they go, tell the producers, and let the entries that came meanwhile follow as soon
 as what came before them is done. Each step counts only in the history of the server in which the step before it was seen: a
