@@ -31,7 +31,7 @@ class AddScript:
         self._heads: dict[int, Sequence[bytes]] = {}
         """By partition: what its requests begin with. As bytes, for of a text the library takes as long as for all else."""
         self._loaded = True
-        """The server has not said that it does not know the script."""
+        """The server has not said that it does not know the script: else that is sent with its text."""
         self._told = False
 
     def request(self, what: Round | None) -> Sequence[Command]:
@@ -50,8 +50,8 @@ class AddScript:
         if what is None:
             self._routed(outbox, answers[0], now)
             return
-        self._loaded = not any(isinstance(answer, NoScriptError) for answer in answers)
-        if self._replicas and (why := self._too_few(answers[-1])):
+        by_sha, self._loaded = self._loaded, not any(isinstance(answer, NoScriptError) for answer in answers)
+        if len(answers) > len(what) and (why := self._too_few(answers[-1])):
             for partition in what:
                 outbox.failed(partition, self._waits(why), now, passing=True)
         else:
@@ -62,9 +62,10 @@ class AddScript:
                     outbox.answered(partition, *_read(answer, len(what[partition])), now)
                 except (RedisError, OSError) as error:
                     why, again = explain(error, self._url, self._queue), passing(error)
-                    if again:
-                        self._waits(why)
-                    outbox.failed(partition, why, now, passing=again or not self._loaded)
+                    if by_sha and isinstance(error, NoScriptError):
+                        outbox.repeat(partition)
+                    else:
+                        outbox.failed(partition, self._waits(why) if again else why, now, passing=again)
 
     def _routed(self, outbox: Outbox, answer: object, now: float) -> None:
         """What the table's answer means."""

@@ -276,6 +276,12 @@ class Outbox:
             for entry in batch:
                 self._settle(entry, Failed(why))
 
+    def repeat(self, partition: int) -> None:
+        """Nothing was done of a batch, and it may be sent at once."""
+        if batch := self.under_way.pop(partition, None):
+            self._queues.setdefault(partition, deque()).extendleft(reversed(batch))
+            self._due = -inf
+
     def waits_for(self, entry: Waiting) -> str | None:
         """Why its last try, or the one before it in its way, came to nothing."""
         if self._table_rest is not None:
