@@ -162,56 +162,6 @@ async def test_lost_answers_make_no_duplicates_and_lose_nothing(queue: Queue, se
     assert [entry.value for entry in await entries(queue)] == [b"%d" % number for number in range(1000)]
 
 
-async def test_they_go_on_after_the_server_was_killed(make: Make, new_name: Callable[[], str]) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url, 2, new_name())
-        producer = make(server.url, queue.name, max_entries=100)
-        deliveries: list[Any] = []
-        for part in range(3):
-            sends = [(b"key-%d" % (number % 20), str(number)) for number in range(part * 2000, part * 2000 + 2000)]
-            deliveries += await producer.produce_all(sends)
-            await asyncio.to_thread(server.kill)
-            await asyncio.to_thread(server.start)
-        await producer.flush()
-        for delivery in deliveries:
-            await producer.result(delivery)
-        await producer.close()
-        found = [entry for partition in (0, 1) for entry in await entries(queue, partition)]
-        assert sorted(int(entry.value) for entry in found) == list(range(6000))
-        in_order(found)
-        await queue.close()
-
-
-async def test_the_number_of_partitions_changes_in_mid_stream(queue: Queue, make: Make) -> None:
-    producer, found = make(queue.url, queue.name, max_entries=50), list[Entry]()
-    readers = {partition: await queue.granted(f"pod-{partition}", 1, partition) for partition in (0, 1)}
-    count = 0
-
-    def drain() -> int:
-        before = len(found)
-        for partition, reader in readers.items():
-            got = reader.read(partition, ONE)
-            reader.ack(partition, ONE, [entry.offset for entry in got])
-            found.extend(got)
-        return len(found) - before
-
-    for partitions in (4, 1, 3):
-        ended = False
-        while not ended or partitions - 1 not in {entry.partition for entry in found}:
-            await producer.produce_all([(b"key-%d" % (number % 40), str(number)) for number in range(count, count + 120)])
-            count += 120
-            ended = await queue.operator.ensure(partitions) is None
-            for partition in range((await queue.operator.check()).partitions or 0):
-                if partition not in readers:
-                    readers[partition] = await queue.granted(f"pod-{partition}", 1, partition)
-            drain()
-    await producer.flush()
-    until(lambda: drain() == 0)
-    assert sorted(int(entry.value) for entry in found) == list(range(count))
-    in_order(found)
-    assert {entry.partition for entry in found} == {0, 1, 2, 3}
-
-
 async def test_a_full_buffer_waits_for_room_and_then_says_so(make: Make) -> None:
     with RedisServer() as frozen:
         other = await make_queue(frozen.url, 1)

@@ -147,30 +147,6 @@ async def test_lost_replies_make_no_duplicates_and_lose_nothing(queue: Queue, lo
     assert await values(queue) == [b"%d.%d" % (batch, number) for batch in range(10) for number in range(100)]
 
 
-async def test_producers_send_again_after_the_server_was_killed(new_name: Callable[[], str]) -> None:
-    with RedisServer(fsync="always") as server:
-        queue = await make_queue(server.url)
-        stop = threading.Event()
-        sent: list[int] = []
-
-        def produce() -> None:
-            while not stop.is_set():
-                queue.producer.send(queue.key(0), str(len(sent)))
-                sent.append(len(sent))
-
-        thread = threading.Thread(target=produce)
-        thread.start()
-        for target in (200, 400):
-            until(lambda target=target: len(sent) >= target)  # type: ignore[misc]
-            server.kill()
-            server.start()
-        until(lambda: len(sent) >= 600)
-        stop.set()
-        thread.join(PATIENCE)
-        assert await values(queue) == [b"%d" % number for number in sent]
-        await queue.close()
-
-
 async def test_a_server_that_goes_away_is_told_once_until_it_takes_entries_again(caplog: pytest.LogCaptureFixture) -> None:
     with RedisServer(fsync="always") as server:
         queue = await make_queue(server.url)

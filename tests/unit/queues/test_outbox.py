@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from baton.queues.producer_side import Sent
-from baton.queues.redis.outbox import Failed, Outbox, Round, SendListener, Waiting, to_partition
+from baton.queues.redis.outbox import Failed, Outbox, Round, SendListener, Waiting
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 PATIENCE = 30.0
@@ -209,57 +209,6 @@ def test_a_round_trip_has_a_bound_and_partitions_take_turns() -> None:
         for partition, batch in what.items():
             outbox.answered(partition, "d" * len(batch), [], 0.0)
     assert sizes == [{0: 200, 1: 1}, {0: 200}, {0: 100}]
-
-
-def test_what_waits_behind_foreign_entries_says_so_and_waits_before_what_is_behind_it() -> None:
-    outbox = routed()
-    first, second = entry(0, b"1", 1.0), entry(0, b"2", 99.0)
-    outbox.add(first)
-    assert isinstance(outbox.next(0.0), dict)
-    outbox.answered(0, "w", [], 0.0)
-    outbox.add(second)
-    assert outbox.next(0.0) == 0.02
-    assert not outbox.stale, "no slot has moved"
-    assert outbox.next(0.02) == {0: [first, second]}
-    outbox.answered(0, "ww", [], 0.99)
-    assert isinstance(first.outcome, Failed) and "Somebody has added entries to partition 0" in first.outcome.why
-    assert "Somebody has added" in (outbox.waits_for(second) or "")
-
-
-def test_what_is_added_for_another_partition_does_not_wait_for_one_that_rests() -> None:
-    outbox = Outbox("shop/orders", "p", 100, 10_000)
-    outbox.routed(table(1, {}), "", 0.0)
-    outbox.add(entry(0, b"1", PATIENCE))
-    assert outbox.next(0.0)
-    outbox.failed(0, "it is away", 0.0, passing=True)
-    rest = outbox.next(0.0)
-    assert isinstance(rest, float) and rest == outbox.due > 0.0
-    outbox.add(elsewhere := entry(1, b"2", PATIENCE, due=0.0))
-    assert outbox.due == 0.0, "whoever waits for the rest to be over is called"
-    assert outbox.next(0.0) == {1: [elsewhere]}
-    outbox.answered(1, "a", ["7-0"], 0.0)
-    assert outbox.next(0.0) == rest
-    again = outbox.next(rest)
-    assert isinstance(again, dict) and [each.value for each in again[0]] == [b"1"]
-
-
-def test_an_entry_goes_to_the_partition_that_it_is_sent_to_or_there_is_none() -> None:
-    outbox = Outbox("shop/orders", "me", 10, 1000)
-    there, nowhere = entry(to_partition(2), b"", 99.0), entry(to_partition(3), b"", 99.0)
-    outbox.add(there)
-    outbox.add(nowhere)
-    assert outbox.next(0.0) is None
-    outbox.routed(table(1, {}), "", 0.0)
-    assert outbox.next(0.0) == {2: [there]}
-    assert nowhere.outcome == Failed("shop/orders has no partition 3: it has 3, from 0 to 2.", ValueError)
-
-
-def test_entries_without_a_key_go_to_all_partitions() -> None:
-    outbox = routed()
-    for _ in range(30):
-        outbox.add(entry(None, b"", 99.0))
-    what = outbox.next(0.0)
-    assert isinstance(what, dict) and {partition: len(batch) for partition, batch in what.items()} == {0: 10, 1: 10, 2: 10}
 
 
 def test_what_no_try_can_cure_fails_at_once_and_others_do_not() -> None:
