@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from baton.model.wording import counted
 from baton.queues.producer_side import Given, Headers, Key, Sent
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.connection import KeptTaskConnection, async_client
+from baton.queues.redis.connection import ask_by_task, async_client
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Round, Waiting, all_known
 from baton.queues.redis.sending import Sending, SendOutcome, UnseenFailures, all_sent, waiting_entries, waiting_entry
@@ -31,8 +31,7 @@ class AsyncRedisProducer(Sending):
 
     def _begin(self) -> None:
         super()._begin()
-        self._client = async_client(self._url, queue_key(self._queue), connections=1, files=TlsFiles())
-        self._connection = KeptTaskConnection(self._client)
+        self._client = async_client(self._url, queue_key(self._queue), connections=1, files=TlsFiles(), once=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         """Whose tasks use it."""
         self._task: asyncio.Task[None] | None = None
@@ -107,7 +106,6 @@ class AsyncRedisProducer(Sending):
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.gather(self._task, return_exceptions=True)
-            await self._connection.close()
             await self._client.aclose()
         self._report()
 
@@ -207,7 +205,7 @@ class AsyncRedisProducer(Sending):
     async def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
         try:
-            answers = await self._connection.ask(self._adding.request(what))
+            answers = await ask_by_task(self._client, self._adding.request(what))
         except (RedisError, OSError) as error:
             answers = error
         self._adding.answered(self._outbox, what, answers, time.monotonic())

@@ -10,7 +10,6 @@ import builtins
 import random
 import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -60,6 +59,7 @@ RETRY: Mapping[str, Any] = {
 in time is not asked again at once: its user should know.
 """
 
+_ONCE = Retry(NoBackoff(), 0)
 ASK_WITHIN = 1.0
 """Seconds for a Sentinel, or a node of a cluster, to say where to go: then the next one is asked."""
 MOST_BYTES = 256 * 1024
@@ -95,25 +95,28 @@ class UnlocatedError(ConnectionError):
         self.trouble = trouble
 
 
-def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf) -> "redis.Redis":
+def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf, once: bool = False) -> "redis.Redis":
     """A client for threads. `key`: in a cluster it goes to the node that has this one. `block`: for how long a command may block
-    (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says."""
+    (seconds). `within`: it waits no longer for an answer, or a connection, whatever the URL says. `once`: it makes no request
+    again after a lost connection: its user does."""
     options = _options(url, within)
     kind = _kind(_ThreadConnection, redis.connection, url, TlsFiles())
     finder = None
     if url.sentinels is not None or url.cluster is not None:
-        finder = _ThreadFinder(url, key, _askers(url, options, redis, kind, Retry(NoBackoff(), 0)))
+        finder = _ThreadFinder(url, key, _askers(url, options, redis, kind, _ONCE))
     pool = redis.ConnectionPool(
         connection_class=type(kind.__name__, (kind,), {"finder": finder}),
-        **options | {"socket_timeout": options["socket_timeout"] + block, "retry": Retry(**RETRY)},
+        **options | {"socket_timeout": options["socket_timeout"] + block, "retry": _ONCE if once else Retry(**RETRY)},
     )
     return redis.Redis.from_pool(pool)
 
 
-def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None) -> "aioredis.Redis":
-    """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key`: as of `client`.
-    It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN, whatever the URL
-    says, and gives answers as they come: what they should be is in records.py, and not with the library."""
+def async_client(
+    url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None, once: bool = False
+) -> "aioredis.Redis":
+    """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key` and `once`: as
+    of `client`. It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN,
+    whatever the URL says, and gives answers as they come: what they should be is in records.py, and not with the library."""
     options = _options(url, WITHIN)
     kind = type("BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": namespace})
     options["redis_connect_func"] = _bound
@@ -124,7 +127,7 @@ def async_client(url: RedisUrl, key: str, *, connections: int, files: TlsFiles, 
         connection_class=type(kind.__name__, (kind,), {"finder": finder}),
         max_connections=connections,
         timeout=options["socket_timeout"],
-        **options | {"retry": AsyncRetry(**RETRY)},
+        **options | {"retry": AsyncRetry(NoBackoff(), 0) if once else AsyncRetry(**RETRY)},
     )
     made = aioredis.Redis.from_pool(pool)
     made.response_callbacks.clear()
@@ -396,77 +399,28 @@ async def _bound(connection: Any) -> None:
 
 Command = Sequence[bytes | str | int]
 
-_AT_REST = 1.0
-"""Seconds without a request."""
 
-
-class KeptConnection:
-    """For one thread at a time."""
-
-    def __init__(self, client: "redis.Redis") -> None:
-        self._pool = client.connection_pool
-        self._connection: Any = None
-        self._used = 0.0
-
-    def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError.
-
-        What a signal's handler raises may leave answers unread, also of the library's own requests to a new connection, which
-        puts such a one back into its pool. So after a request that did not end nothing is kept.
-        """
-        answers: list[object] = []
+def ask(client: "redis.Redis", commands: Sequence[Command]) -> list[Any]:
+    """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
+    if len(commands) == 1:
         try:
-            if (connection := self._connection) is None:
-                connection = self._connection = self._pool.get_connection()
-            elif time.monotonic() - self._used > _AT_REST and gone(connection):
-                connection.disconnect()
-            connection.send_packed_command(packed(connection, commands), check_health=False)
-            while len(answers) < len(commands):
-                try:
-                    answers.append(connection.read_response())
-                except ResponseError as refusal:
-                    answers.append(refusal)
-        except BaseException:
-            self.close()
-            raise
-        self._used = time.monotonic()
+            return [client.execute_command(*commands[0])]
+        except ResponseError as refusal:
+            return [refusal]
+    with client.pipeline(transaction=False) as pipe:
+        for command in commands:
+            pipe.execute_command(*command)
+        answers: list[Any] = pipe.execute(raise_on_error=False)
         return answers
 
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._pool.release(connection)
-        self._pool.disconnect()
 
-
-class KeptTaskConnection:
-    """Likewise, for one task at a time."""
-
-    def __init__(self, client: "aioredis.Redis") -> None:
-        self._client = client
-        self._connection: Any = None
-
-    async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        try:
-            if self._connection is None:
-                self._connection = await self._client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
-            await self._connection.send_packed_command(packed(self._connection, commands), check_health=False)
-            return [await self._answer() for _ in commands]
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.disconnect(nowait=True)
-            await self._client.connection_pool.release(connection)
-
-    async def _answer(self) -> object:
-        try:
-            return await self._connection.read_response()
-        except ResponseError as refusal:
-            return refusal
+async def ask_by_task(client: "aioredis.Redis", commands: Sequence[Command]) -> list[Any]:
+    """Likewise."""
+    async with client.pipeline(transaction=False) as pipe:
+        for command in commands:
+            pipe.execute_command(*command)
+        answers: list[Any] = await pipe.execute(raise_on_error=False)
+        return answers
 
 
 def packed(connection: Any, commands: Sequence[Command]) -> Any:

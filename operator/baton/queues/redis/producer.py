@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from baton.queues.producer_side import Given, Headers, InWith, Sent
 from baton.queues.protocol import QueueUnreachable
-from baton.queues.redis.connection import KeptConnection, client
+from baton.queues.redis.connection import ask, client
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.outbox import Round, Waiting, all_known
 from baton.queues.redis.routing import slot_of
@@ -51,7 +51,7 @@ class RedisProducer(Sending, InWith):
 
     def _begin(self) -> None:
         super()._begin()
-        self._connection = KeptConnection(client(self._url, queue_key(self._queue)))
+        self._client = client(self._url, queue_key(self._queue), once=True)
         self._lock = Lock()
         """Of all that is here, and of the outbox. Nobody waits while it is held."""
         self._sender: object = None
@@ -128,7 +128,7 @@ class RedisProducer(Sending, InWith):
                 self._wake()
             self._until(lambda: self._sender is None, inf)
             self._wait_for_callbacks(max(until, time.monotonic() + _LAST_CALLBACKS))
-            self._connection.close()
+            self._client.close()
             self._ended = True
         self._report()
 
@@ -230,9 +230,12 @@ class RedisProducer(Sending, InWith):
     def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
         try:
-            answers = self._connection.ask(self._adding.request(what))
+            answers = ask(self._client, self._adding.request(what))
         except (RedisError, OSError) as error:
             answers = error
+        except BaseException:  # a signal's handler raised: answers may come that nobody has read
+            self._client.connection_pool.disconnect()
+            raise
         with self._lock:
             self._change(self._adding.answered, self._outbox, what, answers, time.monotonic())
             self._sender = None
