@@ -421,16 +421,3 @@ async def ask_by_task(client: "aioredis.Redis", commands: Sequence[Command]) -> 
             pipe.execute_command(*command)
         answers: list[Any] = await pipe.execute(raise_on_error=False)
         return answers
-
-
-def packed(connection: Any, commands: Sequence[Command]) -> Any:
-    """Commands as the library writes them."""
-    return connection.pack_command(*commands[0]) if len(commands) == 1 else connection.pack_commands(commands)
-
-
-def gone(connection: Any) -> bool:
-    """Its end was closed, or it says what nobody asked for."""
-    try:
-        return bool(connection.can_read())
-    except (RedisError, OSError):
-        return True

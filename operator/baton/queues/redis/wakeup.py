@@ -11,7 +11,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from baton.queues.redis.connection import client, gone, packed
+from baton.queues.redis.connection import client
 from baton.queues.redis.url import RedisUrl
 
 ONLY_GRANTS = 2**64 - 1
@@ -98,7 +98,7 @@ class Wakeup:
     def _block(self, streams: Mapping[str, str], seconds: float) -> Found:
         try:
             self._free.clear()
-            if self._connection is not None and gone(self._connection):
+            if self._connection is not None and _gone(self._connection):
                 self._leave()
             if self._connection is None:
                 again = self._connected_as is not None
@@ -127,7 +127,7 @@ class Wakeup:
         """The answers, in one round trip. Nothing is asked twice: after a failure it is the caller's to look again."""
         if _TAKES_WRITES in commands:
             self._asked_at = time.monotonic()
-        self._connection.send_packed_command(packed(self._connection, commands), check_health=False)
+        self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
         return [self._connection.read_response() for _ in commands]
 
     def _leave(self) -> None:
@@ -135,3 +135,11 @@ class Wakeup:
         if connection is not None:
             connection.disconnect()
             self._client.connection_pool.release(connection)
+
+
+def _gone(connection: Any) -> bool:
+    """Its end was closed, or it says what nobody asked for."""
+    try:
+        return bool(connection.can_read())
+    except (RedisError, OSError):
+        return True
