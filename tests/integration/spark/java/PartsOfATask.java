@@ -1,11 +1,8 @@
 package dev.baton.spark;
 
 import java.lang.management.ManagementFactory;
-import java.lang.reflect.Field;
-import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -23,10 +20,9 @@ public final class PartsOfATask {
       "{\"topic\": \"%s\", \"topicId\": \"id\", \"group\": \"group\", \"servers\": \"127.0.0.1:1\", \"protocol\": \"PLAINTEXT\"}";
 
   public static void main(String[] arguments) throws Exception {
-    answeredOutlivesIdleConnections();
+    aPlaceIsKnownWhateverItsPassword();
     anEarlierAnswerMakesNoLaterOneOld();
     fewConsumersAreKept();
-    topicsThatNobodyReadsAreForgotten();
     whatEndsReadingIsReported();
     threadsThatComeAndGoCallPythonFromFew();
   }
@@ -38,10 +34,10 @@ public final class PartsOfATask {
     for (int nth = 0; nth < 20; nth++) {
       Thread query = new Thread(() -> {
         Thread.currentThread().interrupt(); // by query.stop()
-        callers.add(PythonCalls.run(Thread::currentThread));
+        callers.add(Group.called(Thread::currentThread));
         require(Thread.interrupted(), "it hears of the interrupt behind the call");
         try {
-          PythonCalls.run(() -> { throw why; });
+          Group.called(() -> { throw why; });
         } catch (RuntimeException thrown) {
           callers.add(thrown == why ? callers.iterator().next() : Thread.currentThread());
         }
@@ -53,23 +49,11 @@ public final class PartsOfATask {
     System.out.println("threads that come and go call Python from few that stay");
   }
 
-  private static void answeredOutlivesIdleConnections() throws Exception {
-    RedisConnections used = RedisConnections.to(SERVER.formatted("first"));
-    require(!used.everAnswered(), "it has not answered yet");
-    used.haveAnswered();
-    used.close();
-    Field freeSince = RedisConnections.class.getDeclaredField("freeSince");
-    freeSince.setAccessible(true);
-    freeSince.setLong(used, System.nanoTime() - TimeUnit.MINUTES.toNanos(2));
-    Method closeIdle = RedisConnections.class.getDeclaredMethod("closeIdle");
-    closeIdle.setAccessible(true);
-    closeIdle.invoke(null);
-    Field open = RedisConnections.class.getDeclaredField("OPEN");
-    open.setAccessible(true);
-    require(((Map<?, ?>) open.get(null)).isEmpty(), "idle connections are closed");
-    require(RedisConnections.to(SERVER.formatted("first")).everAnswered(), "it is known that this server has answered");
-    require(RedisConnections.to(SERVER.formatted("changed")).everAnswered(), "also with another password");
-    System.out.println("a server that has answered is known when its connections were idle and closed");
+  private static void aPlaceIsKnownWhateverItsPassword() {
+    String place = RedisConnections.to(SERVER.formatted("first")).place();
+    require(RedisConnections.to(SERVER.formatted("changed")).place().equals(place), "also with another password");
+    require(!place.contains("first"), "which is not told");
+    System.out.println("a server that has answered is known by its address alone");
   }
 
   private static void anEarlierAnswerMakesNoLaterOneOld() throws Exception {
@@ -86,51 +70,15 @@ public final class PartsOfATask {
 
   private static void fewConsumersAreKept() throws Exception {
     int most = 32, taken = 40;
-    List<KafkaConsumers> topics = List.of(KafkaConsumers.to(TOPIC.formatted("orders")), KafkaConsumers.to(TOPIC.formatted("bills")));
+    List<KafkaConsumers> topics = List.of(new KafkaConsumers(TOPIC.formatted("orders")), new KafkaConsumers(TOPIC.formatted("bills")));
     List<KafkaConsumers.One> used = new ArrayList<>();
     for (int nth = 0; nth < taken; nth++) used.add(topics.get(nth % 2).take(nth, 0)); // a partition each
     require(consumers() == taken, "tasks have as many as they read partitions");
     for (int nth = 0; nth < taken; nth++) topics.get(nth % 2).giveBack(used.get(nth), nth);
-    require(consumers() == most, "of those that nobody uses, 32 are open, of all topics together");
+    require(consumers() <= most, "of those that nobody uses, 32 are open, of all topics together");
     require(topics.get(1).take(taken - 1, taken - 1) == used.get(taken - 1), "the last one that was given back is among them");
     require(topics.get(0).take(0, 0) != used.get(0), "the one that was free longest is not");
     System.out.println("an executor keeps 32 consumers at most");
-  }
-
-  private static void topicsThatNobodyReadsAreForgotten() throws Exception {
-    KafkaConsumers.One used = KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 0);
-    KafkaConsumers topic = KafkaConsumers.to(TOPIC.formatted("rare"));
-    closeIdleConsumers();
-    require(openTopics().isEmpty(), "those that were not read for a minute are gone, with their consumers");
-    topic.giveBack(used, 1);
-    require(KafkaConsumers.to(TOPIC.formatted("rare")).take(0, 1) == used, "one that was in use meanwhile is there for the next task");
-    topic.giveBack(used, 2);
-    int before = consumers();
-    closeIdleConsumers();
-    require(openTopics().isEmpty() && consumers() == before - 1, "and is closed when it is idle");
-    System.out.println("an executor forgets topics that nobody reads");
-  }
-
-  /** As if a minute had passed. */
-  private static void closeIdleConsumers() throws Exception {
-    for (Object topic : openTopics().values()) {
-      for (Object one : (List<?>) field(KafkaConsumers.class, "free").get(topic)) {
-        field(KafkaConsumers.One.class, "freeSince").setLong(one, System.nanoTime() - TimeUnit.MINUTES.toNanos(2));
-      }
-    }
-    Method closeIdle = KafkaConsumers.class.getDeclaredMethod("closeIdle");
-    closeIdle.setAccessible(true);
-    closeIdle.invoke(null);
-  }
-
-  private static Map<?, ?> openTopics() throws Exception {
-    return (Map<?, ?>) field(KafkaConsumers.class, "OPEN").get(null);
-  }
-
-  private static Field field(Class<?> of, String name) throws Exception {
-    Field found = of.getDeclaredField(name);
-    found.setAccessible(true);
-    return found;
   }
 
   private static void whatEndsReadingIsReported() throws Exception {
@@ -149,8 +97,8 @@ public final class PartsOfATask {
   }
 
   private static Range range() {
-    Broadcast<Range.Queue> planned = new Known(new Range.Queue("redis", 7, "{}", "", ""));
-    return new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, List.of(), "stream", planned);
+    Broadcast<Range.Queue> planned = new Known(new Range.Queue("redis", 7, "{}", "", "", List.of(), ""));
+    return new Range("orders", 0, 0, 9, "uid", 1, "1", "", 0, planned);
   }
 
   /** That are open in this process: Kafka's client registers each. */
@@ -171,11 +119,6 @@ public final class PartsOfATask {
 
     @Override
     public void checkAgain() {}
-
-    @Override
-    public boolean begun() {
-      return false;
-    }
 
     @Override
     public boolean lent() {

@@ -1,14 +1,13 @@
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.file.FileSystem;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.jar.JarEntry;
-import java.util.jar.JarFile;
+import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
@@ -53,8 +52,14 @@ final class Relocate {
     Map<String, byte[]> found = new TreeMap<>();
     for (int i = 1; i < arguments.length; i++) {
       Path path = Path.of(arguments[i]);
-      if (Files.isDirectory(path)) addFolder(path, found);
-      else addJar(path, found);
+      if (Files.isDirectory(path)) {
+        addFolder(path, name -> name, found);
+      } else {
+        String licences = "META-INF/licenses/" + path.getFileName().toString().replace(".jar", "") + "/";
+        try (FileSystem jar = FileSystems.newFileSystem(path)) {
+          addFolder(jar.getPath("/"), name -> ofAnother(name, licences), found);
+        }
+      }
     }
     try (OutputStream file = Files.newOutputStream(Path.of(arguments[0])); ZipOutputStream jar = new ZipOutputStream(file)) {
       for (Map.Entry<String, byte[]> one : found.entrySet()) {
@@ -66,28 +71,20 @@ final class Relocate {
     }
   }
 
-  private static void addFolder(Path folder, Map<String, byte[]> found) throws IOException {
+  /** The name of a file is mapped to that in the jar; null: it is left out. */
+  private static void addFolder(Path folder, UnaryOperator<String> names, Map<String, byte[]> found) throws IOException {
     try (Stream<Path> files = Files.walk(folder)) {
       for (Path file : (Iterable<Path>) files.filter(Files::isRegularFile)::iterator) {
-        add(folder.relativize(file).toString(), Files.readAllBytes(file), found);
+        String name = names.apply(folder.relativize(file).toString());
+        if (name != null) add(name, Files.readAllBytes(file), found);
       }
     }
   }
 
   /** Of another's jar: its classes, and its licence, in a folder of its name. */
-  private static void addJar(Path path, Map<String, byte[]> found) throws IOException {
-    String project = path.getFileName().toString().replace(".jar", "");
-    try (JarFile jar = new JarFile(path.toFile())) {
-      for (JarEntry entry : Collections.list(jar.entries())) {
-        String name = entry.getName();
-        boolean licence = LICENCES.contains(name);
-        if (entry.isDirectory() || name.startsWith("META-INF/") && !licence || name.startsWith(SCHEMAS)) continue;
-        try (InputStream bytes = jar.getInputStream(entry)) {
-          String under = licence ? "META-INF/licenses/" + project + "/" + name.replace("META-INF/", "") : name;
-          add(under, bytes.readAllBytes(), found);
-        }
-      }
-    }
+  private static String ofAnother(String name, String licences) {
+    if (LICENCES.contains(name)) return licences + name.replace("META-INF/", "");
+    return name.startsWith("META-INF/") || name.startsWith(SCHEMAS) ? null : name;
   }
 
   private static void add(String name, byte[] bytes, Map<String, byte[]> found) {

@@ -13,6 +13,7 @@ final class Check {
   private static final long OLD = TimeUnit.SECONDS.toNanos(1);
 
   private final Range range;
+  private final List<String> keys;
   private final Range.Queue queue;
   private final Reader reader;
   private boolean wholeScript;
@@ -21,6 +22,7 @@ final class Check {
 
   Check(Range range, Reader reader) {
     this.range = range;
+    this.keys = range.keys();
     this.queue = range.planned().value();
     this.reader = reader;
   }
@@ -42,8 +44,8 @@ final class Check {
 
   CommandArguments command() {
     CommandArguments arguments = new CommandArguments(wholeScript ? Command.EVAL : Command.EVALSHA);
-    arguments.add(wholeScript ? queue.script() : queue.sha()).add(range.keys().size());
-    range.keys().forEach(arguments::add);
+    arguments.add(wholeScript ? queue.script() : queue.sha()).add(keys.size());
+    keys.forEach(arguments::add);
     return arguments
         .add(queue.query()).add(reader.uid()).add(reader.epoch()).add(range.start()).add(range.end())
         .add(reader.evaluation()).add(reader.attempt()).add(reader.executor());

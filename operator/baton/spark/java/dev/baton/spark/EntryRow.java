@@ -2,9 +2,12 @@ package dev.baton.spark;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -70,31 +73,25 @@ abstract class EntryRow<E> {
     return bytes;
   }
 
-  /** Of the next row. */
-  protected final void content(byte[] keyBytes, byte[] valueBytes, int size) {
-    bytes += size;
-    set(key, keyBytes);
-    set(value, valueBytes);
-  }
-
   /**
    * Of the next row.
    *
    * @param milliseconds since 1970
+   * @param size of key, value and headers
+   * @param named the headers, which are made if they are asked for
    */
-  protected final void place(long number, long milliseconds, boolean again) {
+  protected final void fill(
+      long number, long milliseconds, boolean again, byte[] keyBytes, byte[] valueBytes, int size, Supplier<Map<UTF8String, byte[]>> named) {
+    bytes += size;
+    set(key, keyBytes);
+    set(value, valueBytes);
     if (offset >= 0) values[offset] = number;
     if (timestamp >= 0) values[timestamp] = 1000 * milliseconds;
     if (redelivered >= 0) values[redelivered] = again;
-  }
-
-  /** Whether the headers are asked for. */
-  protected final boolean withHeaders() {
-    return headers >= 0;
-  }
-
-  protected final void headers(ArrayBasedMapData found) {
-    values[headers] = found;
+    if (headers < 0) return;
+    Map<UTF8String, byte[]> found = named.get();
+    values[headers] =
+        new ArrayBasedMapData(new GenericArrayData(found.keySet().toArray()), new GenericArrayData(found.values().toArray()));
   }
 
   private void set(int where, Object what) {

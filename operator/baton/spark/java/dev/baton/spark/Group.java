@@ -8,8 +8,15 @@ import java.io.UncheckedIOException;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import py4j.Py4JException;
 
@@ -22,6 +29,13 @@ public final class Group {
   private static final Map<String, Decisions> BY_NAME = new ConcurrentHashMap<>();
   private static final Set<String> CLAIMED = ConcurrentHashMap.newKeySet();
   private static final int MOST_CHARACTERS = 500;
+
+  /**
+   * They call Python, and stay: as many as calls were under way at a time. For each thread that ever called, py4j keeps a connection and
+   * a thread of Python, also when it has ended; and each query has a thread of its own, as has each read by a client of Spark Connect.
+   */
+  private static final ExecutorService THREADS =
+      new ThreadPoolExecutor(0, Integer.MAX_VALUE, Long.MAX_VALUE, TimeUnit.NANOSECONDS, new SynchronousQueue<>(), Group::thread);
 
   final String name;
 
@@ -66,7 +80,7 @@ public final class Group {
   JsonNode ask(Function<Decisions, String> question) {
     Decisions decisions = decisions();
     try {
-      JsonNode answer = JSON.readTree(String.valueOf(PythonCalls.run(() -> question.apply(decisions))));
+      JsonNode answer = JSON.readTree(String.valueOf(called(() -> question.apply(decisions))));
       if (answer.hasNonNull("error")) throw new IllegalArgumentException(answer.get("error").asText());
       return answer;
     } catch (Py4JException failed) {
@@ -87,6 +101,22 @@ public final class Group {
         throw new UncheckedIOException(new InterruptedIOException("the query was stopped"));
       }
     }
+  }
+
+  /** What the call answers, or throws. An interrupt does not end it: the caller hears of that behind it, as with a call of py4j. */
+  static <T> T called(Supplier<T> call) {
+    try {
+      return CompletableFuture.supplyAsync(call, THREADS).join();
+    } catch (CompletionException failed) {
+      throw failed.getCause() instanceof RuntimeException why ? why : failed;
+    }
+  }
+
+  /** It has nothing of the thread that needs it first, such as that one's session of Spark. */
+  private static Thread thread(Runnable work) {
+    Thread made = new Thread(null, work, "baton-python", 0, false);
+    made.setDaemon(true);
+    return made;
   }
 
   static String text(Map<String, ?> values) {

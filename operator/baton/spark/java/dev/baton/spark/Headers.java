@@ -8,8 +8,6 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
-import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** An entry's headers: a JSON object of texts, in which each byte is the character with its number (headers.py). */
@@ -19,29 +17,26 @@ final class Headers {
       JsonFactory.builder()
           .streamReadConstraints(StreamReadConstraints.builder().maxNameLength(ANY).maxStringLength(ANY).build())
           .build();
-  private static final ArrayBasedMapData NONE =
-      new ArrayBasedMapData(new GenericArrayData(new Object[0]), new GenericArrayData(new Object[0]));
 
   private Headers() {}
 
   /** None for what no producer of Baton's wrote. */
-  static ArrayBasedMapData unpack(byte[] packed) {
-    if (packed == null || packed.length == 0) return NONE;
+  static Map<UTF8String, byte[]> unpack(byte[] packed) {
+    if (packed == null || packed.length == 0) return Map.of();
     Map<UTF8String, byte[]> found = new LinkedHashMap<>();
     try (JsonParser parser = JSON.createParser(packed)) {
-      if (parser.nextToken() != JsonToken.START_OBJECT) return NONE;
+      if (parser.nextToken() != JsonToken.START_OBJECT) return Map.of();
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
         UTF8String name = UTF8String.fromString(parser.currentName());
-        if (parser.nextToken() != JsonToken.VALUE_STRING) return NONE;
+        if (parser.nextToken() != JsonToken.VALUE_STRING) return Map.of();
         String text = parser.getText();
-        if (text.chars().anyMatch(character -> character > 255)) return NONE;
+        if (text.chars().anyMatch(character -> character > 255)) return Map.of();
         found.put(name, text.getBytes(StandardCharsets.ISO_8859_1));
       }
-      if (parser.nextToken() != null) return NONE;
+      if (parser.nextToken() != null) return Map.of();
     } catch (IOException malformed) {
-      return NONE;
+      return Map.of();
     }
-    return new ArrayBasedMapData(
-        new GenericArrayData(found.keySet().toArray()), new GenericArrayData(found.values().toArray()));
+    return found;
   }
 }

@@ -5,14 +5,14 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.Timer;
-import java.util.TimerTask;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
+import org.apache.commons.pool2.BaseKeyedPooledObjectFactory;
+import org.apache.commons.pool2.PooledObject;
+import org.apache.commons.pool2.impl.DefaultPooledObject;
+import org.apache.commons.pool2.impl.GenericKeyedObjectPool;
+import org.apache.commons.pool2.impl.GenericKeyedObjectPoolConfig;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -24,12 +24,9 @@ import org.apache.kafka.common.config.SaslConfigs;
 import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RetriableException;
-import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.security.plain.PlainLoginModule;
 import org.apache.kafka.common.security.scram.ScramLoginModule;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /**
  * This process' consumers of one topic, as long as it is that and none that was made in its place: each is kept for the next range of
@@ -38,22 +35,18 @@ import org.slf4j.LoggerFactory;
 final class KafkaConsumers implements Patience.Server {
   /** A position that no range begins at. */
   static final long NOWHERE = -1;
-  private static final Logger LOG = LoggerFactory.getLogger(KafkaConsumers.class);
-  private static final long KEPT = 60;
+  private static final Duration KEPT = Duration.ofMinutes(1);
   /** Each has a page that was fetched ahead. */
   private static final int MOST_FREE = 32;
   private static final int MOST_BYTES = 4 << 20;
   private static final int MOST_MESSAGES = 5000;
-  private static final Map<String, KafkaConsumers> OPEN = new HashMap<>();
-  /** Servers that have answered this process: what is wrong there later is not their address. */
-  private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
-  private static Timer timer;
+  /** Of all topics. */
+  private static final GenericKeyedObjectPool<Key, One> POOL = pool();
 
   private final String server;
   private final JsonNode where;
-  private final List<One> free = new ArrayList<>();
 
-  private KafkaConsumers(String server) {
+  KafkaConsumers(String server) {
     this.server = server;
     try {
       this.where = Group.JSON.readTree(server);
@@ -62,47 +55,24 @@ final class KafkaConsumers implements Patience.Server {
     }
   }
 
-  static KafkaConsumers to(String server) {
-    synchronized (OPEN) {
-      if (timer == null) {
-        timer = new Timer("baton-kafka-idle", true);
-        timer.schedule(new TimerTask() {
-          @Override
-          public void run() {
-            closeIdle();
-          }
-        }, TimeUnit.SECONDS.toMillis(KEPT) / 2, TimeUnit.SECONDS.toMillis(KEPT) / 2);
-      }
-      return OPEN.computeIfAbsent(server, KafkaConsumers::new);
-    }
-  }
-
   /** One that reads the partition from this position on, for the caller alone. Throws KafkaException. */
   One take(int partition, long position) {
-    One found = free(partition);
-    if (found == null) found = new One(new TopicPartition(where.path("topic").asText(), partition));
-    found.seek(position);
-    return found;
+    try {
+      One found = POOL.borrowObject(new Key(server, partition));
+      found.seek(position);
+      return found;
+    } catch (RuntimeException failed) {
+      throw failed;
+    } catch (Exception impossible) {
+      throw new IllegalStateException(impossible);
+    }
   }
 
   /** The caller has read it up to this position. */
   void giveBack(One one, long position) {
-    one.stopAt(position);
-    List<One> tooMany = new ArrayList<>();
-    synchronized (OPEN) {
-      OPEN.computeIfAbsent(server, closed -> this).free.add(one); // the topic was not read for a minute
-      while (OPEN.values().stream().mapToInt(topic -> topic.free.size()).sum() > MOST_FREE) tooMany.add(longestFree());
-    }
-    close(tooMany);
-  }
-
-  /** Taken from its topic's. There is one. */
-  private static One longestFree() {
-    KafkaConsumers of = null;
-    for (KafkaConsumers topic : OPEN.values()) { // each list is in the order of time
-      if (!topic.free.isEmpty() && (of == null || topic.free.get(0).freeSince - of.free.get(0).freeSince < 0)) of = topic;
-    }
-    return of.free.remove(0);
+    one.position = position;
+    POOL.returnObject(new Key(server, one.partition.partition()), one);
+    if (POOL.getNumIdle() > MOST_FREE) POOL.clearOldest();
   }
 
   /** The id that the topic's brokers know it by. */
@@ -116,13 +86,8 @@ final class KafkaConsumers implements Patience.Server {
   }
 
   @Override
-  public void haveAnswered() {
-    ANSWERED.add(where.path("servers").asText());
-  }
-
-  @Override
-  public boolean everAnswered() {
-    return ANSWERED.contains(where.path("servers").asText());
+  public String place() {
+    return where.path("servers").asText();
   }
 
   @Override
@@ -143,38 +108,34 @@ final class KafkaConsumers implements Patience.Server {
     return false;
   }
 
-  private One free(int partition) {
-    synchronized (OPEN) {
-      for (Iterator<One> all = free.iterator(); all.hasNext(); ) {
-        One one = all.next();
-        if (one.partition.partition() != partition) continue;
-        all.remove();
-        return one;
-      }
-      return null;
-    }
-  }
+  /** Of a partition of the server's topic. */
+  private record Key(String server, int partition) {}
 
-  private static void closeIdle() {
-    List<One> idle = new ArrayList<>();
-    synchronized (OPEN) {
-      for (KafkaConsumers topic : OPEN.values()) {
-        topic.free.stream().filter(One::idle).forEach(idle::add);
-        topic.free.removeAll(idle);
-      }
-      OPEN.values().removeIf(topic -> topic.free.isEmpty());
-    }
-    close(idle);
-  }
+  private static GenericKeyedObjectPool<Key, One> pool() {
+    GenericKeyedObjectPoolConfig<One> config = new GenericKeyedObjectPoolConfig<>();
+    config.setMaxTotalPerKey(-1);
+    config.setMinEvictableIdleDuration(KEPT);
+    config.setTimeBetweenEvictionRuns(KEPT.dividedBy(2));
+    config.setNumTestsPerEvictionRun(-1);
+    config.setJmxEnabled(false);
+    return new GenericKeyedObjectPool<>(
+        new BaseKeyedPooledObjectFactory<Key, One>() {
+          @Override
+          public One create(Key key) {
+            return new One(new KafkaConsumers(key.server), key.partition);
+          }
 
-  private static void close(List<One> those) {
-    for (One one : those) {
-      try {
-        one.close();
-      } catch (RuntimeException failed) { // it would end the timer
-        LOG.warn("A consumer of {} was not closed: {}", one.partition, failed.toString());
-      }
-    }
+          @Override
+          public PooledObject<One> wrap(One one) {
+            return new DefaultPooledObject<>(one);
+          }
+
+          @Override
+          public void destroyObject(Key key, PooledObject<One> one) {
+            one.getObject().consumer.close(Duration.ZERO);
+          }
+        },
+        config);
   }
 
   private Map<String, Object> settings() {
@@ -221,18 +182,17 @@ final class KafkaConsumers implements Patience.Server {
   }
 
   /** One consumer, of one partition, for one thread at a time. */
-  final class One {
+  static final class One {
     private final TopicPartition partition;
     private final KafkaConsumer<byte[], byte[]> consumer;
     /** Fetched, and beyond the end of the range before. */
     private List<ConsumerRecord<byte[], byte[]>> left = List.of();
     private long position = NOWHERE;
-    private long freeSince;
 
-    private One(TopicPartition partition) {
-      this.partition = partition;
-      this.consumer = new KafkaConsumer<>(settings());
-      consumer.assign(List.of(partition));
+    private One(KafkaConsumers of, int partition) {
+      this.partition = new TopicPartition(of.where.path("topic").asText(), partition);
+      this.consumer = new KafkaConsumer<>(of.settings());
+      consumer.assign(List.of(this.partition));
     }
 
     /** No message stands between what was read and it. */
@@ -270,19 +230,6 @@ final class KafkaConsumers implements Patience.Server {
       left = List.of();
       consumer.seek(partition, to);
       position = to;
-    }
-
-    private void stopAt(long at) {
-      position = at;
-      freeSince = System.nanoTime();
-    }
-
-    private boolean idle() {
-      return System.nanoTime() - freeSince > TimeUnit.SECONDS.toNanos(KEPT);
-    }
-
-    private void close() {
-      consumer.close(Duration.ZERO);
     }
   }
 }

@@ -19,22 +19,15 @@ final class KafkaPages implements Pages<ConsumerRecord<byte[], byte[]>> {
   private final KafkaConsumers consumers;
   private final Patience patience;
   private KafkaConsumers.One consumer;
-  private boolean begun;
   private boolean atEnd;
-  private boolean closed;
 
   KafkaPages(Range range, Reader reader) {
     this.range = range;
     this.reader = reader;
-    this.consumers = KafkaConsumers.to(range.planned().value().server());
+    this.consumers = new KafkaConsumers(range.planned().value().server());
     this.check = new KafkaCheck(range, consumers.topicId(), reader);
     this.patience = new Patience(reader.task(), consumers);
     this.atEnd = range.start() >= range.end();
-  }
-
-  @Override
-  public boolean begun() {
-    return begun;
   }
 
   @Override
@@ -45,10 +38,7 @@ final class KafkaPages implements Pages<ConsumerRecord<byte[], byte[]>> {
   @Override
   public List<ConsumerRecord<byte[], byte[]>> next() throws RefusedException {
     List<ConsumerRecord<byte[], byte[]>> page = new ArrayList<>();
-    while (page.isEmpty() && !atEnd) {
-      page = patience.until(this::poll, () -> {});
-      begun = true;
-    }
+    while (page.isEmpty() && !atEnd) page = patience.until(this::poll, () -> {});
     return page;
   }
 
@@ -59,8 +49,6 @@ final class KafkaPages implements Pages<ConsumerRecord<byte[], byte[]>> {
 
   @Override
   public void close() {
-    if (closed) return;
-    closed = true;
     if (consumer != null) consumers.giveBack(consumer, atEnd ? range.end() : KafkaConsumers.NOWHERE);
   }
 

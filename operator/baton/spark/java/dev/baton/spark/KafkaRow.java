@@ -4,8 +4,6 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.Header;
-import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
-import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -19,9 +17,8 @@ final class KafkaRow extends EntryRow<ConsumerRecord<byte[], byte[]>> {
   boolean read(ConsumerRecord<byte[], byte[]> message) {
     int size = Math.max(0, message.serializedKeySize()) + Math.max(0, message.serializedValueSize());
     for (Header header : message.headers()) size += header.key().length() + length(header.value());
-    content(message.key(), message.value(), size);
-    place(message.offset(), message.timestamp(), message.offset() < range.redeliveredTo());
-    if (withHeaders()) headers(headers(message));
+    boolean again = message.offset() < range.redeliveredTo();
+    fill(message.offset(), message.timestamp(), again, message.key(), message.value(), size, () -> headers(message));
     return true;
   }
 
@@ -31,11 +28,10 @@ final class KafkaRow extends EntryRow<ConsumerRecord<byte[], byte[]>> {
   }
 
   /** Of several with one name the last. */
-  private static ArrayBasedMapData headers(ConsumerRecord<byte[], byte[]> message) {
+  private static Map<UTF8String, byte[]> headers(ConsumerRecord<byte[], byte[]> message) {
     Map<UTF8String, byte[]> found = new LinkedHashMap<>();
     for (Header header : message.headers()) found.put(UTF8String.fromString(header.key()), header.value());
-    return new ArrayBasedMapData(
-        new GenericArrayData(found.keySet().toArray()), new GenericArrayData(found.values().toArray()));
+    return found;
   }
 
   private static int length(byte[] bytes) {

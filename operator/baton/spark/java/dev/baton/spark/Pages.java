@@ -14,13 +14,10 @@ interface Pages<E> extends AutoCloseable {
   /** Makes the check again if it is old. To be called before entries go out, every few of them. */
   void checkAgain() throws RefusedException;
 
-  /** Whether a page was read. */
-  boolean begun();
-
   /** Whether another executor than the owner's reads. */
   boolean lent();
 
-  /** Gives back what others may use. May be called twice. */
+  /** Gives back what others may use. */
   @Override
   void close();
 }

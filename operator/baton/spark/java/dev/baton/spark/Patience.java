@@ -1,5 +1,7 @@
 package dev.baton.spark;
 
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
 import org.slf4j.Logger;
@@ -17,6 +19,9 @@ final class Patience {
   private static final long TOLD = 5;
   private static final long FIRST_PAUSE = 20;
   private static final long LONGEST_PAUSE = 1000;
+  /** Places that have answered this process: their address and password are right. */
+  private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
+
   private final TaskContext task;
   private final Server server;
 
@@ -35,11 +40,8 @@ final class Patience {
     /** For people. */
     String name();
 
-    /** It has answered a task. */
-    void haveAnswered();
-
-    /** Whether one of this process ever was answered: then address and password are right. */
-    boolean everAnswered();
+    /** Its addresses, without a password. */
+    String place();
 
     /** Whether this is an error of the server, or on the way to it. */
     boolean mine(RuntimeException failed);
@@ -56,14 +58,14 @@ final class Patience {
       task.killTaskIfInterrupted();
       try {
         T answer = attempt.run();
-        server.haveAnswered();
+        ANSWERED.add(server.place());
         return answer;
       } catch (RuntimeException failed) {
         if (!server.mine(failed)) throw failed;
         drop.run();
         if (!server.passes(failed)) throw new RefusedException("ERROR", server.name() + " refuses: " + words(failed));
         long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - began);
-        if (seconds >= (server.everAnswered() ? AWAY : NEVER_THERE)) {
+        if (seconds >= (ANSWERED.contains(server.place()) ? AWAY : NEVER_THERE)) {
           throw new RefusedException("AWAY", server.name() + " did not answer for " + seconds + " s: " + words(failed));
         }
         if (seconds >= TOLD && !told) {

@@ -13,9 +13,6 @@ import org.apache.spark.sql.connector.read.InputPartition;
 
 /** Reads the decisions' plans. What a queue's ranges have in common goes to each executor once, and not with each task. */
 final class Plans {
-  /** In the names of a queue's keys, instead of the partition's number. */
-  private static final String ANY_PARTITION = ":#:";
-
   private final Map<Range.Queue, Broadcast<Range.Queue>> sent = new HashMap<>();
 
   InputPartition[] ranges(JsonNode plan) {
@@ -24,9 +21,9 @@ final class Plans {
     sent.values().retainAll(queues.values());
     Map<Integer, List<Range>> tasks = new TreeMap<>();
     for (JsonNode range : plan.path("ranges")) {
-      String queue = range.path("queue").asText();
       int task = range.path("task").asInt(tasks.size());
-      tasks.computeIfAbsent(task, nth -> new ArrayList<>()).add(range(range, plan.path("queues").path(queue), queues.get(queue)));
+      Range one = range(range, queues.get(range.path("queue").asText()));
+      tasks.computeIfAbsent(task, nth -> new ArrayList<>()).add(one);
     }
     return tasks.values().stream().map(TaskReader.Task::new).toArray(InputPartition[]::new);
   }
@@ -35,10 +32,7 @@ final class Plans {
     return sent.computeIfAbsent(queue, new JavaSparkContext(SparkContext.getOrCreate())::broadcast);
   }
 
-  private static Range range(JsonNode range, JsonNode queue, Broadcast<Range.Queue> planned) {
-    String place = ":" + range.path("partition").asInt() + ":";
-    List<String> keys = new ArrayList<>();
-    queue.path("keys").forEach(key -> keys.add(key.asText().replace(ANY_PARTITION, place)));
+  private static Range range(JsonNode range, Broadcast<Range.Queue> planned) {
     return new Range(
         range.path("queue").asText(),
         range.path("partition").asInt(),
@@ -49,17 +43,19 @@ final class Plans {
         range.path("executor").asText(),
         range.path("location").asText(),
         range.path("redeliveredTo").asLong(),
-        keys,
-        queue.path("stream").asText().replace(ANY_PARTITION, place),
         planned);
   }
 
   private static Range.Queue queue(JsonNode queue) {
+    List<String> keys = new ArrayList<>();
+    queue.path("keys").forEach(key -> keys.add(key.asText()));
     return new Range.Queue(
         queue.path("kind").asText(),
         queue.path("query").asLong(),
         queue.path("server").toString(),
         queue.path("script").asText(),
-        queue.path("sha").asText());
+        queue.path("sha").asText(),
+        keys,
+        queue.path("stream").asText());
   }
 }

@@ -10,7 +10,6 @@ import org.apache.spark.broadcast.Broadcast;
  * @param executor Spark's number of the owner's executor; "" for none
  * @param location where Spark is to run the task, in its words; "" for anywhere
  * @param redeliveredTo entries up to here were handed out before
- * @param keys of the partition, as every script takes them
  */
 record Range(
     String queue,
@@ -22,8 +21,6 @@ record Range(
     String executor,
     String location,
     long redeliveredTo,
-    List<String> keys,
-    String stream,
     Broadcast<Queue> planned)
     implements Serializable {
 
@@ -32,12 +29,24 @@ record Range(
     return "Partition " + partition + " of queue " + queue + " up to " + end;
   }
 
-  /** Of the same queue; by its keys, of a partition that is not there. */
+  /** Of the partition, as every script takes them. */
+  List<String> keys() {
+    return planned.value().keys().stream().map(this::ofPartition).toList();
+  }
+
+  /** The key of its entries. */
+  String stream() {
+    return ofPartition(planned.value().stream());
+  }
+
+  private String ofPartition(String key) {
+    return key.replace(":#:", ":" + partition + ":");
+  }
+
+  /** Of the same queue; of a partition that is not there, if the queue has keys. */
   Range ofNoPartition() {
-    String place = ":" + partition + ":";
-    List<String> none = keys.stream().map(key -> key.replace(place, ":none:")).toList();
-    return new Range(
-        queue, partition, start, end, "", 0, "", "", 0, none, stream.replace(place, ":none:"), planned);
+    int none = planned.value().keys().isEmpty() ? partition : -1;
+    return new Range(queue, none, start, end, "", 0, "", "", 0, planned);
   }
 
   String[] preferredLocations() {
@@ -51,8 +60,10 @@ record Range(
    * @param query the number of the query; 0: nothing is fenced or recorded
    * @param server as JSON
    * @param script text of the check before each page; "" where the kind has none
+   * @param keys of a partition, with # for its number; and <code>stream</code>, that of its entries
    */
-  record Queue(String kind, long query, String server, String script, String sha) implements Serializable {
+  record Queue(String kind, long query, String server, String script, String sha, List<String> keys, String stream)
+      implements Serializable {
     @Override
     public String toString() {
       return "Queue[query " + query + "]";

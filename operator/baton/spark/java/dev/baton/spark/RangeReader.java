@@ -32,6 +32,7 @@ final class RangeReader<E> implements AutoCloseable {
   private int at;
   private long rows;
   private String refused = "";
+  private boolean begun;
   private boolean closed;
 
   RangeReader(Range range, Receipts receipts, Pages<E> pages, EntryRow<E> row) {
@@ -86,6 +87,7 @@ final class RangeReader<E> implements AutoCloseable {
 
   private boolean turn() throws RefusedException {
     page = pages.next();
+    begun = true;
     at = 0;
     return !page.isEmpty();
   }
@@ -113,7 +115,7 @@ final class RangeReader<E> implements AutoCloseable {
     if (receipts == null) return;
     if (FAILURES.contains(refused)) report("failed");
     else if (!refused.isEmpty()) report("refused");
-    else if (pages.begun()) report(pages.lent() ? "lent" : "owner");
+    else if (begun) report(pages.lent() ? "lent" : "owner");
   }
 
   private void report(String how) {

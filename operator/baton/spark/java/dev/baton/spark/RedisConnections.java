@@ -2,20 +2,11 @@ package dev.baton.spark;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import java.time.Duration;
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.LinkedHashSet;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.Timer;
-import java.util.TimerTask;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.TimeUnit;
 import javax.net.ssl.SSLHandshakeException;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import redis.clients.jedis.ClientSetInfoConfig;
 import redis.clients.jedis.ClusterCommandArguments;
 import redis.clients.jedis.Connection;
@@ -35,26 +26,17 @@ import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 /** This process' connections to one Redis, Sentinels or cluster: kept for the next task, and closed a minute after the last. */
-final class RedisConnections implements AutoCloseable, Patience.Server {
-  private static final long KEPT = 60;
-  private static final Map<String, RedisConnections> OPEN = new HashMap<>();
-  /** Servers that have answered this process: what is wrong there later is not their address. */
-  private static final Set<String> ANSWERED = ConcurrentHashMap.newKeySet();
-  private static final Logger LOG = LoggerFactory.getLogger(RedisConnections.class);
+final class RedisConnections implements Patience.Server {
+  private static final Map<String, RedisConnections> OPEN = new ConcurrentHashMap<>();
   /** What a server says that may serve in a moment, or another in its place. */
   private static final String[] PASSING = {
     "READONLY", "LOADING", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS", "MISCONF", "ERR max number of clients"
   };
-  private static Timer timer;
 
-  private final String server;
   private final JsonNode where;
   private volatile ConnectionProvider provider;
-  private int users;
-  private long freeSince;
 
   private RedisConnections(String server) {
-    this.server = server;
     try {
       this.where = Group.JSON.readTree(server);
     } catch (JsonProcessingException malformed) {
@@ -62,22 +44,8 @@ final class RedisConnections implements AutoCloseable, Patience.Server {
     }
   }
 
-  /** For one user more, who closes it once. */
   static RedisConnections to(String server) {
-    synchronized (OPEN) {
-      RedisConnections found = OPEN.computeIfAbsent(server, RedisConnections::new);
-      found.users++;
-      if (timer == null) {
-        timer = new Timer("baton-redis-idle", true);
-        timer.schedule(new TimerTask() {
-          @Override
-          public void run() {
-            closeIdle();
-          }
-        }, TimeUnit.SECONDS.toMillis(KEPT) / 2, TimeUnit.SECONDS.toMillis(KEPT) / 2);
-      }
-      return found;
-    }
+    return OPEN.computeIfAbsent(server, RedisConnections::new);
   }
 
   /** A connection to the server that has the key, to be closed by the caller. Throws JedisException. */
@@ -91,13 +59,8 @@ final class RedisConnections implements AutoCloseable, Patience.Server {
   }
 
   @Override
-  public void haveAnswered() {
-    ANSWERED.add(place());
-  }
-
-  @Override
-  public boolean everAnswered() {
-    return ANSWERED.contains(place());
+  public String place() {
+    return where.path("service").asText() + where.path("nodes");
   }
 
   @Override
@@ -128,42 +91,17 @@ final class RedisConnections implements AutoCloseable, Patience.Server {
     }
   }
 
-  @Override
-  public void close() {
-    synchronized (OPEN) {
-      users--;
-      freeSince = System.nanoTime();
-    }
-  }
-
-  private static void closeIdle() {
-    List<RedisConnections> idle = new ArrayList<>();
-    synchronized (OPEN) {
-      for (RedisConnections one : OPEN.values()) {
-        if (one.users == 0 && System.nanoTime() - one.freeSince > TimeUnit.SECONDS.toNanos(KEPT)) idle.add(one);
-      }
-      idle.forEach(one -> OPEN.remove(one.server));
-    }
-    for (RedisConnections one : idle) {
-      try (ConnectionProvider closed = one.provider) {
-        LOG.debug("Closed the connections of {}", closed);
-      } catch (Exception failed) {
-        LOG.info("A connection did not close: {}", failed.toString());
-      }
-    }
-  }
-
   private synchronized ConnectionProvider provider() {
     if (provider == null) provider = open();
     return provider;
   }
 
   private ConnectionProvider open() {
-    ConnectionPoolConfig pool = new ConnectionPoolConfig();
+    ConnectionPoolConfig pool = new ConnectionPoolConfig(); // which closes after a minute what is not used
     pool.setMaxTotal(-1);
     pool.setMaxIdle(64);
     pool.setJmxEnabled(false);
-    pool.setTimeBetweenEvictionRuns(Duration.ofSeconds(-1)); // a server's end is noticed when it is asked
+    pool.setTestWhileIdle(false); // a server's end is noticed when it is asked
     JedisClientConfig client = client(where.path("user"), where.path("password"), where.path("db").asInt(0));
     return switch (where.path("mode").asText()) {
       case "sentinel" -> new SentineledConnectionProvider(
@@ -189,11 +127,6 @@ final class RedisConnections implements AutoCloseable, Patience.Server {
       client.ssl(true).sslSocketFactory(TlsFiles.factory(tls)).sslParameters(TlsFiles.parameters(tls));
     }
     return client.build();
-  }
-
-  /** Where the server is, without its password. */
-  private String place() {
-    return where.path("service").asText() + where.path("nodes");
   }
 
   private int milliseconds(String name) {

@@ -24,6 +24,7 @@ final class RedisPages implements Pages<Object> {
   private static final int PROGRESS = 2;
 
   private final Range range;
+  private final String stream;
   private final Check check;
   private final RedisConnections connections;
   private final Patience patience;
@@ -34,21 +35,15 @@ final class RedisPages implements Pages<Object> {
   private int count = Integer.MAX_VALUE;
   private long most;
   private boolean atEnd;
-  private boolean begun;
-  private boolean closed;
 
   RedisPages(Range range, Reader reader) {
     this.range = range;
+    this.stream = range.stream();
     this.check = new Check(range, reader);
     this.after = range.start() + "-0";
     this.atEnd = range.start() >= range.end();
     this.connections = RedisConnections.to(range.planned().value().server());
     this.patience = new Patience(reader.task(), connections);
-  }
-
-  @Override
-  public boolean begun() {
-    return begun;
   }
 
   @Override
@@ -61,7 +56,6 @@ final class RedisPages implements Pages<Object> {
   public List<Object> next() throws RefusedException {
     if (atEnd) return List.of();
     List<Object> page = patience.until(this::attempt, this::again);
-    begun = true;
     atEnd = page.size() < asked;
     if (!page.isEmpty()) {
       Object last = page.get(page.size() - 1);
@@ -82,11 +76,8 @@ final class RedisPages implements Pages<Object> {
   /** Gives the connection back; one with an unread answer is of no use to others. */
   @Override
   public void close() {
-    if (closed) return;
-    closed = true;
     if (connection != null && atEnd) connection.close();
     else drop();
-    connections.close();
   }
 
   private List<Object> attempt() throws RefusedException {
@@ -100,19 +91,19 @@ final class RedisPages implements Pages<Object> {
   }
 
   private void send() {
-    if (connection == null) connection = connections.take(range.stream());
+    if (connection == null) connection = connections.take(stream);
     if (most == 0) limit();
     asked = (int) Math.min(count, most);
     askedAt = System.nanoTime();
     connection.sendCommand(
-        Command.XRANGE, range.stream(), "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
+        Command.XRANGE, stream, "(" + after, range.end() + "-0", "COUNT", Integer.toString(asked));
     if (check.needed()) connection.sendCommand(check.command());
     connection.getMany(0); // sends what is written, and reads nothing
   }
 
   /** On a connection of its own: on the other the next page may be on its way. */
   private Void attemptCheck() throws RefusedException {
-    try (Connection other = connections.take(range.stream())) {
+    try (Connection other = connections.take(stream)) {
       long now;
       do {
         now = System.nanoTime();

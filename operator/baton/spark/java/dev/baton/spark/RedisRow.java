@@ -25,9 +25,9 @@ final class RedisRow extends EntryRow<Object> {
     byte[] key = (byte[]) fields.get(1);
     byte[] value = (byte[]) fields.get(3);
     byte[] time = (byte[]) fields.get(5);
-    content(key, value, key.length + value.length + (packed == null ? 0 : packed.length));
-    place(number, digits(time, time.length), number <= range.redeliveredTo());
-    if (withHeaders()) headers(Headers.unpack(packed));
+    int size = key.length + value.length + (packed == null ? 0 : packed.length);
+    boolean again = number <= range.redeliveredTo();
+    fill(number, digits(time, time.length), again, key, value, size, () -> Headers.unpack(packed));
     return true;
   }
 
