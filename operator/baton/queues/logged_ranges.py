@@ -2,7 +2,6 @@
 behind `start`, and ends with the entry `end`.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, Uid
@@ -100,8 +99,6 @@ class RangeToFinish(NamedTuple):
 
     partition: int
     end: int
-    foreign: Sequence[str] = ()
-    """Ids of entries that no reader could make sense of: they go to the dead letters."""
 
 
 class Finished(NamedTuple):

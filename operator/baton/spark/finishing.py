@@ -13,7 +13,7 @@ from baton.model.wording import counted
 from baton.queues.logged_ranges import Finished, LaterQuery
 from baton.spark.ledger import GrantsInUse, PartitionGrant
 from baton.spark.queues import AGAIN, FleetQueues, QueueAwayError
-from baton.spark.statistics import Counts, RangeReport, foreign_entries, outcomes
+from baton.spark.statistics import Counts, RangeReport, outcomes
 
 log = logging.getLogger("baton.spark")
 
@@ -36,10 +36,6 @@ class EntrySizes:
     def of(self, partition: Partition) -> int | None:
         """None: nothing of its queue was read yet."""
         return self._of.get(partition, self._read.get(partition.queue))
-
-
-_Part = tuple["PlannedBatch", Mapping[Partition, Sequence[str]]]
-"""What a batch has of one queue, and the foreign entries of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,7 @@ class Finishing:
         """`reports`: what the tasks of a stream have reported since it was last asked."""
         self._queues, self._grants_in_use, self._counts, self._reports = queues, grants_in_use, counts, reports
         self.sizes = EntrySizes()
-        self._done: Mapping[QueueName, SimpleQueue[_Part | None]] = {name: SimpleQueue() for name in queues.names}
+        self._done: Mapping[QueueName, SimpleQueue[PlannedBatch | None]] = {name: SimpleQueue() for name in queues.names}
         self._closed = threading.Event()
         self._open: Counter[QueueName] = Counter()
         self._lock = threading.Lock()
@@ -100,9 +96,8 @@ class Finishing:
         reports = self.reported(batch)
         self._counts.batch(len(batch.ends), outcomes(batch.ends, reports), reports)
         self.sizes.learn(reports)
-        foreign = foreign_entries(batch.ends, reports)
         for queue in queues:
-            self._done[queue].put((batch.part(queue), foreign))
+            self._done[queue].put(batch.part(queue))
 
     def settled(self, queues: Iterable[QueueName] | None = None) -> bool:
         """Everything that was submitted is finished, at these queues; None: at all."""
@@ -122,12 +117,11 @@ class Finishing:
 
     def finish_next(self, queue: QueueName) -> bool:
         """Wait for a batch, and finish it at this queue. False: there is none to come."""
-        part = self._done[queue].get()
-        if part is None:
+        batch = self._done[queue].get()
+        if batch is None:
             return False
-        batch, foreign = part
         try:
-            self._finish(batch, foreign)
+            self._finish(batch)
         except Exception:  # the next query finishes it
             log.exception("finishing batch %s of %s at queue %s failed", batch.batch, batch.stream, queue)
         finally:
@@ -148,11 +142,11 @@ class Finishing:
             log.warning("what tasks of batch %s of %s have reported is not known: %s", batch.batch, batch.stream, error)
             return ()
 
-    def _finish(self, batch: PlannedBatch, foreign: Mapping[Partition, Sequence[str]]) -> None:
+    def _finish(self, batch: PlannedBatch) -> None:
         while True:
             try:
                 with self._counts.step("finish"):
-                    answers = self._queues.finish(batch.query, batch.ends, foreign)
+                    answers = self._queues.finish(batch.query, batch.ends)
                 break
             except QueueAwayError:
                 if self._closed.wait(AGAIN):

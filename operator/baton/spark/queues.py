@@ -291,13 +291,9 @@ class FleetQueues:
         recorded again."""
         return self._tell("log", query, ranges, lambda one: RangeToLog(one.partition.number, one.start, one.end, partly))
 
-    def finish(
-        self, query: Mapping[QueueName, int], ends: Mapping[Partition, int], foreign: Mapping[Partition, Sequence[str]]
-    ) -> dict[Partition, FinishAnswer]:
-        """Finish what was recorded up to these ends. `foreign`: entries that are none, for the dead letters. Raises
-        QueueAwayError; what was finished by then may be finished again.
-        """
-        return self._tell("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one], foreign.get(one, ())))
+    def finish(self, query: Mapping[QueueName, int], ends: Mapping[Partition, int]) -> dict[Partition, FinishAnswer]:
+        """Finish what was recorded up to these ends. Raises QueueAwayError; what was finished by then may be finished again."""
+        return self._tell("finish", query, sorted(ends), lambda one: RangeToFinish(one.number, ends[one]))
 
     def set_aside(
         self, query: Mapping[QueueName, int], ranges: Sequence[Range], failures: int, why: str

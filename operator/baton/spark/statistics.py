@@ -8,12 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from baton.model.ids import Partition, QueueName
-
-if TYPE_CHECKING:
-    pass
 
 # -- what tasks report: the JVM collects it in an accumulator, which the driver empties
 
@@ -40,8 +37,6 @@ class RangeReport(NamedTuple):
     how: How
     rows: int
     bytes: int
-    foreign: tuple[str, ...] = ()
-    """Ids of entries that no producer of Baton added."""
 
 
 def parse_reports(text: str) -> list[RangeReport]:
@@ -53,7 +48,6 @@ def parse_reports(text: str) -> list[RangeReport]:
             How(raw["how"]),
             int(raw.get("rows", 0)),
             int(raw.get("bytes", 0)),
-            tuple(raw.get("foreign") or ()),
         )
         for raw in json.loads(text)
     ]
@@ -66,15 +60,6 @@ def outcomes(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> M
         if report.how in (How.OWNER, How.LENT) and ends.get(report.partition) == report.end:
             lent = How.LENT in (report.how, found.get(report.partition))
             found[report.partition] = How.LENT if lent else How.OWNER
-    return found
-
-
-def foreign_entries(ends: Mapping[Partition, int], reports: Iterable[RangeReport]) -> Mapping[Partition, tuple[str, ...]]:
-    """For each range the entries that are none. Attempts find them in one order; the one that came farthest knows most."""
-    found: dict[Partition, tuple[str, ...]] = {}
-    for report in reports:
-        if ends.get(report.partition) == report.end and len(report.foreign) > len(found.get(report.partition, ())):
-            found[report.partition] = report.foreign
     return found
 
 

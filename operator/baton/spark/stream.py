@@ -97,7 +97,7 @@ class QueryNumbers:
                 if any(partition.queue == queue for partition in start):
                     there = self._around.queues.positions({queue}).keys()  # one that was made again may have fewer partitions
                     left = {one: end for one, end in start.items() if one in there}
-                    self._around.queues.finish({queue: number}, left, {})
+                    self._around.queues.finish({queue: number}, left)
                 self.known = {**self.known, queue: number}
         if not start and names != self.known.keys():
             raise QueueAwayError
@@ -114,7 +114,7 @@ class QueryNumbers:
                     continue
                 mine = {partition: end for partition, end in start.items() if partition.queue == queue}
                 with suppress(QueueAwayError):
-                    for answer in self._around.queues.finish(self.known, mine, {}).values():
+                    for answer in self._around.queues.finish(self.known, mine).values():
                         if isinstance(answer, LaterQuery):
                             raise superseded(answer.number)
 

@@ -114,7 +114,6 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         """Its values, while the queue lets it be read,"""
         self.most = 0
         """and how many there are at most."""
-        self.foreign: list[str] = []
         self.reader = self.loop.run_until_complete(self.queue.granted("a", self.epoch))
         self.send(8)
 
@@ -185,7 +184,6 @@ class OwnersOfAPartition(RuleBasedStateMachine):
         assert isinstance(answer, Logged)
         found_now = list(Task(self.query, self.range.start, self.range.end).entries(self.raw, self.queue.name))
         self.logged = {fields[b"v"] for _, fields in found_now if b"v" in fields}
-        self.foreign = [entry.decode() for entry, fields in found_now if b"v" not in fields]
         self.most = int(self.raw.hget(self.keys.progress, "count") or 0)
         assert self.logged <= set(self.to_do), "what was finished with does not come again"
         assert len(self.logged) <= self.most
@@ -195,7 +193,7 @@ class OwnersOfAPartition(RuleBasedStateMachine):
     def finish_the_range(self, twice: bool) -> None:
         assert self.range is not None
         for _ in range(1 + twice):
-            (answer,) = self.ranges.finish(self.query, [RangeToFinish(0, self.range.end, self.foreign)])
+            (answer,) = self.ranges.finish(self.query, [RangeToFinish(0, self.range.end)])
             assert isinstance(answer, Finished)
         self.start, self.range = self.range.end, None
         self.finish(set(self.logged))

@@ -462,7 +462,7 @@ async def test_marks_of_what_is_done_are_removed(queue: Queue, ranges: RedisRang
     assert raw.xlen(keys.marks) <= 4
 
 
-async def test_entries_of_nobody_are_named_by_who_reads_and_go_to_the_dead_letters_when_the_range_is_finished(
+async def test_entries_of_nobody_go_to_the_dead_letters_when_the_range_is_finished(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
     keys = partition_keys(queue.name, 0)
@@ -478,33 +478,13 @@ async def test_entries_of_nobody_are_named_by_who_reads_and_go_to_the_dead_lette
     found = list(Task(query, start, start + 2).entries(raw, queue.name))
     assert [fields.get(b"v") for _, fields in found] == [b"a", None, b"b"]
     assert raw.xlen(keys.dead) == 0
-    assert ranges.finish(query, [RangeToFinish(0, start + 2, [found[1][0].decode()])]) == [Finished()]
+    assert ranges.finish(query, [RangeToFinish(0, start + 2)]) == [Finished()]
     assert raw.xlen(keys.dead) == 1
     assert raw.xlen(keys.stream) == 1, "what is behind the end is of the next range"
     assert await lag(queue) == 0
     queue.send("c")
     assert logged(ranges, query, start + 2, start + 3) == Logged(0)
     assert len(list(Task(query, start + 2, start + 3).entries(raw, queue.name))) == 2
-
-
-async def test_much_that_is_nobodys_is_set_aside_by_as_many_scripts_as_it_takes(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    keys = partition_keys(queue.name, 0)
-    queue.send("a")
-    start = ranges.positions()[0].committed
-    with raw.pipeline() as pipe:
-        for number in range(2500):
-            pipe.xadd(keys.stream, {"by": "hand"}, id=f"{start + 1}-{number + 1}")
-        pipe.execute()
-    queue.send("b")
-    query = ranges.begin()
-    logged(ranges, query, start, start + 2)
-    foreign = [f"{start + 1}-{number + 1}" for number in range(2500)]
-    answer = words_of_one(raw, scripts.FINISH, keys, query, start + 2, *foreign)
-    assert (answer, raw.xlen(keys.dead)) == (["MORE"], 1000), "others are served before it goes on"
-    assert ranges.finish(query, [RangeToFinish(0, start + 2, foreign)]) == [Finished()]
-    assert (raw.xlen(keys.dead), raw.xlen(keys.stream), await lag(queue)) == (2500, 0, 0)
 
 
 async def test_a_large_range_is_removed_by_as_many_scripts_as_it_takes(
@@ -672,17 +652,6 @@ async def test_what_a_former_owner_left_behind_a_range_counts_once_it_is_handed_
     assert await queue.operator.outstanding(0) == 1
 
 
-async def test_a_producers_entry_that_a_reader_names_is_no_dead_letter(
-    queue: Queue, ranges: RedisRanges, raw: redis.Redis
-) -> None:
-    queue.send("a", "b")
-    query, start = ranges.begin(), ranges.positions()[0].committed
-    logged(ranges, query, start, start + 1)
-    ranges.finish(query, [RangeToFinish(0, start + 1, [f"{start + 2}-0"])])
-    assert raw.xlen(partition_keys(queue.name, 0).dead) == 0
-    assert await lag(queue) == 1
-
-
 async def test_what_is_nobodys_counts_for_nothing_where_numbers_have_jumped(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis
 ) -> None:
@@ -712,7 +681,7 @@ async def test_what_was_deleted_by_hand_is_not_left_for_ever_where_numbers_have_
 
 
 @pytest.mark.parametrize("jumped", [False, True], ids=["dense", "jumped"])
-async def test_what_is_nobodys_and_no_reader_has_named_is_looked_for_when_the_range_is_finished(
+async def test_what_is_nobodys_is_looked_for_when_the_range_is_finished(
     queue: Queue, ranges: RedisRanges, raw: redis.Redis, jumped: bool
 ) -> None:
     """By as many scripts as it takes, whatever their numbers, and nothing else goes with it."""

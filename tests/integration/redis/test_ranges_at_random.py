@@ -275,7 +275,7 @@ class World:
         assert everything == self.done() | self.acknowledged | self.lost
         assert self.entries(0, 2**53) == {}
         set_aside, there = self.raw.xlen(self.keys.dead), self.raw.xlen(self.keys.stream)
-        assert self.losses or set_aside + there == self.foreigners, "and no reader has named them"
+        assert self.losses or set_aside + there == self.foreigners
         assert (await self.queue.operator.check()).lag[0] == 0
         assert await self.queue.operator.outstanding(0) == 0
         rows = [number for batch in self.batches for number in batch.rows or {}]

@@ -12,7 +12,7 @@ from baton.queues.protocol import QueueUnreachable
 from baton.spark.finishing import Finishing, PlannedBatch
 from baton.spark.ledger import GrantsInUse
 from baton.spark.queues import FleetQueues
-from baton.spark.statistics import Counts, How, RangeReport
+from baton.spark.statistics import Counts
 from tests.ids import a_partition
 from tests.simulation.spark import partition as model
 from tests.simulation.spark.modelled_ranges import ModelledRanges
@@ -47,14 +47,14 @@ class Answering(ModelledRanges):
 class Scene:
     """Executor 1 owns two partitions; the ledger wants them back."""
 
-    def __init__(self, *answers: FinishAnswer | Exception, reports: Sequence[RangeReport] = ()) -> None:
+    def __init__(self, *answers: FinishAnswer | Exception) -> None:
         self.released: frozenset[Release] = frozenset()
         self.ranges, self.counts = Answering(*answers), Counts()
         ledger = WrittenLedger()
         ledger.write(entry("exec-1", {0: 1, 1: 1}))
         self.grants_in_use = GrantsInUse(ledger, self._told)
         queues = FleetQueues({ORDERS: ""}, "shop", "group", lambda url, name, group: self.ranges)
-        self.finishing = Finishing(queues, self.grants_in_use, self.counts, lambda stream: reports)
+        self.finishing = Finishing(queues, self.grants_in_use, self.counts, lambda stream: ())
         self.grants_in_use.take(lambda ownership: [grant("exec-1", 0), grant("exec-1", 1)])
         ledger.write(entry("exec-1", revoking={0: 1, 1: 1}))
 
@@ -86,14 +86,6 @@ def test_what_the_queue_refuses_to_finish_is_counted_and_let_go() -> None:
     found = scene.counts.statistics()
     assert (found.ranges_finished, found.finishes_refused) == (1, 1)
     assert {one.partition for one in scene.released} == {0, 1}
-
-
-def test_entries_of_nobody_that_readers_named_are_named_to_the_queue() -> None:
-    scene = Scene(reports=[RangeReport(ZERO, 5, How.OWNER, 3, 30, foreign=("4-1",))])
-    scene.submit({ZERO: 5})
-    scene.finishing.finish_next(ORDERS)
-    assert [tuple(one.foreign) for one in scene.ranges.asked] == [("4-1",)]
-    assert scene.counts.statistics().ranges_read_on_owner == 1
 
 
 def test_a_batch_that_cannot_be_finished_does_not_hold_up_the_next() -> None:

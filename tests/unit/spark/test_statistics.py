@@ -2,21 +2,21 @@
 
 import json
 
-from baton.spark.statistics import Counts, How, RangeReport, Statistics, foreign_entries, outcomes, parse_reports
+from baton.spark.statistics import Counts, How, RangeReport, Statistics, outcomes, parse_reports
 from tests.ids import a_partition
 
 P0, P1 = (a_partition("orders", number) for number in range(2))
 
 
-def report(how: How, partition: int = 0, end: int = 9, foreign: tuple[str, ...] = ()) -> RangeReport:
-    return RangeReport(a_partition("orders", partition), end, how, 5, 50, foreign)
+def report(how: How, partition: int = 0, end: int = 9) -> RangeReport:
+    return RangeReport(a_partition("orders", partition), end, how, 5, 50)
 
 
 def test_what_the_jvm_reports() -> None:
-    text = """[{"queue":"orders","partition":1,"end":9,"how":"lent","rows":5,"bytes":50,"foreign":["3-1"]},
+    text = """[{"queue":"orders","partition":1,"end":9,"how":"lent","rows":5,"bytes":50},
               {"queue":"orders","partition":0,"end":9,"how":"refused"}]"""
     lent, refused = parse_reports(text)
-    assert lent == RangeReport(P1, 9, How.LENT, 5, 50, ("3-1",))
+    assert lent == RangeReport(P1, 9, How.LENT, 5, 50)
     assert (refused.how, refused.rows) == (How.REFUSED, 0)
 
 
@@ -30,12 +30,6 @@ def test_a_refusal_decides_nothing() -> None:
 
 def test_reports_of_another_batch_are_passed_over() -> None:
     assert outcomes({P0: 9}, [report(How.LENT, end=5)]) == {}
-    assert foreign_entries({P0: 9}, [report(How.OWNER, end=5, foreign=("3-1",))]) == {}
-
-
-def test_of_foreign_entries_the_attempt_that_came_farthest_knows_most() -> None:
-    early, whole = report(How.OWNER, foreign=("3-1",)), report(How.LENT, foreign=("3-1", "4-1"))
-    assert foreign_entries({P0: 9}, [whole, early]) == foreign_entries({P0: 9}, [early, whole]) == {P0: ("3-1", "4-1")}
 
 
 def test_an_attempt_that_failed_has_read_nothing_and_was_not_refused() -> None:

@@ -170,7 +170,7 @@ class RedisRanges:
 
     def finish(self, query: int, ranges: Sequence[RangeToFinish]) -> list[FinishAnswer]:
         """In their order. To finish once more changes nothing."""
-        runs: list[Run] = [(one.partition, (query, one.end, *one.foreign)) for one in ranges]
+        runs: list[Run] = [(one.partition, (query, one.end)) for one in ranges]
         return [_answer(words, Finished) for words in self._run(scripts.FINISH, runs, no_such=("UNLOGGED",))]
 
     def set_aside(self, query: int, ranges: Sequence[RangeToSetAside], why: str) -> list[SetAsideAnswer]:

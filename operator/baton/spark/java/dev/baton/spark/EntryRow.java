@@ -61,9 +61,6 @@ abstract class EntryRow<E> {
   /** Whether the entry is one of the queue's; the row has it then. */
   abstract boolean read(E entry);
 
-  /** For people, and for the queue. */
-  abstract String id(E entry);
-
   InternalRow row() {
     return row;
   }

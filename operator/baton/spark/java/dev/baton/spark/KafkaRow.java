@@ -22,11 +22,6 @@ final class KafkaRow extends EntryRow<ConsumerRecord<byte[], byte[]>> {
     return true;
   }
 
-  @Override
-  String id(ConsumerRecord<byte[], byte[]> message) {
-    return Long.toString(message.offset());
-  }
-
   /** Of several with one name the last. */
   private static Map<UTF8String, byte[]> headers(ConsumerRecord<byte[], byte[]> message) {
     Map<UTF8String, byte[]> found = new LinkedHashMap<>();

@@ -1,6 +1,5 @@
 package dev.baton.spark;
 
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,8 +14,6 @@ import org.apache.spark.sql.types.StructType;
  * @param <E> an entry, as the server's client has it
  */
 final class RangeReader<E> implements AutoCloseable {
-  /** Of those that are told by their ids. The queue looks for the others itself when the range is finished. */
-  private static final int MOST_FOREIGN = 1000;
   /** To look at the clock for each row would cost a twentieth of what the row costs. */
   private static final int ROWS_A_LOOK = 16;
 
@@ -27,7 +24,6 @@ final class RangeReader<E> implements AutoCloseable {
   private final Receipts receipts;
   private final Pages<E> pages;
   private final EntryRow<E> row;
-  private final List<String> foreign = new ArrayList<>();
   private List<E> page = List.of();
   private int at;
   private long rows;
@@ -71,7 +67,6 @@ final class RangeReader<E> implements AutoCloseable {
           rows++;
           return true;
         }
-        if (foreign.size() < MOST_FOREIGN) foreign.add(row.id(entry));
       }
       return false;
     } catch (RefusedException why) {
@@ -126,7 +121,6 @@ final class RangeReader<E> implements AutoCloseable {
     report.put("how", how);
     report.put("rows", rows);
     report.put("bytes", row.bytes());
-    report.put("foreign", foreign);
     receipts.add(Group.text(report));
   }
 }

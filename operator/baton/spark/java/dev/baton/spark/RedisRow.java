@@ -31,11 +31,6 @@ final class RedisRow extends EntryRow<Object> {
     return true;
   }
 
-  @Override
-  String id(Object entry) {
-    return text(entry);
-  }
-
   static String text(Object entry) {
     return new String((byte[]) ((List<?>) entry).get(0), StandardCharsets.US_ASCII);
   }
