@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.logged_ranges import Ahead, AheadAnswer, Gone, LaterQuery, Stale
+from baton.queues.logged_ranges import Ahead, AheadAnswer, AheadRequest, Gone, LaterQuery, Stale
 from baton.spark.ledger import Ownership, PartitionGrant
 from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
-from baton.spark.queues import FleetQueues, Question, QueueAwayError, Range
+from baton.spark.queues import FleetQueues, QueueAwayError, Range
 from baton.spark.ranges import beyond, lost_and_cure, superseded
 from baton.spark.surroundings import Surroundings
 
@@ -32,8 +32,8 @@ class Candidate(NamedTuple):
         return self.grant.partition
 
 
-Ask = Callable[[Sequence[Question]], Sequence[AheadAnswer | None]]
-"""Answers in the order of the questions; None: that queue is out of reach."""
+Ask = Callable[[Mapping[Partition, AheadRequest]], Mapping[Partition, AheadAnswer]]
+"""Without an answer from a queue that is out of reach."""
 
 
 class Chosen(NamedTuple):
@@ -66,8 +66,10 @@ def choose_end(candidates: Sequence[Candidate], max_rows: int, max_bytes: int, a
         if not left or rows <= 0 or size <= 0:
             break
         questions = _questions(left, ends, rows, size)
+        found = ask(questions)
         more = []
-        for candidate, question, answer in zip(left, questions, ask(questions), strict=False):
+        for candidate in left[: len(questions)]:
+            question, answer = questions[candidate.partition], found.get(candidate.partition)
             answers[candidate.partition] = answer
             if not isinstance(answer, Ahead):
                 continue
@@ -84,16 +86,19 @@ def choose_end(candidates: Sequence[Candidate], max_rows: int, max_bytes: int, a
     return Chosen(ends, answers, frozenset(one.partition for one in candidates) - answers.keys())
 
 
-def _questions(candidates: Sequence[Candidate], ends: Mapping[Partition, int], rows: int, size: int) -> list[Question]:
-    questions = []
+def _questions(
+    candidates: Sequence[Candidate], ends: Mapping[Partition, int], rows: int, size: int
+) -> dict[Partition, AheadRequest]:
+    questions = {}
     asked = min(len(candidates), rows)
     share, over = divmod(rows, asked)
     for index, (grant, position, most) in enumerate(candidates[:asked]):
-        start = ends.get(grant.partition, position)
+        partition, epoch, _, uid = grant
+        start = ends.get(partition, position)
         entries = share + (index < over)
         if most is not None:
             entries = min(entries, most - start)
-        questions.append(Question(grant, start, entries, max(1, size // asked)))
+        questions[partition] = AheadRequest(partition.number, uid, epoch, start, entries, max(1, size // asked))
     return questions
 
 
@@ -296,42 +301,41 @@ class BatchSearch:
             if most is None or position < most:
                 yield Candidate(grant, position, most)
 
-    def _ask(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
-        questions = [self._by_size(one) for one in questions]
+    def _ask(
+        self, query: Mapping[QueueName, int], questions: Mapping[Partition, AheadRequest]
+    ) -> Mapping[Partition, AheadAnswer]:
+        questions = {partition: self._by_size(partition, question) for partition, question in questions.items()}
         answers = self._around.queues.ahead(query, questions)
-        places: list[int] = []
-        behind: list[Question] = []
-        for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+        behind: dict[Partition, AheadRequest] = {}
+        for partition, answer in list(answers.items()):
             if isinstance(answer, Gone):
-                partition = question.grant.partition
-                if answer.last < question.start:
-                    raise SourceError(beyond(partition, question.start, answer.last))
+                start = questions[partition].start
+                if answer.last < start:
+                    raise SourceError(beyond(partition, start, answer.last))
                 if self._options.fail_on_data_loss:
-                    wanted = Range(partition, question.start, max(question.start + 1, answer.last))
-                    raise SourceError(lost_and_cure(wanted, answer.first))
-                places.append(place)
-                behind.append(question._replace(start=answer.first - 1))
+                    raise SourceError(lost_and_cure(Range(partition, start, max(start + 1, answer.last)), answer.first))
+                behind[partition] = questions[partition]._replace(start=answer.first - 1)
+                del answers[partition]
         if behind:
-            for place, answer in zip(places, self._around.queues.ahead(query, behind), strict=True):
-                answers[place] = answer
-        return [self._sized(question, answer) for question, answer in zip(questions, answers, strict=True)]
+            answers |= self._around.queues.ahead(query, behind)
+        return {partition: self._sized(partition, answer) for partition, answer in answers.items()}
 
-    def _by_size(self, question: Question) -> Question:
+    def _by_size(self, partition: Partition, question: AheadRequest) -> AheadRequest:
         """With as many entries as have the bytes, where the queue cannot count them."""
-        size = self._size_of_one(question)
+        size = self._size_of_one(partition)
         return (
             question._replace(most_entries=max(1, min(question.most_entries, question.most_bytes // size))) if size else question
         )
 
-    def _sized(self, question: Question, answer: AheadAnswer | None) -> AheadAnswer | None:
-        size = self._size_of_one(question)
+    def _sized(self, partition: Partition, answer: AheadAnswer) -> AheadAnswer:
+        size = self._size_of_one(partition)
         return answer._replace(size=size * (answer.end - answer.first + 1)) if size and isinstance(answer, Ahead) else answer
 
-    def _size_of_one(self, question: Question) -> int:
+    def _size_of_one(self, partition: Partition) -> int:
         """Of one entry; 0: the queue counts itself, or no limit is set, and the first batch will tell."""
-        if question.queue not in self._unsized:
+        if partition.queue not in self._unsized:
             return 0
-        known = self._around.finishing.sizes.of(question.grant.partition)
+        known = self._around.finishing.sizes.of(partition)
         return known if known is not None else _UNKNOWN if self._options.max_bytes < MAX_BYTES else 0
 
     def _learn(self, due: Iterable[Candidate], chosen: Chosen) -> None:

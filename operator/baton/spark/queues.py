@@ -24,7 +24,6 @@ from baton.queues.logged_ranges import (
 )
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.spark_side import LoggedRanges, OpenSparkSide, logged_ranges
-from baton.spark.ledger import PartitionGrant
 
 log = logging.getLogger("baton.spark")
 
@@ -39,25 +38,6 @@ class Range(NamedTuple):
     @property
     def queue(self) -> QueueName:
         return self.partition.queue
-
-
-class Question(NamedTuple):
-    """What a queue is asked: how far one may read behind `start`, with so many entries and bytes at most."""
-
-    grant: PartitionGrant
-    start: int
-    most_entries: int
-    most_bytes: int
-
-    @property
-    def queue(self) -> QueueName:
-        return self.grant.partition.queue
-
-    def request(self) -> AheadRequest:
-        """As the queue takes it."""
-        return AheadRequest(
-            self.grant.partition.number, self.grant.uid, self.grant.epoch, self.start, self.most_entries, self.most_bytes
-        )
 
 
 # -- queues that are out of reach
@@ -111,7 +91,7 @@ PATIENCE = 0.5
 """Seconds for a queue to answer where others have; one that has needed more for such a question has twice that."""
 
 T = TypeVar("T")
-K = TypeVar("K", Partition, Range, Question)
+K = TypeVar("K", Partition, Range)
 UnderWay = Mapping[QueueName, tuple[float, Future[Any]]]
 """By queue, since when (monotonic)."""
 
@@ -277,14 +257,14 @@ class FleetQueues:
             for number, bounds in self._ask(name, lambda queue: queue.positions()).items()
         }
 
-    def ahead(self, query: Mapping[QueueName, int], questions: Sequence[Question]) -> list[AheadAnswer | None]:
-        """How far one may read, in the order of the questions; None where the queue is away."""
+    def ahead(self, query: Mapping[QueueName, int], questions: Mapping[Partition, AheadRequest]) -> dict[Partition, AheadAnswer]:
+        """How far one may read; no answer for partitions of a queue that is away."""
         of = _by_queue(questions)
-        asked = {name: methodcaller("ahead", query[name], [one.request() for one in those]) for name, those in of.items()}
-        found: dict[Question, AheadAnswer] = {}
+        asked = {name: methodcaller("ahead", query[name], [questions[one] for one in those]) for name, those in of.items()}
+        found: dict[Partition, AheadAnswer] = {}
         for name, answers in self._ask_each("ahead", asked).items():
             found |= zip(of[name], answers, strict=True)
-        return [found.get(one) for one in questions]
+        return found
 
     def log(self, query: Mapping[QueueName, int], ranges: Sequence[Range], *, partly: bool = False) -> dict[Range, LogAnswer]:
         """Record ranges. `partly`: what is there of them is enough. Raises QueueAwayError; what was recorded by then may be

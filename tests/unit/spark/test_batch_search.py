@@ -1,12 +1,14 @@
 """How the end of the next batch is found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from baton.queues.logged_ranges import Ahead, AheadAnswer, Paused
+from baton.model.ids import Partition
+from baton.queues.logged_ranges import Ahead, AheadAnswer, AheadRequest, Paused
 from baton.spark.batch_search import Candidate, Due, choose_end, in_turn
-from baton.spark.queues import Question
 from tests.ids import a_partition
 from tests.unit.spark.builders import grant
+
+Questions = Mapping[Partition, AheadRequest]
 
 
 class Queue:
@@ -14,18 +16,16 @@ class Queue:
 
     def __init__(self, last: Mapping[int, int], away: frozenset[int] = frozenset()) -> None:
         self._last, self._away = last, away
-        self.rounds: list[list[Question]] = []
+        self.rounds: list[Questions] = []
 
-    def __call__(self, questions: Sequence[Question]) -> list[AheadAnswer | None]:
-        self.rounds.append(list(questions))
-        return [self._answer(question) for question in questions]
+    def __call__(self, questions: Questions) -> Mapping[Partition, AheadAnswer]:
+        self.rounds.append(questions)
+        return {one: self._answer(question) for one, question in questions.items() if one.number not in self._away}
 
-    def _answer(self, question: Question) -> AheadAnswer | None:
-        if (number := question.grant.partition.number) in self._away:
-            return None
-        if number not in self._last:
+    def _answer(self, question: AheadRequest) -> AheadAnswer:
+        if question.partition not in self._last:
             return Paused()
-        last = self._last[number]
+        last = self._last[question.partition]
         end = min(last, question.start + question.most_entries, question.start + max(1, question.most_bytes // 10))
         return Ahead(max(end, question.start), last, question.start + 1, 10 * max(0, end - question.start))
 
@@ -103,8 +103,8 @@ def test_a_query_that_ends_reads_no_further_than_it_is_to() -> None:
 
 
 def test_where_the_entries_up_to_its_end_are_gone_nothing_is_left_for_a_query_that_ends() -> None:
-    def gone(questions: Sequence[Question]) -> list[AheadAnswer | None]:
-        return [Ahead(90, 100, 81, 0) for _ in questions]
+    def gone(questions: Questions) -> Mapping[Partition, AheadAnswer]:
+        return dict.fromkeys(questions, Ahead(90, 100, 81, 0))
 
     assert choose_end(candidates(0, most=30), 100, 10**6, gone).ends == {}
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from baton.model.ids import QueueName
+from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.logged_ranges import AheadAnswer, AheadRequest, PartitionBounds
 from baton.queues.protocol import QueueUnreachable
 from baton.spark import queues
-from baton.spark.queues import AskedAtOnce, FleetQueues, Question, QueueAwayError
+from baton.spark.queues import AskedAtOnce, FleetQueues, QueueAwayError
 from cluster.ports import free_ports
 from tests.ids import a_partition
-from tests.unit.spark.builders import grant
 from tests.unit.spark.queue_without_entries import QueueWithoutEntries
 from tests.waiting import HOUR, PATIENCE, until
 
 ORDERS, PARCELS = QueueName("orders"), QueueName("parcels")
+QUESTIONS = {a_partition(queue, 0): AheadRequest(0, Uid("uid-exec-1"), Epoch(1), 7, 1, 1) for queue in (ORDERS, PARCELS)}
 _SHORT = 0.05
 """Seconds of patience with a queue, where a test tries it."""
 
@@ -25,8 +25,7 @@ _SHORT = 0.05
 def test_a_queue_that_stays_away_is_told_of_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = f"redis://127.0.0.1:{next(free_ports('127.0.0.1'))}"
     both = FleetQueues({ORDERS: nobody, PARCELS: nobody}, "shop", "group")
-    questions = [Question(grant("exec-1", 0, 1, queue=queue), 0, 1, 1) for queue in ("orders", "parcels", "orders")]
-    assert both.ahead({ORDERS: 1, PARCELS: 1}, questions) == [None, None, None]
+    assert both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS) == {}
     assert both.trouble() == "", "it may be over in a moment"
     monkeypatch.setattr(queues, "TOLD_AFTER", 0.0)
     until(lambda: "Work on shop/orders goes on when it is back" in both.trouble(), "it was asked")
@@ -81,8 +80,7 @@ class FarQueue(QueueWithoutEntries):
 def test_a_queue_that_is_far_away_is_waited_for_as_long_as_it_took() -> None:
     made: dict[str, QueueWithoutEntries] = {"shop/orders": FarQueue(), "shop/parcels": QueueWithoutEntries()}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name], patience=_SHORT)
-    questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
-    until(lambda: None not in both.ahead({ORDERS: 1, PARCELS: 1}, questions), "both are heard in one batch")
+    until(lambda: both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS).keys() == QUESTIONS.keys(), "both are heard in one batch")
     both.close()
 
 
@@ -104,10 +102,10 @@ def test_a_queue_that_does_not_answer_holds_up_no_other_and_is_asked_again_when_
     silent = SilentQueue()
     made: dict[str, QueueWithoutEntries] = {"shop/orders": silent, "shop/parcels": QueueWithoutEntries()}
     both = FleetQueues({ORDERS: "", PARCELS: ""}, "shop", "group", lambda _, name, group: made[name])
-    questions = [Question(grant("exec-1", 0, 1, queue=queue), 7, 1, 1) for queue in ("orders", "parcels")]
 
     def ahead() -> list[bool]:
-        return [answer is not None for answer in both.ahead({ORDERS: 1, PARCELS: 1}, questions)]
+        answers = both.ahead({ORDERS: 1, PARCELS: 1}, QUESTIONS)
+        return [one in answers for one in QUESTIONS]
 
     for _ in range(2):
         until(lambda: ahead() == [False, True], "the other is heard")
