@@ -60,13 +60,9 @@ class WatchedPods(LeavingPods):
 def ends(before: Mapping[MemberId, float], pods: Iterable[Mapping[str, Any]], now: float) -> dict[MemberId, float]:
     """When each that is asked to stop is killed. `before`: as far as that is known. A grace may be shortened meanwhile, as by a
     node that shuts down, and becomes no longer."""
-    return {name: min(before.get(name, inf), now + grace) for name, grace in graces(pods).items()}
-
-
-def graces(pods: Iterable[Mapping[str, Any]]) -> dict[MemberId, float]:
-    """Those that are asked to stop, with the seconds that each was given."""
     asked = [pod["metadata"] for pod in pods if "deletionTimestamp" in pod["metadata"]]
-    return {MemberId(one["name"]): float(one.get("deletionGracePeriodSeconds") or 0) for one in asked}
+    grace = {MemberId(one["name"]): float(one.get("deletionGracePeriodSeconds") or 0) for one in asked}
+    return {name: min(before.get(name, inf), now + seconds) for name, seconds in grace.items()}
 
 
 # -- what becomes of their executors

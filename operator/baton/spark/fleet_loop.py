@@ -21,42 +21,35 @@ log = logging.getLogger("baton.spark")
 # -- which executors hold up the batch of all others
 
 
-@dataclass(frozen=True, slots=True)
-class StuckExecutors:
-    """Since when (seconds) nothing but these executors has been at work, and how many tasks they had finished by then.
+class HoldUp:
+    """Nothing but executors that missed the deadline of a hand-off is at work, and they finish no task.
 
     A batch ends when its slowest task does, so a stopped executor would stop the whole fleet. Spark itself drops one that sends
-    no heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`). These are alive, missed the deadline of a hand-off, and now
-    hold up the batch of all others.
+    no heartbeats (`spark.storage.blockManagerHeartbeatTimeoutMs`). These are alive.
     """
 
-    executors: frozenset[str]
-    finished: int
-    since: float
+    def __init__(self, patience: float) -> None:
+        """`patience`: seconds for which a batch may be held up."""
+        self._patience = patience
+        self._seen: tuple[frozenset[str], int] | None = None
+        """The executors, and how many tasks they all have finished: one that finishes some is slow, not stopped."""
+        self._since = 0.0
 
+    def look(self, executors: Iterable[Executor], missed: frozenset[str], now: float) -> frozenset[str]:
+        """The ids of executors to do without. `missed`: those that read for this batch what has since been granted to others."""
+        fleet = tuple(executors)
+        at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
+        if not at_work or not at_work <= missed:  # nobody is where the user's function is busy in the driver
+            self.end()
+            return frozenset()
+        seen = at_work, sum(executor.finished_tasks for executor in fleet)
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return at_work if now - self._since >= self._patience else frozenset()
 
-def stuck_executors(
-    before: StuckExecutors | None, executors: Iterable[Executor], missed: frozenset[str], now: float
-) -> StuckExecutors | None:
-    """The hold-up as it stands now. `missed`: ids of executors that read for this batch what has since been granted to another
-    else.
-
-    None while anybody else still has a task to do, or there is none (the user's function is busy in the driver). A task that
-    is finished starts the clock again: who makes progress is slow, not stopped.
-    """
-    fleet = tuple(executors)
-    at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
-    if not at_work or not at_work <= missed:
-        return None
-    finished = sum(executor.finished_tasks for executor in fleet)
-    if before is not None and before.executors == at_work and before.finished == finished:
-        return before
-    return StuckExecutors(at_work, finished, now)
-
-
-def to_kill(found: StuckExecutors | None, patience: float, now: float) -> frozenset[str]:
-    """The ids of the executors to do without, once the hold-up has lasted for `patience` seconds."""
-    return found.executors if found is not None and now - found.since >= patience else frozenset()
+    def end(self) -> None:
+        """It is over, or begins again."""
+        self._seen = None
 
 
 # -- the size of the fleet: what the driver asks of Spark
@@ -136,14 +129,13 @@ class FleetLoop:
         `patience`: seconds that a batch may be held up. `queues_answer`: all queues do now; who waits for one is not stuck.
         """
         self._queues_answer = queues_answer
-        self._alive, self._ended, self._ready, self._patience = alive, ended, ready, patience
+        self._alive, self._ended, self._ready, self._hold_up = alive, ended, ready, HoldUp(patience)
         self._ledger, self._grants_in_use, self._executors = ledger, grants_in_use, executors
         self._session, self._counts, self._executor_warm_up, self._troubles = session, counts, executor_warm_up, troubles
         self._dismissals = dismissals
         self._fleet: frozenset[str] = frozenset()
         self._usable: tuple[str, ...] = ()
         self._total: int | None = None
-        self._held: StuckExecutors | None = None
         self._reported = time.monotonic()
 
     def start(self) -> None:
@@ -190,17 +182,16 @@ class FleetLoop:
     def _end_hold_ups(self, fleet: tuple[Executor, ...]) -> None:
         members = self._grants_in_use.missed()
         missed = frozenset(executor.id for executor in fleet if executor.pod in members)
-        now = time.monotonic()
-        self._held = stuck_executors(self._held, fleet, missed, now)
-        kill = to_kill(self._held, self._patience, now)
-        if kill and not self._queues_answer():
+        kill = self._hold_up.look(fleet, missed, time.monotonic())
+        if not kill:
+            return
+        self._hold_up.end()
+        if not self._queues_answer():
             log.info("executors %s hold up the batch, and a queue is away: they are waited for", ", ".join(sorted(kill)))
-            self._held = None
-        elif kill:
+        else:
             log.warning("executors %s missed a deadline and hold up the batch: they are replaced", ", ".join(sorted(kill)))
             self._executors.end(kill)
             self._counts.add("executors_ended", len(kill))
-            self._held = None
 
     def _resize(self, fleet: tuple[Executor, ...]) -> bool:
         """Whether no executor is left to be ended as soon as it is idle."""

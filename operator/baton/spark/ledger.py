@@ -78,9 +78,6 @@ def _grants(entry: MemberEntry, queues: Mapping[QueueName, Grants]) -> Iterable[
 
 # -- the size of the fleet
 
-_MOST = 2**31 - 1
-"""Executors: Spark counts no more."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestedScale:
@@ -92,22 +89,15 @@ class RequestedScale:
 
 def parse_scale(text: str | None) -> RequestedScale | None:
     """From the text of the ledger's `group` key; None: no size was asked for. Raises LedgerError for what cannot be one."""
-    if not text:
-        return None
-    try:
-        wanted = read_object(text).get("scale")
-    except LedgerError as error:
-        raise LedgerError(f"group: {error}") from None
-    if wanted is None:
-        return None
-    if not isinstance(wanted, dict):
-        raise LedgerError("group: scale: expected replicas and victims")
-    replicas, victims = wanted.get("replicas"), wanted.get("victims", [])
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas <= _MOST:
-        raise LedgerError("group: scale.replicas: expected a number of executors")
-    if not isinstance(victims, list) or not all(isinstance(name, str) for name in victims):
-        raise LedgerError("group: scale.victims: expected names of executors' pods")
-    return RequestedScale(replicas, frozenset(map(MemberId, victims)))
+    wanted = read_object(text).get("scale") if text else None
+    match wanted:
+        case None:
+            return None
+        case {"replicas": int(replicas), **more} if 0 <= replicas < 2**31:  # more is none of Spark's numbers
+            victims = more.get("victims", [])
+            if isinstance(victims, list) and all(isinstance(name, str) for name in victims):
+                return RequestedScale(replicas, frozenset(map(MemberId, victims)))
+    raise LedgerError("scale: expected a number of replicas, and victims by the names of their pods")
 
 
 # -- the ConfigMap
@@ -131,16 +121,8 @@ class LedgerSnapshot:
         return max((entry.generation for entry in self.entries.values()), default=0)
 
 
-class ReadLedger(NamedTuple):
-    """What the data of the ConfigMap say. A key that does not read is ignored: its member owns nothing."""
-
-    ledger: LedgerSnapshot
-    ignored: Mapping[str, str]
-    """By key, what is ignored and why."""
-
-
-def parse(data: Mapping[str, str]) -> ReadLedger:
-    """From the data of the ConfigMap."""
+def parse(data: Mapping[str, str]) -> tuple[LedgerSnapshot, Mapping[str, str]]:
+    """What the data of the ConfigMap say; and by key, what is ignored and why: its member owns nothing."""
     entries: dict[MemberId, MemberEntry] = {}
     ignored: dict[str, str] = {}
     for name, text in data.items():
@@ -155,7 +137,7 @@ def parse(data: Mapping[str, str]) -> ReadLedger:
     except LedgerError as error:
         ignored[LEDGER_GROUP_KEY] = f"the size of the fleet in the ledger is ignored: {error}"
         scale = None
-    return ReadLedger(LedgerSnapshot(entries, scale), ignored)
+    return LedgerSnapshot(entries, scale), ignored
 
 
 class LedgerView:
