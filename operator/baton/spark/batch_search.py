@@ -166,26 +166,20 @@ _SHARE = 0.05
 """Of the time is spent at most on asking for all of them."""
 
 
-class _Entries(NamedTuple):
-    """Those that are there: the numbers (before_first, last]. A position may be far below: numbers jump after a failover."""
-
-    before_first: int
-    last: int
-
-
 class LastEntries:
     """For the thread of one query; others may look."""
 
     def __init__(self, queues: FleetQueues, clock: Callable[[], float]) -> None:
         self._queues, self._clock = queues, clock
-        self._known: dict[Partition, _Entries] = {}
+        self._known: dict[Partition, tuple[int, int]] = {}
+        """The number before the first entry that is there, and the last. A position may be far below: numbers jump."""
         self._heard: set[QueueName] = set()
         """Queues that have said which partitions they have."""
         self._again = float("-inf")
 
     def saw(self, partition: Partition, first: int, last: int) -> None:
         """The queue has said so by the way."""
-        self._known[partition] = _Entries(first - 1, last)
+        self._known[partition] = first - 1, last
 
     def behind(self, positions: Positions) -> Mapping[Partition, int]:
         """Entries behind each position, of partitions that there are. Of a thousand partitions that is a second old at most;
@@ -196,7 +190,7 @@ class LastEntries:
                 with suppress(QueueAwayError):
                     found = self._queues.positions({queue})
                     for partition, bounds in found.items():
-                        self._known[partition] = _Entries(bounds.before_first, bounds.last)
+                        self._known[partition] = bounds.before_first, bounds.last
                     for partition in [one for one in list(self._known) if one.queue == queue and one not in found]:
                         self._known.pop(partition, None)  # the queue has fewer now; the query's positions keep it
                     self._heard.add(queue)
@@ -209,8 +203,8 @@ class LastEntries:
         }
 
     def _behind(self, partition: Partition, position: int) -> int:
-        known = self._known.get(partition)
-        return 0 if known is None else max(0, known.last - max(position, known.before_first))
+        before_first, last = self._known.get(partition, (0, 0))
+        return max(0, last - max(position, before_first))
 
 
 # -- the search

@@ -96,7 +96,7 @@ class Decisions:
         return next((stream.last_plan for stream in reversed(self.streams())), "") or self._last_plan
 
     def forget_ended(self) -> None:
-        """A query is started."""
+        """A query is started: what was left unfinished is another's."""
         self._ended = None
 
     def unfinished(self) -> tuple[Mapping[QueueName, int], tuple[Range, ...]]:

@@ -175,8 +175,8 @@ class Fleet:
                     break
                 self._counts.add("query_failures")
                 ran = isinstance(error, StreamingQueryException)
-                why, batch = _failed(error), running.queries.last_plan() if ran else ""
-                entries = running.queries.unfinished() if _failed_for_rows(error) else frozenset()
+                why, batch = _failed(error), running.decisions.last_plan() if ran else ""
+                entries = frozenset(running.decisions.unfinished()[1]) if _failed_for_rows(error) else frozenset()
                 self._failures = self._failures.and_another(self._counts.statistics().batches, batch, why, entries)
                 if give_up and self._failures.count >= failures:
                     raise error
@@ -226,7 +226,7 @@ class Fleet:
 
     def _run_query(self, running: RunningFleet, start: StartQuery, options: Mapping[str, Any]) -> Exception | None:
         """The error that ended it, or kept it from its start; None: it was stopped, or had nothing more to do."""
-        running.queries.begin()
+        running.decisions.forget_ended()
         try:
             rows = self._spark.readStream.format("baton").option("group", self._group).options(**options).load()
             query = start(rows)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 
 from baton.model.ids import Partition, QueueName
 from baton.model.wording import quoted
@@ -37,15 +38,9 @@ LONGEST = 16 * 1024 * 1024
 _MOST = 2**63
 
 
-_KEPT = 8
-_known: dict[str, Positions] = {}
-"""Of the last texts: Spark names the same offset several times in a batch."""
-
-
+@lru_cache(maxsize=8)  # Spark names the same offset several times in a batch
 def parse_offset(text: str, what: str = "the offset") -> Positions:
     """Positions of the text. `what`: where it stood, the beginning of the message of an SourceError."""
-    if (known := _known.get(text)) is not None:
-        return known
     if len(text) > LONGEST:
         raise SourceError(f"{what} has {len(text):,} characters: expected at most {LONGEST:,}")
     try:
@@ -54,13 +49,11 @@ def parse_offset(text: str, what: str = "the offset") -> Positions:
         raise SourceError(f'{what} is no JSON, {quoted(text)}: expected {{"queue": {{"0": position}}}}') from None
     if not isinstance(raw, dict) or not all(isinstance(partitions, dict) for partitions in raw.values()):
         raise SourceError(f'{what} is {quoted(text)}: expected {{"queue": {{"0": position}}}}')
-    positions = {
+    return {
         Partition(QueueName(queue), _number(what, queue, number)): _position(what, queue, number, position)
         for queue, partitions in raw.items()
         for number, position in partitions.items()
     }
-    _keep(text, positions)
-    return positions
 
 
 def offset_text(positions: Positions) -> str:
@@ -68,15 +61,7 @@ def offset_text(positions: Positions) -> str:
     made: dict[str, dict[str, int]] = {}
     for (queue, number), position in sorted(positions.items()):
         made.setdefault(queue, {})[str(number)] = position
-    text = json.dumps(made, separators=(",", ":"))
-    _keep(text, positions)
-    return text
-
-
-def _keep(text: str, positions: Positions) -> None:
-    _known[text] = positions
-    for oldest in list(_known)[:-_KEPT]:
-        _known.pop(oldest, None)
+    return json.dumps(made, separators=(",", ":"))
 
 
 def of_these_queues(positions: Positions, queues: Collection[QueueName], group: str) -> None:

@@ -138,19 +138,6 @@ class GroupQueries:
     def __init__(self, spark: SparkSession, running: Running, decisions: Decisions, queues: FleetQueues) -> None:
         self._spark, self._running, self._decisions, self._queues = spark, running, decisions, queues
 
-    def begin(self) -> None:
-        """One is about to be started: what was left unfinished is another's."""
-        self._decisions.forget_ended()
-
-    def last_plan(self) -> str:
-        """The batch that was planned last, for people."""
-        return self._decisions.last_plan()
-
-    def unfinished(self) -> frozenset[Range]:
-        """What the query that was begun last, and has ended, had of its last batch, and could be read."""
-        _, ranges = self._decisions.unfinished()
-        return frozenset(ranges)
-
     def set_aside(self, failures: int, why: str) -> None:
         """Move what the query that ended last could not work on to the dead letters. What cannot be moved now is at the next
         failure."""

@@ -235,11 +235,11 @@ class RunningFleet:
             stopping=self._stopping.is_set,
         )
         running = running_in(spark)
-        self._decisions = Decisions(self._around, lambda: frozenset(running()), self._stop_fleet)
-        self.queries = GroupQueries(spark, running, self._decisions, self._queues)
+        self.decisions = Decisions(self._around, lambda: frozenset(running()), self._stop_fleet)
+        self.queries = GroupQueries(spark, running, self.decisions, self._queues)
         self._ledger.on_change(self._queues.interrupt)
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call] # pyspark's
-        self._java.Group.register(group, self._decisions)
+        self._java.Group.register(group, self.decisions)
         FleetLoop(
             alive=self._follow,
             ended=self._close,
@@ -286,7 +286,7 @@ class RunningFleet:
     def view(self) -> FleetView:
         """What the driver sees now."""
         behind: dict[Partition, int] = {}
-        for stream in self._decisions.streams():
+        for stream in self.decisions.streams():
             behind |= stream.rows_behind(stream.position)
         return self._around.view(behind)
 
@@ -366,7 +366,7 @@ class RunningFleet:
         self._spark.sparkContext.cancelJobGroup(f"{name}-{self._group}")
 
     def _batch_without_rows(self) -> list[Warm]:
-        streams: list[Warm] = [partial(self._stream_without_rows, stream.name) for stream in self._decisions.streams()]
+        streams: list[Warm] = [partial(self._stream_without_rows, stream.name) for stream in self.decisions.streams()]
         return streams if self._warm_up is None else [*streams, partial(self._users_warm_up, self._warm_up)]
 
     def _stream_without_rows(self, stream: str, executor: Executor) -> None:

@@ -489,11 +489,6 @@ def test_a_checkpoint_of_another_group_is_refused(world: Worlds) -> None:
     assert "give the query a checkpoint of its own" in failure(parcels.query_here())
 
 
-def test_a_group_without_a_fleet_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="No fleet of group nobody runs in this driver"):
-        spark.read.format("baton").option("group", "nobody").load().count()
-
-
 def test_queries_that_come_and_go_leave_no_threads_in_the_driver(spark: SparkSession, world: Worlds, tmp_path: Path) -> None:
     orders = at_work(2, world)
 

@@ -40,14 +40,6 @@ def test_a_row_has_what_was_sent(source: StandIn, tmp_path: Path) -> None:
     assert other.headers == {"n" * 50_001: b"1", "short": b"2"}, "more than a JSON parser reads by default"
 
 
-def test_a_batch_read_has_all_that_is_there_and_leaves_it(source: StandIn) -> None:
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(5000)])
-    rows = source.table().where("offset > 0 and partition >= 0")
-    assert rows.count() == source.table().count() == 5000
-    assert sorted(int(row.value) for row in rows.select("value").collect()) == list(range(5000))
-    assert not any(asked[0] == "plan" for asked in source.asked)
-
-
 def test_only_the_columns_that_are_asked_for_are_made(source: StandIn) -> None:
     source.producer.send("a", "x", {"h": "y"}, partition=1)
     narrow = source.table().select("partition", "headers")
@@ -72,21 +64,6 @@ def test_an_unfinished_batch_comes_again_with_the_same_rows(source: StandIn, tmp
     assert sorted(kept.batches) == [0, 1]
     assert kept.batches[0] == seen[0] and len(seen[0]) == 300
     assert sorted(row.value for row in kept.batches[1]) == sorted(f"later {n}".encode() for n in range(300))
-
-
-def test_available_now_ends_when_it_has_what_was_there(source: StandIn, tmp_path: Path) -> None:
-    source.most = 40
-    source.producer.send_many([(f"key-{n}", f"{n}") for n in range(200)])
-    kept = Kept()
-    query = drained(source.stream(), kept, tmp_path)
-    assert kept.values() == sorted(str(n) for n in range(200))
-    assert max(len(rows) for rows in kept.batches.values()) <= 80
-    progress = [one for one in query.recentProgress if one["numInputRows"]]
-    assert sum(one["numInputRows"] for one in progress) == 200
-    described = progress[-1]["sources"][0]
-    assert described["description"] == f"baton[{source.group}]"
-    assert described["metrics"] == {"partitionsOwned": "2"}
-    assert [asked[0] for asked in source.asked].count("prepareAvailableNow") == 1
 
 
 def test_the_decisions_hear_the_options_the_query_and_the_batch(source: StandIn, tmp_path: Path) -> None:
