@@ -8,7 +8,6 @@ none of them has changed; otherwise it does without.
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -139,29 +138,25 @@ _EXECUTORS = ("org/apache/spark/executor/", "org/apache/spark/scheduler/cluster/
 """Classes that no training meets: what only executors on Kubernetes load, and Baton's source with its Redis client."""
 
 
-class ArchiveError(Exception):
-    """There will be no archive. The text says why."""
-
-
 def make(folder: Path) -> None:
     """Write the archive, the class path that it is good for, and the settings with which a driver uses both. Takes about two
-    minutes of a processor. Raises ArchiveError.
+    minutes of a processor. Raises JarError.
     """
     spark = jar_file.spark_jars()
     if spark is None:
-        raise ArchiveError("there are no jars of Spark: install pyspark, or set SPARK_HOME")
+        raise jar_file.JarError("there are no jars of Spark: install pyspark, or set SPARK_HOME")
     jars = class_path(spark, jar_file.path())
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         program = "import sys; from baton.spark.class_archive import train; train(*sys.argv[1:])"
-        _run([sys.executable, "-c", program, work, os.pathsep.join(map(str, jars))], "the training")
+        jar_file.run([sys.executable, "-c", program, work, os.pathsep.join(map(str, jars))], "training an archive of classes")
         loaded = {line for listed in Path(work).glob("*.classes") for line in listed.read_text(encoding="utf-8").splitlines()}
         whole = Path(work) / "all"
         whole.write_text("\n".join([*sorted(loaded | set(_classes(jars))), ""]), encoding="utf-8")
-        _run(
+        jar_file.run(
             [_java(), "-Xshare:dump", f"-XX:SharedClassListFile={whole}", f"-XX:SharedArchiveFile={folder / ARCHIVE}",
              "-Xlog:cds=error", "-Xlog:cds+heap=error", "-cp", os.pathsep.join(map(str, jars))],
-            "the dump",
+            "dumping an archive of classes",
         )  # fmt: skip
     (folder / CLASS_PATH).write_text(os.pathsep.join(map(str, jars)), encoding="utf-8")
     defaults = "".join(f"{name} {value}\n" for name, value in settings(folder).items())
@@ -197,14 +192,8 @@ def _java() -> Path | str:
     return Path(home) / "bin" / "java" if home else "java"
 
 
-def _run(command: Sequence[str | Path], what: str) -> None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode:
-        raise ArchiveError(f"{what} for an archive of classes failed:\n{done.stdout[-3000:]}")
-
-
 if __name__ == "__main__":
     try:
         make(Path(sys.argv[1]).absolute())
-    except (ArchiveError, jar_file.JarError) as error:
+    except jar_file.JarError as error:
         sys.exit(str(error))

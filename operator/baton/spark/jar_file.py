@@ -25,6 +25,7 @@ CARRIED = HERE / "jars" / "baton-spark.jar"
 SOURCES = HERE / "java"
 JAVA = 17
 """The lowest version of a JDK that Spark 4 runs on."""
+_BUILDING = "building the jar of Spark's source `baton`"
 
 
 class JarError(Exception):
@@ -111,9 +112,12 @@ def _build(place: Path, cache: Path) -> None:
         shutil.copytree(SOURCES / "META-INF", classes / "META-INF")
         class_path = os.pathsep.join([f"{spark}/*", *map(str, others)])
         options = ["--release", str(JAVA), "-encoding", "UTF-8", "-proc:none", "-nowarn"]
-        _run([programs / "javac", *options, "-cp", class_path, "-d", classes, *sorted((SOURCES / "dev").rglob("*.java"))])
+        run(
+            [programs / "javac", *options, "-cp", class_path, "-d", classes, *sorted((SOURCES / "dev").rglob("*.java"))],
+            _BUILDING,
+        )
         [bytecode] = spark.glob("xbean-asm9-shaded-*.jar")
-        _run([programs / "java", "-cp", bytecode, SOURCES / "build" / "Relocate.java", jar, classes, *others])
+        run([programs / "java", "-cp", bytecode, SOURCES / "build" / "Relocate.java", jar, classes, *others], _BUILDING)
         jar.rename(place)
 
 
@@ -143,11 +147,11 @@ def _fetched(other: Fetched, cache: Path) -> Path:
         [ivy] = spark.glob("ivy-*.jar")
         with tempfile.TemporaryDirectory(dir=cache, prefix="ivy-") as folder:
             settings = os.environ.get("BATON_IVY_SETTINGS")
-            _run([
+            run([
                 *(programs / "java", "-jar", ivy, *(("-settings", settings) if settings else ()), "-cache", f"{folder}/cache"),
                 *("-dependency", other.group, other.name, other.version, "-confs", "default", "-notransitive", "-types", "jar"),
                 *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
-            ])  # fmt: skip
+            ], _BUILDING)  # fmt: skip
             found = Path(folder) / other.file
             if not found.exists() or _sha256(found) != other.sha256:
                 raise JarError(
@@ -157,12 +161,11 @@ def _fetched(other: Fetched, cache: Path) -> Path:
     return place
 
 
-def _run(command: Sequence[str | Path]) -> None:
+def run(command: Sequence[str | Path], what: str) -> None:
+    """Run a program, of which only its failure is told. Raises JarError."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
-        raise JarError(
-            f"{Path(command[0]).name} failed while the jar of Spark's source `baton` was built:\n{done.stdout[-3000:]}"
-        )
+        raise JarError(f"{what} failed at {Path(command[0]).name}:\n{done.stdout[-3000:]}")
 
 
 def _key() -> str:
