@@ -22,18 +22,11 @@ log = logging.getLogger("baton.spark")
 # -- which of the group's pods are asked to stop
 
 
-class LeavingPods:
-    """Where the driver learns which executors leave: without Kubernetes, none."""
-
-    def until(self) -> Mapping[MemberId, float]:
-        """The pods that leave, each with when it is killed (seconds of the monotonic clock)."""
-        return {}
-
-    def close(self) -> None:
-        """Look no more."""
+Leaving = Callable[[], Mapping[MemberId, float]]
+"""The pods that are asked to stop, each with when it is killed (seconds of the monotonic clock)."""
 
 
-class WatchedPods(LeavingPods):
+class WatchedPods:
     """The executors' pods of a group at the API server, and which of them are asked to stop: by `kubectl delete pod`, a drain,
     or a spot instance that is taken back. The ledger does not say it in time, because a pod that leaves keeps its partitions
     until a plan has taken them from it. What the driver does not see costs nothing but the grace: the pod ends when its own
@@ -48,9 +41,11 @@ class WatchedPods(LeavingPods):
         self._followed.start()
 
     def until(self) -> Mapping[MemberId, float]:
+        """See `Leaving`."""
         return self._until
 
     def close(self) -> None:
+        """Look no more."""
         self._followed.close()
 
     def _see(self, pods: Sequence[Mapping[str, Any]]) -> None:
@@ -74,14 +69,14 @@ LAST = 20.0
 class Dismissals:
     """Of one fleet. Used by its loop alone."""
 
-    def __init__(self, pods: LeavingPods, executors: Executors, clock: Callable[[], float] = time.monotonic) -> None:
-        self._pods, self._executors, self._clock = pods, executors, clock
+    def __init__(self, leaving: Leaving, executors: Executors, clock: Callable[[], float] = time.monotonic) -> None:
+        self._leaving, self._executors, self._clock = leaving, executors, clock
         self._told: Mapping[MemberId, float] = {}
         """Since when each is known to leave."""
 
     def left(self) -> Mapping[MemberId, float]:
         """The pods that leave, with the seconds that each has left."""
-        now, until = self._clock(), self._pods.until()
+        now, until = self._clock(), self._leaving()
         for name in until.keys() - self._told.keys():
             log.info("%s is asked to stop, and has %.0f s to hand off", name, until[name] - now)
         self._told = {name: self._told.get(name, now) for name in until}

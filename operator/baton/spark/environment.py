@@ -6,15 +6,16 @@ On Kubernetes both are the API server. In development and tests it can be a dire
 import os
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from baton.consumer.api_server import ApiConnection, KubernetesLease
 from baton.model.names import driver_lease_name
-from baton.spark.dismissals import LeavingPods, WatchedPods
+from baton.spark.dismissals import Leaving, WatchedPods
 from baton.spark.driver_pod import OUTSIDE, DriverPod, EndedDrivers
 from baton.spark.ledger import LedgerView, MountedLedger, WatchedLedger
-from baton.spark.rights import Rights, WatchedRights, require
+from baton.spark.rights import WatchedRights, require
 from baton.spark.session import DriverSession, FleetSession
 from baton.spark.settings import refuse_allocator, under_dev
 
@@ -32,13 +33,13 @@ class FleetEnvironment(ABC):
     def session(self, group: str) -> FleetSession:
         """The driver's session, not yet acquired."""
 
-    def leaving(self, group: str) -> LeavingPods:
-        """Start to follow which executors' pods are asked to stop."""
-        return LeavingPods()
+    def leaving(self, group: str, closing: ExitStack) -> Leaving:
+        """Start to follow which executors' pods are asked to stop, until `closing`; without Kubernetes, none are."""
+        return dict
 
-    def rights(self, group: str) -> Rights:
-        """Start to look after what the driver's account may do."""
-        return Rights()
+    def missing_rights(self, group: str, closing: ExitStack) -> Callable[[], str]:
+        """Start to look what the driver's account lacks, until `closing`: a sentence for people; empty: nothing."""
+        return lambda: ""
 
 
 class Cluster(FleetEnvironment):
@@ -76,11 +77,15 @@ class Cluster(FleetEnvironment):
         gone = EndedDrivers(self._api, self.namespace)
         return DriverSession(lease, group, self._holder, self._lease_seconds, every, gone)
 
-    def leaving(self, group: str) -> LeavingPods:
-        return WatchedPods(self._api, self.namespace, group)
+    def leaving(self, group: str, closing: ExitStack) -> Leaving:
+        pods = WatchedPods(self._api, self.namespace, group)
+        closing.callback(pods.close)
+        return pods.until
 
-    def rights(self, group: str) -> Rights:
-        return WatchedRights(self._api, self.namespace, group)
+    def missing_rights(self, group: str, closing: ExitStack) -> Callable[[], str]:
+        rights = WatchedRights(self._api, self.namespace, group)
+        closing.callback(rights.close)
+        return rights.missing
 
 
 class Directory(FleetEnvironment):

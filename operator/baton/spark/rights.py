@@ -105,18 +105,7 @@ _EVERY = 30.0
 """Seconds."""
 
 
-class Rights:
-    """Where the driver learns what its account lacks: without Kubernetes, nothing."""
-
-    def missing(self) -> str:
-        """A sentence for people; empty: nothing, as far as is known."""
-        return ""
-
-    def close(self) -> None:
-        """Look no more."""
-
-
-class WatchedRights(Rights):
+class WatchedRights:
     """Asks again while the fleet runs, for a Role may be changed. Without it only Spark's log would tell, as of an executor that
     cannot be made: the driver's Lease does."""
 
@@ -128,9 +117,11 @@ class WatchedRights(Rights):
         threading.Thread(target=self._run, name="baton-rights", daemon=True).start()
 
     def missing(self) -> str:
+        """A sentence for people; empty: nothing, as far as is known."""
         return self._missing
 
     def close(self) -> None:
+        """Look no more."""
         self._closed.set()
 
     def _run(self) -> None:

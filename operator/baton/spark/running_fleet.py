@@ -214,10 +214,8 @@ class RunningFleet:
         self._start.done("Lease")
         self._ledger = self._environment.ledger(group)
         self._closing.callback(self._ledger.close)
-        self._leaving = self._environment.leaving(group)
-        self._closing.callback(self._leaving.close)
-        self._rights = self._environment.rights(group)
-        self._closing.callback(self._rights.close)
+        leaving = self._environment.leaving(group, self._closing)
+        missing_rights = self._environment.missing_rights(group, self._closing)
         grants_in_use = GrantsInUse(self._ledger, self._say_releases)
         self._finishing = Finishing(self._queues, grants_in_use, counts, self._reports)
         self._finishing.start()
@@ -252,11 +250,11 @@ class RunningFleet:
             executor_warm_up=ExecutorWarmUp(
                 self._first_task, self._batch_without_rows, _WARMING, begin=self._begin_warm_up, cancel=self._cancel_warm_up
             ),
-            dismissals=Dismissals(self._leaving, self._executors),
+            dismissals=Dismissals(leaving, self._executors),
             troubles=lambda: {
                 "trouble": self._trouble(),
                 "query_failure": self._query_failure(),
-                "missing_rights": self._rights.missing(),
+                "missing_rights": missing_rights(),
             },
             patience=self._holdup_timeout,
             queues_answer=self._queues.answer,

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryLis
 from pyspark.sql.streaming.query import StreamingQuery
 
 from baton.spark import Directory, Fleet
-from baton.spark.dismissals import LeavingPods
+from baton.spark.dismissals import Leaving
 from baton.spark.session import FleetSession
 from tests.integration.spark.world import World, Worlds, wait_for
 from tests.redis_server import RedisServer
@@ -405,7 +406,7 @@ def test_a_fleet_that_cannot_start_keeps_nothing(world: Worlds, spark: SparkSess
             self.given_up = True
 
     class WithoutPods(Directory):
-        def leaving(self, group: str) -> LeavingPods:
+        def leaving(self, group: str, closing: ExitStack) -> Leaving:
             raise ConnectionError("the API server does not answer")
 
     orders, lease, threads = world(1), Lease(), set(threading.enumerate())

@@ -3,18 +3,20 @@
 import json
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from baton.model import MemberId
 from baton.model.ledger import LedgerError, MemberEntry
-from baton.spark.dismissals import LAST, Dismissals, LeavingPods
+from baton.spark.dismissals import LAST, Dismissals, ends
 from baton.spark.executor_warm_up import ExecutorWarmUp
 from baton.spark.executors import Executor
 from baton.spark.fleet_loop import EVERY, SOON, FleetLoop, HoldUp, Order, order
 from baton.spark.ledger import GrantsInUse, RequestedScale, parse_scale
 from baton.spark.session import FleetSession
 from baton.spark.statistics import Counts
+from tests.ids import by_member
 from tests.unit.spark.builders import entry, executor
 from tests.waiting import PATIENCE, until
 from tests.written_ledger import WrittenLedger
@@ -134,14 +136,6 @@ class Scheduler:
         return self.running
 
 
-class PlayedPods(LeavingPods):
-    def __init__(self, until: dict[MemberId, float]) -> None:
-        self._until = until
-
-    def until(self) -> dict[MemberId, float]:
-        return self._until
-
-
 class Scene:
     def __init__(self, warm_up_patience: float = 0.0) -> None:
         self.go_on, self.warm, self.warm_up_patience = threading.Event(), threading.Event(), warm_up_patience
@@ -171,7 +165,7 @@ class Scene:
                 begin=lambda name: None,
                 cancel=lambda name: None,
             ),
-            dismissals=Dismissals(PlayedPods(self.until), self.scheduler, lambda: self.now),
+            dismissals=Dismissals(lambda: self.until, self.scheduler, lambda: self.now),
             troubles=lambda: {"trouble": self.trouble},
             patience=0,
             queues_answer=lambda: self.queues_answer,
@@ -274,6 +268,21 @@ def test_what_keeps_the_driver_from_its_work_is_said_also_while_spark_does_not_a
     assert scene.session.word.trouble == scene.trouble
 
 
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def test_a_pod_that_is_asked_again_with_less_time_is_killed_earlier_and_never_later() -> None:
+    def asked(grace: int) -> list[dict[str, Any]]:
+        return [pod("exec-1", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=grace), pod("exec-2")]
+
+    assert ends({}, [pod("exec-3", deletionTimestamp="2026-01-01T00:00:00Z")], 100.0) == by_member({"exec-3": 100.0})
+    first = ends({}, asked(60), 100.0)
+    assert first == by_member({"exec-1": 160.0})
+    assert ends(first, asked(60), 110.0) == first, "the same word, heard again"
+    assert ends(first, asked(5), 110.0) == by_member({"exec-1": 115.0})
+
+
 LEAVES = MemberId("exec-2")
 
 
@@ -300,13 +309,21 @@ def test_who_is_asked_to_stop_is_replaced_at_once_and_ended_when_it_has_handed_o
     assert scene.scheduler.totals == [3, 2]
 
 
+def test_who_is_asked_to_stop_is_given_work_until_its_last_seconds(scene: Scene) -> None:
+    leaving(scene)
+    assert scene.ready[-1] == ("1", "2")
+    scene.now = scene.until[LEAVES] - LAST
+    scene.loop.look()
+    assert scene.ready[-1] == ("1",)
+
+
 def test_who_has_handed_off_is_not_ended_while_a_job_may_need_its_blocks_or_it_has_a_task(scene: Scene) -> None:
     leaving(scene)
     handed_off(scene)
     scene.scheduler.running = 1
-    scene.loop.look()
+    assert scene.loop.look() == SOON
     scene.scheduler.running, scene.scheduler.fleet = 0, (executor(1), executor(2, active=1))
-    scene.loop.look()
+    assert scene.loop.look() == SOON
     assert scene.scheduler.ended == []
 
 
