@@ -19,7 +19,7 @@ from baton.kube.objects import QueueView
 from baton.kube.store import WatchedKind
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY, ledger_name
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from tests.simulation.api_server.manifests import merged
 from tests.simulation.seeds import manifests

@@ -17,7 +17,7 @@ from baton.model.ids import MemberId, QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, LEDGER_GROUP_KEY, ledger_name, session_lease_name
 from baton.model.times import to_micro_text
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation import virtual_time
 from tests.simulation.api_server import ApiServer, Fault, Hang, MemoryApi, WatchFeed

@@ -19,7 +19,7 @@ from baton.kube.objects import QueueView, groups_path, queues_path
 from baton.model.ids import QueueName
 from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import Fault, Refuse

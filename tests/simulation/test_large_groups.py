@@ -13,7 +13,7 @@ import pytest
 
 from baton.kube.api import group_path
 from baton.kube.objects import GROUP_VERSION, QueueView
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Claimant, QueueAdapter
 from tests.simulation.one_replica import OneReplica
 

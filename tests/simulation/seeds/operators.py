@@ -15,7 +15,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Uid
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueCheck, QueueConflict, QueueUnreachable
 from tests.simulation.api_server import MemoryApi, WatchFeed

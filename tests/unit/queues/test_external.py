@@ -1,7 +1,7 @@
 """External queues are only numbers."""
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.external.adapter import ExternalQueue
+from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.protocol import Owner, QueueAdapter, QueueCheck
 
 

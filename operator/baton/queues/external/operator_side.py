@@ -1,8 +1,41 @@
-"""The operator's side of an External queue."""
+"""A queue that Baton cannot reach: its partitions are only numbers, and only the consumer's word says that one is free."""
 
-from baton.queues.external.adapter import ExternalQueue
+from baton.model.ids import Epoch, Uid
+from baton.queues.external.kind import KIND
 from baton.queues.opening import QueueToOpen
-from baton.queues.protocol import Claimant, QueueAdapter
+from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueCheck
+
+
+class ExternalQueue:
+    """QueueAdapter (queues/protocol.py) for External sources. Nothing enforces its grants, and it keeps no records."""
+
+    fenced = KIND.fenced
+    answers_within = KIND.answers_within
+
+    def __init__(self) -> None:
+        self._partitions: int | None = None
+
+    async def check(self) -> QueueCheck:
+        return QueueCheck(partitions=self._partitions)
+
+    async def ensure(self, count: int | None) -> None:
+        self._partitions = count if count is not None else self._partitions
+
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:
+        return None
+
+    async def outstanding(self, partition: int) -> int | None:
+        return None
+
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+        return Owner(uid, epoch)
+
+    async def release(self) -> bool:
+        self._partitions = None
+        return True
+
+    async def close(self) -> None:
+        pass
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
