@@ -66,7 +66,7 @@ class Consumer:
         and Ctrl-C end it, where it runs in the main thread.
         """
         if metrics is not None:
-            open_queue, source = metrics.around(open_queue), metrics.following(source)
+            open_queue, source = metrics.around(open_queue, source)
         self._loop = ConsumerLoop(open_queue, source, uid, session, grace, callbacks or Callbacks(), deadlines)
         self._measure = None if metrics is None else metrics.handling
         if metrics is not None:

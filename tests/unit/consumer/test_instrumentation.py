@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from baton.consumer.metrics import HeldTimes, MeasuredAssignments, MeasuredReader
+from baton.consumer.metrics import ConsumerMetrics
 from baton.consumer.partition import HeldPartition, Phase
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -15,18 +16,9 @@ from baton.queues.protocol import Owner, QueueUnreachable
 
 ORDERS = QueueName("orders")
 FIRST, SECOND = Epoch(1), Epoch(2)
+COUNTERS = "handled", "failed", "dead_letters", "redelivered", "refused"
 
 T = TypeVar("T")
-
-
-class Book:
-    """Writes down what is measured."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[Any, ...]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *values: self.lines.append((name, *values))
 
 
 class Answers:
@@ -88,11 +80,11 @@ class Mount:
 class World:
     def __init__(self) -> None:
         self.now = 100.0
-        self.book = Book()
-        self.held_times = HeldTimes(self.book, lambda: self.now)
+        self.registry = CollectorRegistry()
         self.mount, self.answers = Mount(), Answers()
-        self.assignments = MeasuredAssignments(self.mount, self.held_times)
-        self.reader = MeasuredReader(ORDERS, self.answers, self.book, self.held_times)
+        metrics = ConsumerMetrics(self.registry, lambda: self.now)
+        open_queue, self.assignments = metrics.around(lambda name: self.answers, self.mount)
+        self.reader = open_queue(ORDERS)
 
     def ledger(self, owned: dict[int, Epoch], revoking: dict[int, Epoch] | None = None) -> None:
         queues = {ORDERS: owned}, {ORDERS: revoking or {}}
@@ -102,6 +94,18 @@ class World:
     def after(self, seconds: float) -> "World":
         self.now += seconds
         return self
+
+    @property
+    def counted(self) -> dict[str, float]:
+        """Counters that are not 0."""
+        found = {name: self.registry.get_sample_value(f"baton_consumer_{name}_total", {"queue": ORDERS}) for name in COUNTERS}
+        return {name: value for name, value in found.items() if value}
+
+    def timed(self, name: str) -> tuple[float, float]:
+        """How often, and the seconds in all."""
+        which = (f"baton_consumer_{name}_seconds_{what}" for what in ("count", "sum"))
+        times, seconds = (self.registry.get_sample_value(one, {"queue": ORDERS}) or 0.0 for one in which)
+        return times, seconds
 
 
 @pytest.fixture
@@ -117,7 +121,7 @@ def test_entries_that_come_again_and_acknowledgements_are_counted(world: World) 
     world.answers.found = [entry(redelivered=True), entry()]
     assert list(world.reader.read(0, FIRST)) == world.answers.found
     world.reader.ack(0, FIRST, ["1-1", "1-2"])
-    assert world.book.lines == [("redelivered", ORDERS, 1), ("handled", ORDERS, 2)]
+    assert world.counted == {"redelivered": 1, "handled": 2}
 
 
 def test_a_failure_comes_again_or_is_a_dead_letter(world: World) -> None:
@@ -125,8 +129,7 @@ def test_a_failure_comes_again_or_is_a_dead_letter(world: World) -> None:
     world.answers.again = False
     assert not world.reader.retry(0, FIRST, "1-1", "why")
     world.reader.set_aside(0, FIRST, "1-2", "rejected")
-    dead = [("failed", ORDERS), ("dead_letter", ORDERS)]
-    assert world.book.lines == [("failed", ORDERS), ("redelivered", ORDERS, 1), *dead, *dead]
+    assert world.counted == {"failed": 3, "redelivered": 1, "dead_letters": 2}
 
 
 def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) -> None:
@@ -135,7 +138,7 @@ def test_the_first_entry_is_timed_from_the_grant_once_per_epoch(world: World) ->
         world.ledger({0: epoch})
         for _ in range(3):
             world.after(0.5).reader.read(0, epoch)
-    assert world.book.lines == [("taken_over", ORDERS, 0.5)] * 2
+    assert world.timed("takeover") == (2, 1.0)
 
 
 def test_a_partition_in_which_nothing_waited_tells_nothing_of_the_hand_off(world: World) -> None:
@@ -143,7 +146,7 @@ def test_a_partition_in_which_nothing_waited_tells_nothing_of_the_hand_off(world
     world.reader.read(0, FIRST)
     world.answers.found = [entry()]
     world.after(3600).reader.read(0, FIRST)
-    assert world.book.lines == []
+    assert world.timed("takeover") == (0, 0)
 
 
 def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> None:
@@ -152,7 +155,7 @@ def test_a_release_is_timed_from_the_ledger_that_asks_for_it(world: World) -> No
     world.after(1).ledger({}, revoking={0: FIRST, 1: FIRST})
     world.after(2).reader.let_go({0: FIRST}, 1.0)
     world.reader.let_go({0: FIRST}, 1.0)
-    assert world.book.lines == [("given_back", ORDERS, 3.0)]
+    assert world.timed("release") == (1, 3.0)
 
 
 def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: World) -> None:
@@ -162,7 +165,7 @@ def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: W
         world.reader.read(0, FIRST)
     world.after(1).ledger({}, revoking={0: FIRST})
     world.after(1).reader.let_go({0: FIRST}, 1.0)
-    assert world.book.lines == [("given_back", ORDERS, 2.0)]
+    assert world.timed("release") == (1, 2.0)
 
 
 @pytest.mark.parametrize("ask", [lambda r: r.read(0, FIRST), lambda r: r.ack(0, FIRST, ["1-1"]), lambda r: r.verify(0, FIRST)])
@@ -172,7 +175,7 @@ def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) ->
     with pytest.raises(StaleOwner):
         ask(world.reader)
     world.reader.let_go({0: FIRST}, 1.0)
-    assert world.book.lines == [("refused", ORDERS)]
+    assert (world.counted, world.timed("release")) == ({"refused": 1}, (0, 0))
 
 
 def test_a_partition_that_was_lost_is_let_go_of_as_one_that_was_not_measured(world: World) -> None:
@@ -185,7 +188,7 @@ def test_a_partition_that_was_lost_is_let_go_of_as_one_that_was_not_measured(wor
 def test_a_partition_that_nobody_called_back_is_no_release(world: World) -> None:
     world.ledger({0: FIRST})
     world.reader.let_go({0: FIRST}, 1.0)
-    assert world.book.lines == []
+    assert world.timed("release") == (0, 0)
 
 
 def test_everything_else_passes(world: World) -> None:
