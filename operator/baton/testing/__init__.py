@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
+from math import inf
 from typing import NamedTuple, Self, TypeVar, Unpack
 
 from baton.consumer.callbacks import Callbacks, Partitions
 from baton.consumer.consumer import Consumer
 from baton.consumer.handler import Handler
 from baton.consumer.handler_options import Deserializer, Deserializers, HandlerOptions
+from baton.consumer.partition import Notice
 from baton.consumer.turns import Turns
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
@@ -31,9 +33,11 @@ from baton.queues.redis.routing import RoutingTable
 
 __all__ = ["AsyncTestQueue", "SetAside", "TestQueue"]
 
-_POD = Uid("pod-of-the-test")
+POD = Uid("pod-of-the-test")
 _LOOK_EVERY = 0.02
 """Seconds."""
+_AT_WORK_FOR = 0.2
+"""Seconds after which a handler is not expected to return while a method waits for callbacks."""
 
 Answer = TypeVar("Answer")
 
@@ -53,21 +57,32 @@ class TestQueue:
 
     __test__ = False
 
-    def __init__(self, partitions: int = 1, *, name: str = "orders", max_redeliveries: int = 0, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        partitions: int = 1,
+        *,
+        name: str = "orders",
+        max_redeliveries: int = 0,
+        timeout: float = 10.0,
+        reader: "type[InMemoryReader] | None" = None,
+    ) -> None:
         """`max_redeliveries`: as in the PartitionedQueue; 0 for no limit. `timeout`: seconds that any method waits, and
-        that handlers get at the end. Raises ValueError for a number of partitions that Redis could not have."""
+        that handlers get at the end. `reader`: the queue itself, where it is to answer otherwise than InMemoryReader. Raises
+        ValueError for a number of partitions that Redis could not have."""
         self.acked: list[Entry] = []
         """What was acknowledged, in this order: the entries that `send` returned."""
         self.dead_letters: list[SetAside] = []
         self.moved = 0.0
         """Seconds by which retries came earlier, in all."""
         self._routing = RoutingTable.even(1, partitions)
-        self._queue = _Queue(QueueName(name), partitions, max_redeliveries, self.acked, self.dead_letters)
-        self._ledger = _Ledger(self._queue)
+        self._queue = (reader or InMemoryReader)(QueueName(name), partitions, max_redeliveries, self.acked, self.dead_letters)
+        self._ledger = InMemoryAssignments(self._queue)
         self._timeout = timeout
         self._consumer: Consumer | None = None
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
+        self._at_work = False
+        """From `start` to the end of what it started."""
         self._failure: BaseException | None = None
         self._next = count()
 
@@ -87,7 +102,7 @@ class TestQueue:
         self._consumer = Consumer(
             lambda name: self._queue,
             self._ledger,
-            _POD,
+            POD,
             grace=self._timeout,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
@@ -105,7 +120,10 @@ class TestQueue:
                 running.run(handler, **options)
             except BaseException as failure:
                 self._failure = failure
+            finally:
+                self._at_work = False
 
+        self._at_work = True
         self._thread = threading.Thread(target=run, name="baton-test", daemon=True)
         self._thread.start()
 
@@ -120,16 +138,15 @@ class TestQueue:
         """Append an entry to the partition of its key, or to `partition`; without a key they take turns. Return it as it will
         stand in `acked`. Raises ValueError for a partition that there is not."""
         bare = b"" if key is None else _bytes(key)
-        partitions = len(self._queue.epochs)
         if partition is None:
-            partition = self._routing.partition_of(bare) if bare else next(self._next) % partitions
-        if partition not in self._queue.epochs:
-            raise ValueError(f"partition is {partition}: this queue has 0 to {partitions - 1}")
+            partition = self._routing.partition_of(bare) if bare else next(self._next) % len(self._queue.epochs)
+        self._queue.see(partition)
         return self._queue.append(partition, bare, _bytes(value), headers)
 
     def settled(self) -> None:
-        """Wait until every entry of the member's partitions is acknowledged or a dead letter. Where all that is left waits for
-        another try, that comes at once (see `moved`). Raises TimeoutError that names what is left, and what ended the program."""
+        """Wait until every entry of the member's partitions is acknowledged or a dead letter, and callbacks have returned. Where
+        all that is left waits for another try, that comes at once (see `moved`). Raises TimeoutError that names what is left, and
+        what ended the program."""
         until = time.monotonic() + self._timeout
         while left := self._queue.left():
             self._see_it_runs()
@@ -138,6 +155,7 @@ class TestQueue:
             self._move(None)
             with self._queue.changed:
                 self._queue.changed.wait(_LOOK_EVERY)
+        self._until_told()
         self._see_it_runs()
 
     def advance(self, seconds: float) -> None:
@@ -147,22 +165,28 @@ class TestQueue:
     def hand_over(self, partition: int) -> None:
         """Call the partition back and give it to another member: what is in hand is finished, `on_revoked` is called. Raises
         TimeoutError where the consumer does not let go of it, ValueError where it has not got it."""
+        self._ledger.see_owned(partition)
+        self._until_told()
         self._ledger.call_back(partition)
-        if self._runs:
-            epoch = self._queue.epochs[partition]
-            self._until(lambda: (partition, epoch) in self._queue.released, f"partition {partition} is let go of")
+        grant = partition, self._queue.epochs[partition]
+        self._until(lambda: grant in self._queue.released, f"partition {partition} is let go of")
         self._ledger.take(partition)
+        self._until_told()
 
     def lose(self, partition: int) -> None:
         """Give the partition to another member without asking, as at a missed deadline: the queue refuses this one from now on,
-        `on_lost` is called, `entry.still_mine()` is False. Raises ValueError where it has not got it."""
-        epoch = self._queue.epochs.get(partition, Epoch(0))
+        `entry.still_mine()` is False, and `on_lost` is called, when the handler has returned. Raises ValueError where it has not
+        got it."""
+        self._ledger.see_owned(partition)
+        self._until_told()
         self._ledger.take(partition)
-        self._until(lambda: not self._ask(lambda turns: _holds(turns, partition, epoch), False), "the loss is noticed")
+        self._until_told()
 
     def grant(self, partition: int) -> None:
-        """Give a partition back to the member: entries that it had not finished come again, marked redelivered."""
+        """Give a partition back to the member: `on_assigned` is called, and entries that it had not finished come again, marked
+        redelivered. Raises ValueError where it has it."""
         self._ledger.give(partition)
+        self._until_told()
 
     def __enter__(self) -> Self:
         return self
@@ -190,6 +214,9 @@ class TestQueue:
         except BaseException as failure:
             self._failure = failure
 
+    def _ended(self, _: object) -> None:
+        self._at_work = False
+
     def _stop(self) -> None:
         if self._consumer is not None:
             self._consumer.stop()
@@ -208,13 +235,17 @@ class TestQueue:
 
     @property
     def _runs(self) -> bool:
-        return self._consumer is not None and self._consumer.running
+        return self._at_work or (self._consumer is not None and self._consumer.running)
 
     def _move(self, seconds: float | None) -> None:
         self.moved += self._ask(lambda turns: _moved(turns, seconds), 0.0)
 
     def _ask(self, question: Callable[[Turns], Answer], otherwise: Answer) -> Answer:
         return otherwise if self._consumer is None else self._consumer.ask(question, otherwise)
+
+    def _until_told(self) -> None:
+        """Wait until the consumer has followed its ledger and has called what is to be called."""
+        self._until(lambda: self._ask(lambda turns: _told(turns, self._ledger.grants), False), "callbacks have returned")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         until = time.monotonic() + self._timeout
@@ -232,7 +263,7 @@ class AsyncTestQueue:
 
     def __init__(self, queue: TestQueue) -> None:
         self._queue = queue
-        self.consumer, self.send, self.advance, self.grant = queue.consumer, queue.send, queue.advance, queue.grant
+        self.consumer, self.send, self.advance = queue.consumer, queue.send, queue.advance
         self.acked, self.dead_letters = queue.acked, queue.dead_letters
 
     @property
@@ -242,8 +273,10 @@ class AsyncTestQueue:
 
     def start(self, handler: Handler, *, consumer: Consumer | None = None, **options: Unpack[HandlerOptions]) -> None:
         """As `TestQueue.start`, with the options of `Consumer.serve`."""
-        serving = self._queue._serve(consumer or self.consumer(), handler, options)
-        self._queue._task = asyncio.create_task(serving)
+        queue = self._queue
+        queue._at_work = True
+        queue._task = asyncio.create_task(queue._serve(consumer or self.consumer(), handler, options))
+        queue._task.add_done_callback(queue._ended)
 
     async def settled(self) -> None:
         """As `TestQueue.settled`."""
@@ -257,6 +290,10 @@ class AsyncTestQueue:
         """As `TestQueue.lose`."""
         await asyncio.to_thread(self._queue.lose, partition)
 
+    async def grant(self, partition: int) -> None:
+        """As `TestQueue.grant`."""
+        await asyncio.to_thread(self._queue.grant, partition)
+
 
 class _Sent:
     """An entry of the queue, and under which epoch it was handed out last (0: it was not)."""
@@ -267,7 +304,7 @@ class _Sent:
         self.entry, self.epoch, self.tries = entry, Epoch(0), 0
 
 
-class _Queue:
+class InMemoryReader:
     """A Reader (`baton.queues.consumer_side`) of a queue in memory."""
 
     def __init__(
@@ -287,15 +324,18 @@ class _Queue:
         self._waits_for: frozenset[int] = frozenset()
         self._woken: Callable[[], None] = lambda: None
 
+    def see(self, partition: int) -> None:
+        """Raises ValueError where there is no such partition."""
+        if partition not in self.epochs:
+            raise ValueError(f"partition is {partition}: this queue has 0 to {len(self.epochs) - 1}")
+
     def append(self, partition: int, key: bytes, value: bytes, headers: Mapping[str, bytes | None]) -> Entry:
         now = int(time.time() * 1000)
         with self.changed:
             offset = str(next(self._offsets))
             entry = Entry(self.name, partition, offset, key, value, now, Epoch(1), False, headers)
             self._unfinished[partition][offset] = _Sent(entry)
-            wake = partition in self._waits_for
-        if wake:
-            self._woken()
+            self._wake()
         return entry
 
     def left(self) -> list[str]:
@@ -308,11 +348,16 @@ class _Queue:
                 for offset, sent in entries.items()
             ]
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> Sequence[Entry]:
+    def read(
+        self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: float = inf, new: bool = True
+    ) -> Sequence[Entry]:
         with self._asked(partition, epoch):
             found = [sent for sent in self._unfinished[partition].values() if sent.epoch != epoch and (new or sent.epoch)]
-            read = []
+            read: list[Entry] = []
             for sent in found[:count]:
+                most_bytes -= len(sent.entry.key) + len(sent.entry.value)
+                if read and most_bytes < 0:
+                    break
                 read.append(_handed_out(sent.entry, epoch, again=sent.epoch > 0))
                 sent.epoch = epoch
             return read
@@ -352,25 +397,33 @@ class _Queue:
             return any(sent.epoch != epoch for sent in self._unfinished[partition].values())
 
     def wait_for(self, partitions: frozenset[int], woken: Callable[[], None]) -> None:
-        self._waits_for, self._woken = partitions, woken
+        with self.changed:
+            self._waits_for, self._woken = partitions, woken
+            self._wake()
 
     def close(self) -> None: ...
+
+    def _wake(self) -> None:
+        """Once, where there is something to read in what is waited for."""
+        if any(self.ready(partition, self.epochs[partition]) for partition in self._waits_for):
+            self._waits_for = frozenset()
+            self._woken()
 
     @contextmanager
     def _asked(self, partition: int, epoch: Epoch) -> Iterator[None]:
         """Refuse a stale owner, and tell who waits of what has changed."""
         with self.changed:
             if partition in self.lost or epoch != self.epochs[partition]:
-                raise StaleOwner(partition, _POD, epoch, Owner(Uid("another-pod"), self.epochs[partition]))
+                raise StaleOwner(partition, POD, epoch, Owner(Uid("another-pod"), self.epochs[partition]))
             self._asked_at = time.monotonic()
             yield
             self.changed.notify_all()
 
 
-class _Ledger:
+class InMemoryAssignments:
     """The member's Assignments (`baton.consumer.assignments`)."""
 
-    def __init__(self, queue: _Queue) -> None:
+    def __init__(self, queue: InMemoryReader) -> None:
         self.owned = frozenset(queue.epochs)
         self._queue, self._revoking = queue, frozenset[int]()
         self._changed: Callable[[], None] = lambda: None
@@ -384,38 +437,47 @@ class _Ledger:
 
     def close(self) -> None: ...
 
+    @property
+    def grants(self) -> Mapping[int, Epoch]:
+        """All that the ledger names."""
+        return {partition: self._queue.epochs[partition] for partition in self.owned | self._revoking}
+
+    def see_owned(self, *partitions: int) -> None:
+        for partition in partitions:
+            self._queue.see(partition)
+            if partition not in self.owned | self._revoking:
+                raise ValueError(f"partition {partition}: the member does not have it; grant({partition}) gives it back")
+
     def call_back(self, *partitions: int) -> None:
-        self._see_owned(*partitions)
+        self.see_owned(*partitions)
         self.owned, self._revoking = self.owned - {*partitions}, self._revoking | {*partitions}
         self._say()
 
     def take(self, partition: int) -> None:
         """Another member has it."""
-        self._see_owned(partition)
-        with self._queue.changed:
-            self._queue.epochs[partition] = Epoch(self._queue.epochs[partition] + 1)
-            self._queue.lost.add(partition)
+        self.see_owned(partition)
+        self._next_epoch(partition)
+        self._queue.lost.add(partition)
         self.owned, self._revoking = self.owned - {partition}, self._revoking - {partition}
         self._say()
 
     def give(self, partition: int) -> None:
+        self._queue.see(partition)
         if partition not in self._queue.lost:
-            raise ValueError(f"partition {partition}: the member has it already, or the queue does not have it")
-        with self._queue.changed:
-            self._queue.epochs[partition] = Epoch(self._queue.epochs[partition] + 1)
-            self._queue.lost.remove(partition)
+            raise ValueError(f"partition {partition}: the member has it already")
+        self._next_epoch(partition)
+        self._queue.lost.remove(partition)
         self.owned |= {partition}
         self._say()
 
-    def _see_owned(self, *partitions: int) -> None:
-        for partition in partitions:
-            if partition not in self.owned | self._revoking:
-                raise ValueError(f"partition {partition}: the member does not have it")
+    def _next_epoch(self, partition: int) -> None:
+        with self._queue.changed:
+            self._queue.epochs[partition] = Epoch(self._queue.epochs[partition] + 1)
 
     def _say(self) -> None:
         epochs = self._queue.epochs
         grants = [{self._queue.name: {number: epochs[number] for number in some}} for some in (self.owned, self._revoking)]
-        self._entry = MemberEntry("test/group", MemberId("pod"), _POD, 1, True, *grants)
+        self._entry = MemberEntry("test/group", MemberId("pod"), POD, 1, True, *grants)
         self._changed()
 
 
@@ -427,18 +489,31 @@ def _handed_out(sent: Entry, epoch: Epoch, *, again: bool) -> Entry:
     return Entry(sent.queue, sent.partition, sent.offset, sent.key, sent.value, sent.timestamp, epoch, again, sent.headers)
 
 
-def _holds(turns: Turns, partition: int, epoch: Epoch) -> bool:
-    return any(one.partition.number == partition and one.epoch == epoch and not one.over for one in turns.holdings)
+def _told(turns: Turns, grants: Mapping[int, Epoch]) -> bool:
+    """The consumer knows what it has, and its callbacks have returned. Or they cannot be called yet: all workers have been at
+    their handlers for a while, or a program takes batches and is not waiting for one."""
+    dispatcher = turns.dispatcher
+    if {one.partition.number: one.epoch for one in turns.holdings} != grants or dispatcher.calling is not None:
+        return False
+    told = not dispatcher.calls and all(one.over or one.notice in (Notice.ASSIGNED, Notice.REVOKED) for one in turns.holdings)
+    if told or dispatcher.wants:
+        return told
+    before = time.monotonic() - _AT_WORK_FOR
+    busy = [delivery for delivery in dispatcher.out if delivery.at and delivery.at_since < before]
+    return dispatcher.shared or len(busy) == dispatcher.workers
 
 
 def _moved(turns: Turns, seconds: float | None) -> float:
     """Have retries come so much earlier; None: as much as the first needs, if nothing else goes on. Return the seconds."""
     now = time.monotonic()
     sequences = [sequence for holding in turns.holdings for sequence in holding.sequences.values()]
+    due = [sequence.due for sequence in sequences if sequence.failed and sequence.due > now]
+    if not due:
+        return 0.0
     if seconds is None:
         if any(sequence.busy or sequence.kept or sequence.ready(now) for sequence in sequences):
             return 0.0
-        seconds = max(0.0, min((sequence.due for sequence in sequences if sequence.failed), default=now) - now)
+        seconds = min(due) - now
     for sequence in sequences:
         sequence.bring_forward(seconds)
     return seconds

@@ -125,6 +125,81 @@ def test_what_is_in_hand_is_finished_before_a_partition_is_handed_over() -> None
             queue.hand_over(1)
 
 
+@pytest.mark.parametrize("way", ["hand_over", "lose"])
+def test_a_partition_that_goes_right_after_the_start_has_come_before(way: str) -> None:
+    told: list[str] = []
+    with TestQueue() as queue:
+        consumer = queue.consumer(
+            on_assigned=lambda _: told.append("assigned"),
+            on_revoked=lambda *_: told.append("hand_over"),
+            on_lost=lambda _: told.append("lose"),
+        )
+        queue.start(lambda entry: None, consumer=consumer)
+        getattr(queue, way)(0)
+        assert told == ["assigned", way]
+
+
+def test_callbacks_have_returned_when_a_method_returns() -> None:
+    told: list[str] = []
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def tell(word: str) -> None:
+        begun.release()
+        assert go_on.acquire(timeout=10)
+        told.append(word)
+
+    def let_go_on() -> None:
+        while begun.acquire(timeout=10):
+            go_on.release()
+
+    threading.Thread(target=let_go_on, daemon=True).start()
+    with TestQueue() as queue:
+        consumer = queue.consumer(
+            on_assigned=lambda _: tell("assigned"), on_revoked=lambda *_: tell("revoked"), on_lost=lambda _: tell("lost")
+        )
+        queue.start(lambda entry: None, consumer=consumer)
+        queue.settled()
+        assert told == ["assigned"]
+        queue.lose(0)
+        assert told[1:] == ["lost"]
+        queue.grant(0)
+        assert told[2:] == ["assigned"]
+        queue.hand_over(0)
+        assert told[3:] == ["revoked"]
+
+
+def test_a_partition_that_there_is_not_is_named_with_those_that_there_are() -> None:
+    queue = TestQueue(partitions=2)
+    for method in (queue.lose, queue.hand_over, queue.grant):
+        with pytest.raises(ValueError, match="partition is 7: this queue has 0 to 1"):
+            method(7)
+    queue.lose(1)
+    with pytest.raises(ValueError, match=r"partition 1: the member does not have it; grant\(1\) gives it back"):
+        queue.lose(1)
+    with pytest.raises(ValueError, match="partition 0: the member has it already"):
+        queue.grant(0)
+
+
+def test_where_nothing_waits_for_another_try_no_time_is_moved() -> None:
+    with TestQueue() as queue:
+        queue.start(lambda entry: None)
+        queue.send("customer-1", "x")
+        queue.settled()
+        queue.advance(3600)
+        assert queue.moved == 0
+
+
+def test_what_comes_before_it_is_waited_for_wakes() -> None:
+    reader, woken = TestQueue(partitions=2)._queue, list[int]()
+    reader.append(1, b"k", b"v", {})
+    reader.wait_for(frozenset({0}), lambda: woken.append(0))
+    assert woken == []
+    reader.wait_for(frozenset({0, 1}), lambda: woken.append(1))
+    assert woken == [1]
+    reader.append(1, b"k", b"v", {})
+    assert woken == [1], "once for each wait"
+
+
 def test_what_ends_the_program_ends_the_test() -> None:
     def handle(entry: HeldEntry) -> None:
         raise SystemExit(3)
