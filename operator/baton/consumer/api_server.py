@@ -15,11 +15,11 @@ from urllib.parse import quote
 import urllib3
 from urllib3.util.ssl_ import create_urllib3_context
 
+from baton.consumer.pod import Pod
+from baton.consumer.session import Session
 from baton.model.lease import Manifest
 from baton.model.lines import Lines
-
-# The API server's time in a pod, whose own clock may be another.
-
+from baton.model.names import session_lease_name
 
 _LONGEST_DATE = 64
 
@@ -41,9 +41,6 @@ class ServerClock:
         except (ValueError, OverflowError, TypeError, IndexError):  # it is no date
             return
         self._offset = min(max(self._offset, told - time.monotonic()), told + 1 - asked)
-
-
-# Connections
 
 
 Json = dict[str, Any]
@@ -276,9 +273,6 @@ def _words(answer: urllib3.BaseHTTPResponse) -> object:
         return answer.reason
 
 
-# A session's Lease at the API server.
-
-
 _ABSENT, _CONFLICT = 404, 409
 
 
@@ -309,3 +303,9 @@ class KubernetesLease:
             if refusal.status in (_ABSENT, _CONFLICT):
                 return None
             raise
+
+
+def session_of(pod: Pod, api: ApiConnection) -> Session:
+    """The pod's own session, whose Lease goes with it."""
+    lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
+    return Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})

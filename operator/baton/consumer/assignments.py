@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from baton.consumer.ending import Left
 from baton.consumer.handler import in_event_loop
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import LedgerError, MemberEntry, flat
+from baton.model.retrying import doubling
 from baton.queues.consumer_side import Announcements
 from baton.queues.protocol import Heard, QueueUnreachable
 
@@ -89,22 +91,16 @@ class AssignmentSource:
     def _look_again(self) -> None:
         with self._lock:
             try:
-                self._refresh()
+                version = self._look()
+                if version != self._version:
+                    entry = self._read(version, self._entry)
+                    if entry is not None or self._look() == version:  # else it was swapped: read at the next look
+                        self._version, self._entry = version, entry
                 self._unreadable = False
             except OSError as error:
                 if not self._unreadable:
                     log.warning("The ledger's key %s cannot be read, and its last state stands: %s", self._member, error)
                 self._unreadable = True
-
-    def _refresh(self) -> None:
-        """Raises OSError if the entry cannot be known."""
-        version = self._look()
-        if version == self._version:
-            return
-        entry = self._read(version, self._entry)
-        if entry is None and self._look() != version:
-            return  # it was swapped for another meanwhile, and is read at the next look
-        self._version, self._entry = version, entry
 
     def _look(self) -> _Version:
         """Changes whenever the entry may have."""
@@ -187,14 +183,23 @@ def _named(told: MemberEntry | None) -> dict[Partition, Epoch]:
 
 LOOK_AGAIN = 4.0
 """Seconds after which the queue is asked again about what the ledger has not confirmed: it may be newer, and have skipped it."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 class AnnouncedAssignments:
     """The ledger of a pod, and what its queues say beyond it. `Assignments` for a consumer."""
 
-    def __init__(self, ledger: Assignments, announcements: Announcements, group: str, member: MemberId, uid: Uid) -> None:
-        """`group` is namespace/name."""
+    def __init__(
+        self,
+        ledger: Assignments,
+        announcements: Announcements,
+        group: str,
+        member: MemberId,
+        uid: Uid,
+        deadlines: Left = lambda partition, epoch: None,
+    ) -> None:
+        """`group` is namespace/name. `deadlines`: those of the ledger."""
+        self._deadlines = deadlines
         self._ledger = ledger
         self._announcements = announcements
         self._nothing = MemberEntry(group, member, uid, 0, False)
@@ -203,8 +208,6 @@ class AnnouncedAssignments:
         self._heard: Records = {}
         """Of each partition that was announced, what the queue said last, until a ledger that is as new names it: an older one
         may come before that."""
-        self._records: Records = {}
-        """Those of which the ledger does not know yet."""
         self._told: MemberEntry | None = None
         self._entry: MemberEntry | None = None
         self._ends: dict[Partition, tuple[Epoch, float | None]] = {}
@@ -224,9 +227,11 @@ class AnnouncedAssignments:
             return self._entry
 
     def left(self, partition: Partition, epoch: Epoch) -> float | None:
-        """Seconds until a partition that is called back is taken away, counted from when the pod first heard of it; None: the
-        queue does not say. It is asked, once, where it has not been heard; where it did not answer, again after a while. An
-        event loop does not wait for that: None, until it is known."""
+        """Seconds until a partition that is called back is taken away: to the ledger's deadline; where that is not known, counted
+        from when the pod first heard of it; None: the queue does not say. It is asked, once, where it has not been heard; where
+        it did not answer, again after a while. An event loop does not wait for that: None, until it is known."""
+        if (known := self._deadlines(partition, epoch)) is not None:
+            return known
         if not self._knows(partition, epoch):
             if not in_event_loop():
                 self._ask(partition, epoch)
@@ -269,27 +274,26 @@ class AnnouncedAssignments:
             self._announcements.close()
 
     def _listen(self, changed: Callable[[], None]) -> None:
-        failures, told = 0, ""
+        pauses, told = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
         while not self._closed.is_set():
             try:
                 if self._hear():
                     changed()
-                failures, told = 0, ""
+                pauses, told = doubling(_FIRST_PAUSE, _LONGEST_PAUSE), ""
             except Exception as problem:
                 if self._closed.is_set():  # the connection was closed under it
                     return
-                failures += 1
                 if type(problem).__name__ != told:
                     unknown = not isinstance(problem, QueueUnreachable)
                     log.warning("hand-off notices now come only through the mounted ledger: %s", problem, exc_info=unknown)
                 told = type(problem).__name__
-                self._closed.wait(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)))
+                self._closed.wait(next(pauses))
 
     def _hear(self) -> bool:
         """Wait for announcements for a while. True: something has changed."""
         found = self._announcements.wait(LOOK_AGAIN)
         asked: Iterable[Partition] = ()
-        if not found and (asked := list(self._records)):
+        if not found and (asked := list(unconfirmed(self._heard, self._told, self._uid))):
             found = self._announcements.look(asked)
         self._hear_ends(found)
         with self._lock:
@@ -309,8 +313,8 @@ class AnnouncedAssignments:
 
     def _know(self, heard: Records) -> None:
         """What the queues say now, beside what the ledger has told."""
-        self._records = unconfirmed(heard, self._told, self._uid)
-        self._heard = remembered(heard, self._records, self._told)
-        entry = merged(self._told or self._nothing, self._records, self._uid) if self._records else self._told
+        news = unconfirmed(heard, self._told, self._uid)
+        self._heard = remembered(heard, news, self._told)
+        entry = merged(self._told or self._nothing, news, self._uid) if news else self._told
         if entry != self._entry:
             self._entry = entry

@@ -8,9 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING, Self, Unpack
 
 from baton.consumer.assignments import AnnouncedAssignments, Assignments, AssignmentSource
-from baton.consumer.callbacks import Call, Callbacks, Partitions
-from baton.consumer.dispatcher import BatchSize, Want
-from baton.consumer.ending import LedgerDeadlines, Left, ending, first_known
+from baton.consumer.callbacks import Callbacks, Partitions
+from baton.consumer.dispatcher import BatchSize
+from baton.consumer.ending import LedgerDeadlines, Left, ending
 from baton.consumer.entry import HeldEntry
 from baton.consumer.handler import Handler, HandlerRun, is_coroutine_function, outside_of_event_loops
 from baton.consumer.handler_options import CheckedOptions, Deserializer, Deserializers, HandlerOptions
@@ -20,9 +20,17 @@ from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
 from baton.consumer.transaction import Transaction
 from baton.consumer.turns import Turns
-from baton.consumer.worker import BatchStream, call, call_async, take, work, work_on_tasks, work_on_threads
+from baton.consumer.worker import (
+    BatchStream,
+    call,
+    call_async,
+    next_delivery,
+    next_delivery_async,
+    work,
+    work_on_tasks,
+    work_on_threads,
+)
 from baton.model.ids import QueueName, Uid
-from baton.model.names import session_lease_name
 from baton.queues.consumer_side import Reader, addressed, opened
 from baton.queues.kinds import with_transactions
 from baton.queues.protocol import QueueUnreachable
@@ -97,7 +105,7 @@ class Consumer:
         The environment says where all the group's queues are (BATON_REDIS_URL for Redis). Raises ValueError for what is missing
         there, or is no address.
         """
-        from baton.consumer.api_server import ApiConnection, KubernetesLease
+        from baton.consumer.api_server import ApiConnection, session_of
 
         pod = Pod.from_environment()
         kind, address = addressed(os.environ)
@@ -107,19 +115,17 @@ class Consumer:
         except QueueUnreachable as problem:
             raise ValueError(f"{kind.variable} cannot be used. {problem}") from None
         api = ApiConnection.from_environment()
-        lease = KubernetesLease(api, pod.namespace, session_lease_name(pod.name))
-        session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
         assignments: Assignments = AssignmentSource(pod.ledger, pod.name, pod.uid)
         deadlines: Left = LedgerDeadlines(pod.ledger, api.clock.now).left
         announcements = side.announcements()
         if announcements is not None:
-            assignments = announced = AnnouncedAssignments(assignments, announcements, group, pod.name, pod.uid)
-            deadlines = first_known(deadlines, announced.left)
+            assignments = announced = AnnouncedAssignments(assignments, announcements, group, pod.name, pod.uid, deadlines)
+            deadlines = announced.left
         return cls(
             side.reader,
             assignments,
             pod.uid,
-            session,
+            session_of(pod, api),
             pod.grace,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
             deserializers=Deserializers(key_deserializer, value_deserializer),
@@ -210,11 +216,8 @@ class Consumer:
         acknowledged is, and nothing else happens."""
         try:
             with self._leaving(kind):
-                while (answer := self._loop.take(Want())) is not None:
-                    if isinstance(answer, Call):
-                        call(self._loop, self._calling, answer)
-                    else:
-                        self._loop.give_back(answer, ())
+                while (delivery := next_delivery(self._loop, self._calling)) is not None:
+                    self._loop.give_back(delivery, ())
                 for due in self._loop.last_calls:
                     call(self._loop, self._calling, due)
         finally:
@@ -226,11 +229,8 @@ class Consumer:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             with self._leaving(kind):
-                while (answer := await take(self._loop, Want())) is not None:
-                    if isinstance(answer, Call):
-                        await call_async(self._loop, answer)
-                    else:
-                        self._loop.give_back(answer, ())
+                while (delivery := await next_delivery_async(self._loop)) is not None:
+                    self._loop.give_back(delivery, ())
                 for due in self._loop.last_calls:
                     await call_async(self._loop, due)
         finally:

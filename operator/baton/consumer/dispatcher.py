@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from baton.consumer.callbacks import Call
-from baton.consumer.entry import Acknowledgement, HeldEntry, shown_key
+from baton.consumer.entry import HeldEntry, shown_key
 from baton.consumer.outcome import Outcome
 from baton.consumer.partition import EntrySequence, HeldPartition, HeldPartitions, Phase, turn_of
 from baton.consumer.queue_requests import SLICE_BYTES, QueueRequests
@@ -76,26 +76,6 @@ class Want:
     """When there was something for it, first (monotonic)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What became of some entries, and who wants to hear that the queue knows it."""
-
-    outcomes: Outcomes
-    receipt: Acknowledgement | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A delivery comes back: what became of its entries since the last word; the others were not begun."""
-
-    delivery: Delivery
-    outcomes: Outcomes
-    seconds: float
-    """That its entries took, all together,"""
-    count: int
-    """and how many these were."""
-
-
 # Entries that an earlier process was handed out and did not finish: it may have ended by one of them.
 
 
@@ -154,9 +134,6 @@ def _tell(sequence: EntrySequence) -> None:
             *sequence.holding.partition,
             *(entry.offset, shown_key(entry), entry.times),
         )
-
-
-# The dispatcher
 
 
 _MOST_BY_KEY = 1000

@@ -17,9 +17,6 @@ from baton.model.ids import Epoch, Partition
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.ranges import parse_grants
 
-# Signals that ask a process to end.
-
-
 log = logging.getLogger(__name__)
 
 
@@ -134,18 +131,6 @@ def _parsed(group: dict[str, Any]) -> Mapping[Partition, Sequence[_Due]]:
                 for number, epoch in parse_grants(grants).items():
                     found.setdefault(Partition(queue, number), []).append(_Due(epoch, length, deadline))
     return found
-
-
-def first_known(*sources: Left) -> Left:
-    """Ask one after the other."""
-
-    def left(partition: Partition, epoch: Epoch) -> float | None:
-        return next((seconds for source in sources if (seconds := source(partition, epoch)) is not None), None)
-
-    return left
-
-
-# The grace period
 
 
 _LAST_ENTRIES = 3.0

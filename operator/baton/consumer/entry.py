@@ -16,8 +16,6 @@ from baton.queues.entry import NO_HEADERS, Entry
 if TYPE_CHECKING:
     from baton.consumer.partition import EntrySequence, HeldPartition
 
-# An acknowledgement on its way to the queue.
-
 
 class Acknowledgement:
     """Says when the queue has taken what was acknowledged. Waiting for it is optional, and a wait that is cancelled changes
@@ -70,8 +68,6 @@ class Acknowledgement:
             with suppress(InvalidStateError):  # it is known, and the first answer stands
                 self._future.set_result(not self._lost)
 
-
-# Entries
 
 _LONGEST_KEY = 100
 """Characters."""
@@ -211,9 +207,7 @@ class HeldEntry(Entry):
     def ack(self) -> Acknowledgement:
         """Finished with. In any order, from any thread; the receipt can be awaited, or waited for. Only the first word on an
         entry counts."""
-        receipt = Acknowledgement()
-        self.sequence.holding.hearing.tell([([self], ACK)], receipt)
-        return receipt
+        return _told(self.sequence.holding.hearing, [self], ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand it out once more, in `delay` seconds (else 0.1 to 5, longer from try to try). What is behind it in its partition
@@ -224,9 +218,7 @@ class HeldEntry(Entry):
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """Not worth another try: it goes to the partition's dead letters."""
-        receipt = Acknowledgement()
-        self.sequence.holding.hearing.tell([([self], DeadLetter(bounded(why)))], receipt)
-        return receipt
+        return _told(self.sequence.holding.hearing, [self], DeadLetter(bounded(why)))
 
     def still_mine(self) -> bool:
         """Whether its partition is this consumer's, by the queue's word of the last second. Asks it where that is older, for up
@@ -270,6 +262,12 @@ class _Noted:
         return None
 
 
+def _told(hearing: OutcomeListener, entries: Sequence[HeldEntry], outcome: Outcome) -> Acknowledgement:
+    receipt = Acknowledgement()
+    hearing.tell([(entries, outcome)], receipt)
+    return receipt
+
+
 def shown_key(entry: HeldEntry) -> str:
     """The key as the queue has it, for a line of the log."""
     return one_line(repr(entry.origin.key), _LONGEST_KEY)
@@ -278,9 +276,6 @@ def shown_key(entry: HeldEntry) -> str:
 def _compared(entry: Entry) -> tuple[object, ...]:
     place = (entry.queue, entry.partition, entry.offset)
     return (*place, entry.timestamp, entry.epoch, entry.redelivered, entry.headers)
-
-
-# Several entries, handed out together.
 
 
 class Batch(Sequence[HeldEntry]):
@@ -316,19 +311,12 @@ class Batch(Sequence[HeldEntry]):
     def ack(self) -> Acknowledgement:
         """Finished with all of it; of what had a word of its own before (`entry.nack`), that word stands. In any order, from
         any thread. `await batch.ack()`, or `batch.ack().wait()`, answers when the queue has it."""
-        receipt = Acknowledgement()
-        self._tell(ACK, receipt)
-        return receipt
+        return _told(self._hearing, self._entries, ACK)
 
     def nack(self, delay: float | None = None, why: str = "not acknowledged by the program") -> None:
         """Hand all of it out once more, as `entry.nack` does for one."""
-        self._tell(Nack(bounded(why), seconds(delay)), None)
+        self._hearing.tell([(self._entries, Nack(bounded(why), seconds(delay)))])
 
     def dead_letter(self, why: str) -> Acknowledgement:
         """All of it goes to the dead letters."""
-        receipt = Acknowledgement()
-        self._tell(DeadLetter(bounded(why)), receipt)
-        return receipt
-
-    def _tell(self, outcome: Outcome, receipt: Acknowledgement | None) -> None:
-        self._hearing.tell([(self._entries, outcome)], receipt)
+        return _told(self._hearing, self._entries, DeadLetter(bounded(why)))

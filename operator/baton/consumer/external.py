@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple, Self
 
-from baton.consumer.api_server import ApiConnection, KubernetesLease
+from baton.consumer.api_server import ApiConnection, session_of
 from baton.consumer.assignments import Assignments, AssignmentSource
 from baton.consumer.ending import ending
 from baton.consumer.pod import Pod
@@ -20,7 +20,6 @@ from baton.consumer.probes import ProbeServer
 from baton.consumer.session import Session
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.model.ledger import flat
-from baton.model.names import session_lease_name
 from baton.model.options import function
 from baton.model.session import Release
 
@@ -91,8 +90,7 @@ class ExternalConsumer:
         Raises ValueError for what is missing in the environment.
         """
         pod = Pod.from_environment()
-        lease = KubernetesLease(ApiConnection.from_environment(), pod.namespace, session_lease_name(pod.name))
-        session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
+        session = session_of(pod, ApiConnection.from_environment())
         source = AssignmentSource(pod.ledger, pod.name, pod.uid)
         port = pod.health_port
         return cls(source, session, pod.uid, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost, health_port=port)

@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, TypedDict
 
-from baton.consumer.dispatcher import BatchSize, Want
+from baton.consumer.dispatcher import BatchSize
 from baton.consumer.entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Outcome, Retry, bounded, outcome_of, said, then
 from baton.consumer.partition import EntrySequence
 from baton.model.ids import QueueName
 from baton.model.options import function, number, whole
 from baton.model.wording import one_line
-
-# Keys and values as the program wants them, instead of bytes.
-
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +62,6 @@ class Deserializers:
         read = copy(entry)
         read.key, read.value = key, value
         return read
-
-
-# Options
 
 
 MOST_WORKERS = 10_000
@@ -143,6 +137,3 @@ class CheckedOptions:
                 )
         number("handler_warn_seconds", warn_after := options.get("handler_warn_seconds", 60.0), 0.001)
         return cls(concurrency, order == "key", batch, manual, hopeless, deserializers, warn_after, measure)
-
-    def want(self) -> Want:
-        return Want(self.batch)

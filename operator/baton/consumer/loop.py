@@ -6,57 +6,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from math import inf
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 from baton.consumer.assignments import Assignments
 from baton.consumer.callbacks import Call, Callbacks, Place
-from baton.consumer.dispatcher import Delivery, Outcomes, Returned, Told, Want
+from baton.consumer.dispatcher import Delivery, Outcomes, Want
 from baton.consumer.ending import GracePeriod, Left
 from baton.consumer.entry import Acknowledgement, HeldEntry
 from baton.consumer.partition import HeldPartition
 from baton.consumer.session import Session
 from baton.consumer.turns import Turns
 from baton.model.ids import QueueName, Uid
-from baton.queues.consumer_side import SURE_FOR, Reader
+from baton.queues.consumer_side import Reader
 from baton.queues.output import Output
 
 Answer = TypeVar("Answer")
-
-# What runs here and not in a process that is forked from this one: threads stay behind.
-
-
-class Forked(Protocol):
-    """An object with a thread, which a forked process does not have."""
-
-    def left_behind(self) -> None:
-        """Called in the new process."""
-
-
-_running: WeakSet[Forked] = WeakSet()
-
-
-def follow(one: Forked) -> None:
-    """From now on it hears of forks."""
-    _running.add(one)
-
-
-def refusal(what: str) -> RuntimeError:
-    """The error that a forked process gets when it uses `what`."""
-    return RuntimeError(f"this {what} runs in the process that this one was forked from: read and acknowledge there")
-
-
-def _forked() -> None:
-    for one in list(_running):
-        one.left_behind()
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
-# The loop
-
 
 LOOK_EVERY = 1.0
 """Seconds after which those who wait for entries see whether time is up."""
@@ -100,13 +67,16 @@ class ConsumerLoop:
         """Raises RuntimeError the second time."""
         if self._thread.ident is not None:
             raise RuntimeError("a consumer runs once: make another with Consumer.from_environment()")
-        follow(self)
+        _running.add(self)
         self._thread.start()
 
     def left_behind(self) -> None:
         """In a process that was forked from the one in which it runs: no answer would ever come."""
-        self._ended, self._session, self._refusal = threading.Event(), None, refusal("consumer")
+        self._ended, self._session = threading.Event(), None
         self._ended.set()
+        self._refusal = RuntimeError(
+            "this consumer runs in the process that this one was forked from: read and acknowledge there"
+        )
 
     def serve(self, workers: int, *, by_key: bool = False, shared: bool = False, warn_after: float = inf) -> None:
         """Who works on entries from now on: so many, on keys or partitions beside each other. `shared`: entries are handed out
@@ -120,7 +90,7 @@ class ConsumerLoop:
         def begin() -> None:
             self._turns.dispatcher.workers, self._turns.dispatcher.shared = workers, shared
             self._turns.holdings.divide(by_key=by_key)
-            self._turns.slow_handlers.warn_after = warn_after
+            self._turns.slow.warn_after = warn_after
 
         self._words.put(begin)
 
@@ -133,7 +103,7 @@ class ConsumerLoop:
         """Begin nothing more, let go of everything, and end. `idle`: no worker is at what was handed out."""
         self._grace.stop_now()
         if idle:
-            self._words.put(self._turns.settlement.keep_all)
+            self._words.put(self._turns.keep_all)
         self.interrupt()
 
     def abort(self) -> None:
@@ -200,7 +170,7 @@ class ConsumerLoop:
         if self.calling is not None:
             self.calling.see_elsewhere()
         if not self.ended:
-            self._words.put(want)
+            self._words.put(partial(self._turns.dispatcher.wants.append, want))
 
     def take(self, want: Want) -> Delivery | Call | None:
         """Wait for entries, or a callback that is due. None: the consumer has ended. Raises what ended it, if no stop did."""
@@ -236,34 +206,36 @@ class ConsumerLoop:
     def forget(self, want: Want) -> None:
         """Its caller no longer waits; what it has got goes back."""
         if want.answer.cancel():
-            self._words.put(lambda: self._turns.dispatcher.forget(want))
+            self._words.put(partial(self._turns.dispatcher.forget, want))
         else:
             want.answer.add_done_callback(lambda answer: self._words.put(lambda: self._turns.dispatcher.back(answer.result())))
 
     def called(self, call: Call, *, again: bool = False) -> None:
-        """A callback has returned."""
-        self._words.put((lambda: self._turns.dispatcher.not_called(call)) if again else (lambda: self._turns.called(call)))
+        """A callback has returned; or has not, and is to be called `again`."""
+        self._words.put(partial(self._turns.dispatcher.not_called if again else self._turns.called, call))
 
     def tell(self, outcomes: Outcomes, receipt: Acknowledgement | None = None) -> None:
-        self._words.put(Told(outcomes, receipt))
+        self._words.put(partial(self._turns.settle, outcomes, receipt))
         if receipt is not None and self._ended.is_set():  # the answer may have reached no caller
             receipt.lost()
             receipt.expect(0)
 
     def finish_together(self, entries: Sequence[HeldEntry], outputs: Sequence[Output]) -> None:
         """Entries of one partition are finished with when the outputs are sent."""
-        self._words.put(lambda: self._turns.settlement.finish_together(entries, outputs))
+        self._words.put(partial(self._turns.finish_together, entries, outputs))
 
     def give_back(self, delivery: Delivery, outcomes: Outcomes, seconds: float = 0.0, count: int = 0) -> None:
-        self._words.put(Returned(delivery, outcomes, seconds, count))
+        """A delivery comes back: what became of its entries since the last word (the others were not begun), and for how many
+        seconds handlers were at so many of them."""
+        self._words.put(partial(self._turns.take_back, delivery, outcomes, seconds, count))
 
     def still_mine(self, holding: HeldPartition) -> bool:
         if holding.over or self._ended.is_set():
             return False
-        if time.monotonic() - holding.sure_at <= SURE_FOR:
+        if holding.is_sure:
             return True
         answer: Future[bool] = Future()
-        self._words.put(lambda: answer.set_result(self._turns.settlement.is_ours(holding)))
+        self._words.put(lambda: answer.set_result(self._turns.is_ours(holding)))
         try:
             return answer.result(_LONGEST_ANSWER)
         except TimeoutError:
@@ -281,3 +253,15 @@ class ConsumerLoop:
         self._thread.join(max(0.0, self._grace.over_at - time.monotonic()))
         if self._session is not None:
             self._session.close(within=self._grace.for_last_word)
+
+
+_running: WeakSet[ConsumerLoop] = WeakSet()
+"""Threads stay behind where a process is forked."""
+
+
+def _forked() -> None:
+    for loop in list(_running):
+        loop.left_behind()
+
+
+os.register_at_fork(after_in_child=_forked)

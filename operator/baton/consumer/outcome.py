@@ -1,9 +1,12 @@
 """What became of an entry that was handed out, and how a handler says so."""
 
 from dataclasses import dataclass
-from math import inf
+
+from baton.model.options import number
 
 _LONGEST_REASON = 500
+_LONGEST_DELAY = 10**9
+"""Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +91,9 @@ def bounded(why: str) -> str:
 
 def seconds(delay: float | None) -> float | None:
     """Raises TypeError and ValueError for what is no number of seconds."""
-    if delay is None:
-        return None
-    if isinstance(delay, bool) or not isinstance(delay, (int, float)):
-        raise TypeError(f"delay is {delay!r}: set it to a number of seconds")
-    try:
-        exact = float(delay)
-    except OverflowError:  # so many digits
-        exact = inf
-    if not 0 <= exact < inf:
-        raise ValueError(f"delay is {delay!r}: set it to a number of seconds, 0 or more")
-    return exact
+    if delay is not None:
+        number("delay", delay, 0, _LONGEST_DELAY)
+    return delay
 
 
 def said(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from baton.consumer.entry import Acknowledgement, HeldEntry, OutcomeListener
 from baton.consumer.outcome import Ack, DeadLetter, Kept, Nack, Outcome
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.ledger import MemberEntry, flat
-from baton.queues.consumer_side import Reader
+from baton.queues.consumer_side import SURE_FOR, Reader
 from baton.queues.entries import Entries
 from baton.queues.output import FinishedTogether
 from baton.queues.protocol import QueueUnreachable
@@ -242,9 +242,6 @@ def backoff(tries: int) -> float:
     return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 10))
 
 
-# A partition
-
-
 _LOST_WITHIN = 3.0
 """Seconds for the queue to hear what was acknowledged of a partition that another pod has."""
 
@@ -323,6 +320,11 @@ class HeldPartition:
     @property
     def over(self) -> bool:
         return self.phase in (Phase.RELEASED, Phase.FENCED)
+
+    @property
+    def is_sure(self) -> bool:
+        """It is ours, as far as the queue has said lately."""
+        return not self.over and time.monotonic() - self.sure_at <= SURE_FOR
 
     @property
     def letting_go(self) -> bool:
@@ -446,9 +448,6 @@ def _with_times(entries: Iterable[HeldEntry], read: Entries) -> Iterator[HeldEnt
         entry.times = read.times.get(entry.offset, 0)
         entry.alone = read.bounded and entry.times > 0
         yield entry
-
-
-# All that a consumer holds, as its ledger says, and the queues that it has open for it.
 
 
 class HeldPartitions:

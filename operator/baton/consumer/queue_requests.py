@@ -12,7 +12,7 @@ from typing import cast
 from baton.consumer.entry import HeldEntry
 from baton.consumer.partition import EntrySequence, HeldPartition, Outage, Phase, backoff
 from baton.model.ids import QueueName
-from baton.queues.consumer_side import SURE_FOR, Reader, TransactionalReader
+from baton.queues.consumer_side import Reader, TransactionalReader
 from baton.queues.entries import Entries
 from baton.queues.fence import PartitionPaused, StaleOwner
 from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
@@ -99,7 +99,7 @@ class QueueRequests:
         of what has failed before."""
         holding, first = sequence.holding, sequence.waiting[0]
         failure = sequence.failed.get(first.offset)
-        if failure is None and time.monotonic() - holding.sure_at <= SURE_FOR:
+        if failure is None and holding.is_sure:
             return True
         answered = False
         with self._asking(holding, reader, alone=failure is not None):

@@ -11,8 +11,6 @@ from baton.model.lease import Manifest, Vacancy, held, holder_of
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, TROUBLE_ANNOTATION
 from baton.model.session import Release, format_releases
 
-# A session's Lease: what it looks like, and what is needed of the place where it is kept.
-
 
 class LeaseStore(Protocol):
     """One Lease. Any method may raise whatever the way to it raises; that is taken as "not now"."""
@@ -46,9 +44,6 @@ def renewed(
     if owner is not None:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", **owner}]
     return {"metadata": metadata, "spec": held(before, holder, duration, now)}
-
-
-# A session
 
 
 log = logging.getLogger(__name__)

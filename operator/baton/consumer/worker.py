@@ -10,18 +10,13 @@ from queue import Empty, SimpleQueue
 from typing import Self
 
 from baton.consumer.callbacks import Call, Place
-from baton.consumer.dispatcher import Delivery, Outcomes, Want
+from baton.consumer.dispatcher import BatchSize, Delivery, Outcomes, Want
 from baton.consumer.entry import Batch, HeldEntry
 from baton.consumer.handler import HandlerRun, awaited
 from baton.consumer.handler_options import CheckedOptions
 from baton.consumer.loop import LOOK_EVERY, ConsumerLoop
 from baton.consumer.outcome import ACK, KEPT, DeadLetter, Nack, Reject, Retry, outcome_of, then
-from baton.consumer.partition import HeldPartition
 from baton.model.wording import one_line
-from baton.queues.consumer_side import SURE_FOR
-
-# How far a worker is with a delivery, and what it says of it to the consumer's loop.
-
 
 log = logging.getLogger(__name__)
 
@@ -54,53 +49,51 @@ class Progress:
             return
         self._loop.give_back(self._delivery, self._said(), time.monotonic() - self._begun, self._count)
 
-    def entries(self) -> Iterator[HeldEntry]:
-        """One by one, until one fails or is to come again, or the ledger or the end calls."""
+    def work(self) -> Iterator[HeldEntry | Batch]:
+        """What the handler gets next: an entry, or all of them as one batch. Until one fails or is to come again, or the ledger
+        or the end calls."""
+        if self._options.batch is not None:
+            held = {sequence.holding for sequence, _ in self._delivery.parts}
+            if self._entries and not self._delivery.recalled and all(holding.is_sure for holding in held):
+                self._begin(self._entries)
+                yield Batch(self._entries, self._loop)
+            return
         for entry in self._entries:
-            if self._failed or self._delivery.recalled or self._delivery.held_up or not _is_sure(entry.sequence.holding):
+            if self._failed or self._delivery.recalled or self._delivery.held_up or not entry.sequence.holding.is_sure:
                 return
             self._begin((entry,))
             yield entry
 
-    def batch(self) -> Batch | None:
-        """All of it, or nothing if the ledger or the end has called."""
-        held = {sequence.holding for sequence, _ in self._delivery.parts}
-        if self._delivery.recalled or not self._entries or not all(map(_is_sure, held)):
-            return None
-        self._begin(self._entries)
-        return Batch(self._entries, self._loop)
-
-    def handled(self, entries: Sequence[HeldEntry]) -> None:
+    def handled(self) -> None:
         """The handler has returned."""
-        now = self._end()
+        entries, now = self._end()
         self._handled += entries
-        self._count += len(entries)
         if now - self._told_at > _TELL_EVERY:
             self._loop.tell(self._said())
             self._told_at = now
 
-    def failed(self, error: Exception, entries: Sequence[HeldEntry]) -> None:
+    def failed(self, error: Exception) -> None:
         """The handler has raised."""
-        self._end()
+        entries, _ = self._end()
         outcome = outcome_of(error, self._options.dead_letter_on)
         if self._options.batch is not None and (len(entries) > 1 or isinstance(outcome, Nack)):
             delay = outcome.delay if isinstance(outcome, Nack) else 0.0
             outcome = Nack(outcome.why, delay, alone=True)
         _log(error, outcome, entries)
         self._outcomes = [*self._said(), (entries, outcome)]
-        self._count += len(entries)
         self._failed = True
 
     def _begin(self, entries: Sequence[HeldEntry]) -> None:
         self._delivery.at_since, self._delivery.warnings, self._delivery.at = self._returned_at, 0, entries
 
-    def _end(self) -> float:
-        """The answer: when the handler has returned (monotonic)."""
-        now = time.monotonic()
+    def _end(self) -> tuple[Sequence[HeldEntry], float]:
+        """What the handler was at, and when it has returned (monotonic)."""
+        entries, now = self._delivery.at, time.monotonic()
         if (measure := self._options.measure) is not None:
-            measure(self._delivery.at[0].sequence.holding.partition.queue, now - self._returned_at)
+            measure(entries[0].sequence.holding.partition.queue, now - self._returned_at)
+        self._count += len(entries)
         self._returned_at, self._delivery.at = now, ()
-        return now
+        return entries, now
 
     def _said(self) -> Outcomes:
         """What became of entries since the last word."""
@@ -124,36 +117,24 @@ def _log(error: Exception, outcome: Nack | DeadLetter, entries: Sequence[HeldEnt
         log.error("handler failed on %s: %s; %s", what, why, comes, exc_info=error)
 
 
-def _is_sure(holding: HeldPartition) -> bool:
-    """The partition is ours, as far as the queue has said lately."""
-    return not holding.over and time.monotonic() - holding.sure_at <= SURE_FOR
-
-
-# Workers
+def next_delivery(loop: ConsumerLoop, handler: HandlerRun, batch: BatchSize | None = None) -> Delivery | None:
+    """Wait for entries, and call the callbacks that are due meanwhile. None: the consumer has ended."""
+    while isinstance(answer := loop.take(Want(batch)), Call):
+        call(loop, handler, answer)
+    return answer
 
 
 def work(loop: ConsumerLoop, handler: HandlerRun, options: CheckedOptions) -> None:
     """Work until the consumer ends. Raises what the handler raises to end the process (SystemExit, KeyboardInterrupt), after
     telling what was handled."""
-    while (answer := loop.take(options.want())) is not None:
-        if isinstance(answer, Call):
-            call(loop, handler, answer)
-            continue
-        with Progress(loop, answer, options) as progress:
-            if options.batch is not None:
-                if batch := progress.batch():
-                    try:
-                        handler(batch)
-                        progress.handled(batch)
-                    except Exception as error:
-                        progress.failed(error, batch)
-                continue
-            for entry in progress.entries():
+    while (delivery := next_delivery(loop, handler, options.batch)) is not None:
+        with Progress(loop, delivery, options) as progress:
+            for one in progress.work():
                 try:
-                    handler(entry)
-                    progress.handled([entry])
+                    handler(one)
+                    progress.handled()
                 except Exception as error:
-                    progress.failed(error, [entry])
+                    progress.failed(error)
 
 
 def work_on_threads(loop: ConsumerLoop, new_handler: Callable[[], HandlerRun], options: CheckedOptions) -> None:
@@ -205,30 +186,23 @@ def _calling(loop: ConsumerLoop, due: Call) -> Iterator[None]:
     loop.called(due)
 
 
-# The same in an event loop
+async def next_delivery_async(loop: ConsumerLoop, batch: BatchSize | None = None) -> Delivery | None:
+    """As `next_delivery`, on this event loop."""
+    while isinstance(answer := await take(loop, Want(batch)), Call):
+        await call_async(loop, answer)
+    return answer
 
 
 async def work_async(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
-    """Gives entries and callbacks to the handler on this event loop, one after the other, until the consumer has stopped."""
-    while (answer := await take(loop, options.want())) is not None:
-        if isinstance(answer, Call):
-            await call_async(loop, answer)
-            continue
-        with Progress(loop, answer, options) as progress:
-            if options.batch is not None:
-                if batch := progress.batch():
-                    try:
-                        await awaited(handler(batch))
-                        progress.handled(batch)
-                    except Exception as error:
-                        progress.failed(error, batch)
-                continue
-            for entry in progress.entries():
+    """As `work`, on this event loop."""
+    while (delivery := await next_delivery_async(loop, options.batch)) is not None:
+        with Progress(loop, delivery, options) as progress:
+            for one in progress.work():
                 try:
-                    await awaited(handler(entry))
-                    progress.handled([entry])
+                    await awaited(handler(one))
+                    progress.handled()
                 except Exception as error:
-                    progress.failed(error, [entry])
+                    progress.failed(error)
 
 
 async def work_on_tasks(loop: ConsumerLoop, handler: Callable[..., object], options: CheckedOptions) -> None:
@@ -275,9 +249,6 @@ async def take(loop: ConsumerLoop, want: Want) -> Delivery | Call | None:
         raise
 
 
-# Batches, one after another: for `for` and for `async for`.
-
-
 class BatchStream:
     """Of all partitions of this consumer, until it ends. Callbacks are called while the next batch is waited for.
 
@@ -290,25 +261,21 @@ class BatchStream:
         self._handler = handler
         self._options = options
 
-    def __iter__(self) -> "BatchStream":
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Batch:
-        while (answer := self._loop.take(self._options.want())) is not None:
-            if isinstance(answer, Call):
-                call(self._loop, self._handler, answer)
-            elif batch := self._batch(answer):
+        while (delivery := next_delivery(self._loop, self._handler, self._options.batch)) is not None:
+            if batch := self._batch(delivery):
                 return batch
         raise StopIteration
 
-    def __aiter__(self) -> "BatchStream":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
-        while (answer := await take(self._loop, self._options.want())) is not None:
-            if isinstance(answer, Call):
-                await call_async(self._loop, answer)
-            elif batch := self._batch(answer):
+        while (delivery := await next_delivery_async(self._loop, self._options.batch)) is not None:
+            if batch := self._batch(delivery):
                 return batch
         raise StopAsyncIteration
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from baton.consumer import AnnouncedAssignments, Assignments, AssignmentSource, Consumer, Session
 from baton.consumer.callbacks import Callbacks
-from baton.consumer.ending import LedgerDeadlines, first_known
+from baton.consumer.ending import LedgerDeadlines
 from baton.consumer.handler import Handler
 from baton.consumer.handler_options import Deserializers, HandlerOptions
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
@@ -69,7 +69,8 @@ class Pod:
 
     def started(self) -> "Pod":
         """Also again, as a container is restarted in place: the same UID, another process."""
-        assignments, deadlines = self._assignments(), LedgerDeadlines(self._directory).left
+        self._deadlines = LedgerDeadlines(self._directory).left
+        assignments = self._assignments()
         self.consumer = Consumer(
             lambda queue: RedisReader(self.queue.url, f"shop/{queue}", self.uid),
             assignments,
@@ -78,7 +79,7 @@ class Pod:
             grace=self._grace,
             callbacks=self._callbacks,
             deserializers=self._deserializers,
-            deadlines=first_known(deadlines, assignments.left) if isinstance(assignments, AnnouncedAssignments) else deadlines,
+            deadlines=assignments.left if isinstance(assignments, AnnouncedAssignments) else self._deadlines,
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -134,7 +135,8 @@ class HearingPod(Pod):
 
     def _assignments(self) -> Assignments:
         announcements = RedisAnnouncements(self.queue.url, GROUP.group, self.uid)
-        return AnnouncedAssignments(super()._assignments(), announcements, GROUP.group, MemberId("pod"), self.uid)
+        ledger = super()._assignments()
+        return AnnouncedAssignments(ledger, announcements, GROUP.group, MemberId("pod"), self.uid, self._deadlines)
 
 
 def write_ledger(directory: Path, queue: Queue, uid: Uid, owned: Grants, revoking: Grants | None = None) -> None:

@@ -5,9 +5,8 @@ import os
 import time
 from typing import Any
 
-from baton.consumer import AssignmentSource, Consumer, Pod, Session
-from baton.consumer.api_server import ApiConnection, KubernetesLease
-from baton.model.names import session_lease_name
+from baton.consumer import AssignmentSource, Consumer, Pod
+from baton.consumer.api_server import ApiConnection, session_of
 from baton.queues.consumer_side import addressed, opened
 
 
@@ -15,7 +14,7 @@ def main() -> None:
     pod = Pod.from_environment()
     kind, address = addressed(os.environ)
     side = opened(kind, address, f"{pod.namespace}/{pod.group}", pod.uid)
-    lease = KubernetesLease(ApiConnection.from_kubeconfig(), pod.namespace, session_lease_name(pod.name))
+    session = session_of(pod, ApiConnection.from_kubeconfig())
     output = os.open(os.environ["OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     takes = float(os.environ["TAKES"])
 
@@ -25,7 +24,6 @@ def main() -> None:
             output, f"{entry.queue} {entry.partition} {entry.offset} {entry.epoch} {int(entry.redelivered)} {pod.name}\n".encode()
         )
 
-    session = Session(lease, holder=pod.uid, group=pod.group, owner={"name": pod.name, "uid": pod.uid})
     Consumer(side.reader, AssignmentSource(pod.ledger, pod.name, pod.uid), pod.uid, session, grace=20.0).run(handle)
 
 

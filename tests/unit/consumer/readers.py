@@ -1,0 +1,54 @@
+"""Queues in memory that answer as a test wants."""
+
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from baton.consumer import Consumer, Session
+from baton.model.ids import Epoch
+from baton.queues.protocol import QueueUnreachable
+from baton.testing import POD, InMemoryReader, TestQueue
+
+R = TypeVar("R", bound=InMemoryReader)
+
+
+def queue_of(reader: type[R], partitions: int = 1, **options: Any) -> tuple[TestQueue, R]:
+    """A queue for tests, and the reader that it has."""
+    queue = TestQueue(partitions, reader=reader, **options)
+    assert isinstance(queue._queue, reader)
+    return queue, queue._queue
+
+
+def filled(count: int, **options: Any) -> TestQueue:
+    """So many entries, alike, in the only partition."""
+    queue = TestQueue(**options)
+    for _ in range(count):
+        queue.send("k", "v")
+    return queue
+
+
+def consumer_of(queue: TestQueue, *, session: Session | None = None, transactions: bool = False) -> Consumer:
+    """As `queue.consumer`, with what that has not."""
+    queue._consumer = Consumer(lambda name: queue._queue, queue._ledger, POD, session, transactions=transactions, signals=False)
+    return queue._consumer
+
+
+class GoesAway(InMemoryReader):
+    away = False
+    refused = 0
+    """Requests, while it was away."""
+
+    def _asked(self, partition: int, epoch: Epoch) -> AbstractContextManager[None]:
+        if self.away:
+            self.refused += 1
+            raise QueueUnreachable("it is away")
+        return super()._asked(partition, epoch)
+
+
+def offsets(queue: TestQueue) -> list[str]:
+    """Of what was acknowledged."""
+    return [entry.offset for entry in queue.acked]
+
+
+def dead(queue: TestQueue) -> dict[str, str]:
+    """Why, by offset."""
+    return {letter.entry.offset: letter.why for letter in queue.dead_letters}
