@@ -8,7 +8,8 @@ import pytest
 
 from baton.consumer.entry import Acknowledgement
 from baton.model.ids import Epoch
-from tests.in_memory_queue import InMemoryQueue, consumer_of
+from baton.testing import InMemoryReader
+from tests.unit.consumer.readers import queue_of
 from tests.waiting import PATIENCE
 
 
@@ -31,16 +32,18 @@ async def test_a_wait_that_is_cancelled_changes_nothing_for_others_and_later_one
     assert receipt.wait(0) is True
 
 
-class Failing(InMemoryQueue):
+class Failing(InMemoryReader):
     """In a way that nobody thought of."""
 
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False, uid: str | None = None) -> None:
+    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         raise RuntimeError("an odd reply")
 
 
 def test_where_the_consumer_fails_nobody_waits_for_ever() -> None:
-    queue = Failing(2)
-    consumer = consumer_of(queue)
+    queue, _ = queue_of(Failing)
+    queue.send("k", "v")
+    queue.send("k", "v")
+    consumer = queue.consumer()
 
     answers: list[bool] = []
 

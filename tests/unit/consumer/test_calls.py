@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from baton.consumer.callbacks import Callbacks
-from baton.consumer.entry import Batch
+from baton.consumer.entry import Batch, HeldEntry
 from baton.model.ids import Partition
-from baton.queues.entry import Entry
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from baton.testing import TestQueue
+from tests.unit.consumer.readers import filled
 from tests.waiting import PATIENCE, until
 
 
 def test_callbacks_of_several_workers_are_never_beside_one_another() -> None:
-    ledger = InMemoryLedger({0: 1})
     told: list[str] = []
     go_on = threading.Event()
 
@@ -28,39 +26,31 @@ def test_callbacks_of_several_workers_are_never_beside_one_another() -> None:
     def lost(partitions: Sequence[Partition]) -> None:
         told.append(f"lost {partitions[0].number}")
 
-    queue = InMemoryQueue()
-    queue.unread[1] = [("7", b"k")]
-    handled: list[Entry] = []
-    consumer = consumer_of(queue, ledger, Callbacks(on_assigned=assigned, on_lost=lost))
-    running = threading.Thread(target=consumer.run, args=(handled.append,), kwargs={"concurrency": 4}, daemon=True)
-    running.start()
-    until(lambda: told)
-    ledger.says({1: 1})
-    until(lambda: len(consumer._loop._turns.dispatcher.calls) == 2 or len(told) > 1)
-    go_on.set()
-    until(lambda: handled)
-    ledger.says({})
-    consumer.stop()
-    running.join(PATIENCE)
-    assert told[:5] == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
-
-
-def run_and_lose(ledger: InMemoryLedger, callbacks: Callbacks) -> None:
-    """The only partition is lost while its handler is at work after SIGTERM."""
-    consumer = consumer_of(InMemoryQueue(1), ledger, callbacks)
-
-    def handle(entry: Entry) -> None:
-        consumer.stop()
-        ledger.says({})
-        until(lambda: consumer._loop.ended)
-
-    consumer.run(handle)
+    with TestQueue(partitions=2) as queue:
+        queue.lose(1)
+        queue.send("k", "v", partition=1)
+        consumer = queue.consumer(on_assigned=assigned, on_lost=lost)
+        queue.start(lambda entry: None, consumer=consumer, concurrency=4)
+        until(lambda: told)
+        queue._ledger.take(0)
+        queue._ledger.give(1)
+        until(lambda: len(consumer._loop._turns.dispatcher.calls) == 2 or len(told) > 1)
+        go_on.set()
+        queue.settled()
+        assert told == ["assigned 0", "returned", "lost 0", "assigned 1", "returned"]
 
 
 def test_a_partition_that_is_lost_while_a_handler_is_at_its_last_entry_is_told_of() -> None:
     told: list[str] = []
-    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
-    run_and_lose(InMemoryLedger({0: 1}), callbacks)
+    queue = filled(1)
+    consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
+
+    def handle(entry: HeldEntry) -> None:
+        consumer.stop()
+        queue._ledger.take(0)
+        until(lambda: consumer._loop.ended)
+
+    consumer.run(handle)
     assert told == ["lost"]
 
 
@@ -70,12 +60,12 @@ async def test_and_in_an_event_loop() -> None:
     async def lost(partitions: object) -> None:
         told.append("lost")
 
-    ledger = InMemoryLedger({0: 1})
-    consumer = consumer_of(InMemoryQueue(1), ledger, Callbacks(on_lost=lost))
+    queue = filled(1)
+    consumer = queue.consumer(on_lost=lost)
 
-    async def handle(entry: Entry) -> None:
+    async def handle(entry: HeldEntry) -> None:
         consumer.stop()
-        ledger.says({})
+        queue._ledger.take(0)
         until(lambda: consumer._loop.ended)
 
     async with consumer:
@@ -85,10 +75,10 @@ async def test_and_in_an_event_loop() -> None:
 
 def test_a_partition_whose_handler_takes_longer_than_the_end_does_is_lost() -> None:
     told: list[str] = []
-    callbacks = Callbacks(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
-    consumer = consumer_of(InMemoryQueue(1), callbacks=callbacks)
+    queue = filled(1)
+    consumer = queue.consumer(on_revoked=lambda *_: told.append("revoked"), on_lost=lambda _: told.append("lost"))
 
-    def handle(entry: Entry) -> None:
+    def handle(entry: HeldEntry) -> None:
         consumer._loop.leave()
         until(lambda: consumer._loop.ended)
 
@@ -104,7 +94,8 @@ def test_a_callback_that_waits_for_batches_of_its_own_consumer_is_refused(caplog
         for _batch in consumer.batches():
             told.append("a batch within the callback")
 
-    consumer = consumer_of(InMemoryQueue(1), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+    queue = filled(1)
+    consumer = queue.consumer(on_assigned=assigned)
 
     def program() -> None:
         with consumer:
@@ -133,7 +124,8 @@ async def test_a_coroutine_callback_that_waits_for_batches_of_its_own_consumer_i
             next(stream)
         await anext(stream)
 
-    consumer = consumer_of(InMemoryQueue(1), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+    queue = filled(1)
+    consumer = queue.consumer(on_assigned=assigned)
     async with consumer:
         assert len(await anext(consumer.batches())) == 1
     assert told == ["assigned"]
@@ -147,7 +139,8 @@ async def test_batches_that_another_task_waits_for_meanwhile_come_after_the_call
         waiting.append(asyncio.create_task(anext(consumer.batches(max_entries=1))))
         await asyncio.sleep(0)
 
-    consumer = consumer_of(InMemoryQueue(2), InMemoryLedger({0: 1}), Callbacks(on_assigned=assigned))
+    queue = filled(2)
+    consumer = queue.consumer(on_assigned=assigned)
     async with consumer:
         stream = consumer.batches(max_entries=1)
         one, other = await anext(stream), await waiting[0]

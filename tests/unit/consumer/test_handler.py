@@ -13,7 +13,7 @@ from baton.consumer.handler import HandlerRun
 from baton.consumer.handler_options import Deserializers
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
-from tests.in_memory_queue import InMemoryQueue, consumer_of
+from baton.testing import TestQueue
 
 ENTRY = Entry(QueueName("orders"), 0, "1-0", b"k", b"v", 0, Epoch(1), False)
 
@@ -104,9 +104,8 @@ def test_a_generator_function_is_refused_for_nothing_of_it_would_run() -> None:
 
 @pytest.mark.parametrize("handler", [None, "handle", 5])
 def test_what_cannot_be_called_is_refused_and_no_entry_fails_of_it(handler: Any) -> None:
-    queue = InMemoryQueue(1)
     with pytest.raises(TypeError, match="give the function itself, and not what it returns"):
-        consumer_of(queue).run(handler)
+        TestQueue().consumer().run(handler)
     for name in ("on_assigned", "on_revoked", "on_lost"):
         if handler is not None:
             with pytest.raises(TypeError, match=f"{name} is .*which cannot be called"):
@@ -120,10 +119,9 @@ def test_what_cannot_be_called_is_refused_and_no_entry_fails_of_it(handler: Any)
 def test_what_takes_other_arguments_is_refused_where_it_is_given() -> None:
     def none() -> None: ...
 
-    queue = InMemoryQueue(1)
     wrong: Any = none
     with pytest.raises(TypeError, match=r"the handler is .*none.*, which takes \(\).*; it is called with \(entry or batch\)"):
-        consumer_of(queue).run(wrong)
+        TestQueue().consumer().run(wrong)
     for name, gets in (("on_assigned", "partitions"), ("on_revoked", "partitions, time_left"), ("on_lost", "partitions")):
         with pytest.raises(TypeError, match=rf"{name} is .*; it is called with \({gets}\)"):
             Callbacks(**{name: wrong})
@@ -135,7 +133,7 @@ def test_what_takes_other_arguments_is_refused_where_it_is_given() -> None:
 @pytest.mark.parametrize("handler", [print, partial(asyncio.sleep, 0)])
 def test_run_in_an_event_loop_names_serve(handler: Any) -> None:
     async def main() -> None:
-        consumer_of(InMemoryQueue(1)).run(handler)
+        TestQueue().consumer().run(handler)
 
     with pytest.raises(RuntimeError, match=r"await consumer.serve\(handler\)"):
         asyncio.run(main())

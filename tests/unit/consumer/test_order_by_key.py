@@ -3,18 +3,20 @@
 import asyncio
 import threading
 
-from baton.model.ids import Epoch
-from baton.queues.entry import Entry
-from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from baton.consumer import HeldEntry
+from baton.testing import TestQueue
 from tests.waiting import PATIENCE, eventually, until
 
 
 async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() -> None:
-    consumer = consumer_of(InMemoryQueue(2, keys=(b"a", b"b")))
+    queue = TestQueue()
+    consumer = queue.consumer()
+    for key in ("a", "b"):
+        queue.send(key, "v")
     at_work: set[str] = set()
     together = asyncio.Event()
 
-    async def handle(entry: Entry) -> None:
+    async def handle(entry: HeldEntry) -> None:
         at_work.add(entry.offset)
         if at_work == {"0", "1"}:
             together.set()
@@ -31,33 +33,21 @@ async def test_a_consumer_that_runs_already_works_by_key_when_serve_says_so() ->
         await asyncio.wait({serving})
 
 
-class LargeEntries(InMemoryQueue):
-    """A megabyte each."""
-
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
-        found = super().read(partition, epoch, min(count, max(1, most_bytes // 1_000_000)), new=new)
-        return [Entry(ORDERS, partition, one.offset, one.key, bytes(1_000_000), 0, epoch, False) for one in found]
-
-
 def test_no_more_than_some_megabytes_wait_behind_a_slow_key() -> None:
-    queue, ledger, go_on = LargeEntries(100, keys=(b"slow", b"fast")), InMemoryLedger({0: 1}), threading.Event()
-    consumer = consumer_of(queue, ledger)
+    go_on = threading.Event()
 
-    def handle(entry: Entry) -> None:
+    def handle(entry: HeldEntry) -> None:
         if entry.key == b"slow":
             go_on.wait(PATIENCE)
 
-    running = threading.Thread(target=consumer.run, args=(handle,), kwargs={"concurrency": 2, "order": "key"})
-    running.start()
-    loop = consumer._loop
-    until(
-        lambda: [
-            holding for holding in loop._turns.holdings if holding.in_hand > 2 and loop._turns.dispatcher._room(holding) <= 0
-        ]
-    )
-    assert sum(holding.in_hand for holding in loop._turns.holdings) <= 8
-    go_on.set()
-    until(lambda: len(queue.acknowledged) == 100)
-    consumer.stop()
-    ledger.says({}, {0: 1})
-    running.join()
+    with TestQueue() as queue:
+        for number in range(100):
+            queue.send(("slow", "fast")[number % 2], bytes(1_000_000), partition=0)
+        consumer = queue.consumer()
+        queue.start(handle, consumer=consumer, concurrency=2, order="key")
+        turns = consumer._loop._turns
+        until(lambda: [one for one in turns.holdings if one.in_hand > 2 and turns.dispatcher._room(one) <= 0])
+        assert sum(holding.in_hand for holding in turns.holdings) <= 8
+        go_on.set()
+        queue.settled()
+        assert len(queue.acked) == 100

@@ -2,61 +2,57 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from baton.consumer import loop
+from baton.consumer import Consumer, loop
 from baton.consumer.entry import HeldEntry
 from baton.consumer.partition import HeldPartition
 from baton.consumer.queue_requests import QueueRequests
-from baton.model.ids import Epoch, Partition, Uid
+from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
 from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
-from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from baton.testing import InMemoryAssignments, InMemoryReader, TestQueue
+from tests.unit.consumer.readers import queue_of
 from tests.waiting import PATIENCE, until
 
+ORDERS = QueueName("orders")
 
-class OneInTrouble(InMemoryQueue):
+
+class OneInTrouble(InMemoryReader):
     """Nothing can be done with partition 0 while it is `held`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.held = True
-        self.tries = 0
+    held = True
+    tries = 0
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         if partition == 0 and self.held:
             self.tries += 1
             raise PartitionUnavailable("outputs cannot be sent to the topic bills: it is not there")
-        super().ack(partition, epoch, [f"{partition}/{offset}" for offset in offsets])
-
-    def has(self, offset: str) -> bool:
-        return offset in self.acknowledged
+        super().ack(partition, epoch, offsets, soon=soon)
 
 
 def test_others_are_read_while_one_can_tell_its_queue_nothing() -> None:
-    queue = OneInTrouble()
-    queue.unread = {0: [("0", b"k")], 1: []}
-    consumer = consumer_of(queue, InMemoryLedger({0: 1, 1: 1}))
-    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
-    running.start()
-    until(lambda: queue.tries > 1)
-    for number in range(10):
-        queue.unread[1].append((str(number), b"k"))
-        consumer.interrupt()
-        until(partial(queue.has, f"1/{number}"))
-    assert not consumer._loop._turns.requests.away(ORDERS)
-    queue.held = False
-    until(partial(queue.has, "0/0"))
-    consumer._loop.leave()
-    running.join(PATIENCE)
+    queue, reader = queue_of(OneInTrouble, 2)
+    with queue:
+        consumer = queue.consumer()
+        queue.start(lambda entry: None, consumer=consumer)
+        first = queue.send("k", "v", partition=0)
+        until(lambda: reader.tries > 1)
+        for number in range(10):
+            queue.send("k", "v", partition=1)
+            until(lambda count=number + 1: len(queue.acked) == count)  # type: ignore[misc]
+        assert not consumer._loop._turns.requests.away(ORDERS)
+        reader.held = False
+        queue.settled()
+        assert queue.acked[-1] == first
 
 
 def test_it_is_waited_for_longer_and_longer_until_there_is_another_answer() -> None:
-    queue, requests = OneInTrouble(), QueueRequests()
+    (_, queue), requests = queue_of(OneInTrouble), QueueRequests()
     holding = HeldPartition(Partition(ORDERS, 0), Epoch(1), None)  # type: ignore[arg-type]
     holding.handled = ["0"]
     for tries in (1, 2, 3):
@@ -68,13 +64,11 @@ def test_it_is_waited_for_longer_and_longer_until_there_is_another_answer() -> N
     assert requests.settle(holding, queue) and requests.not_before(holding) == 0.0
 
 
-class Asked(InMemoryQueue):
+class Asked(InMemoryReader):
     """Knows what it was asked, and refuses or does not answer where it is told to."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-        self.answer: Exception | None = None
+    asked: list[str]
+    answer: Exception | None = None
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
         self.asked.append(f"ack {offsets} soon={soon}")
@@ -86,7 +80,8 @@ class Asked(InMemoryQueue):
 
 
 def test_what_was_finished_before_a_long_handler_is_with_its_queue_before_the_partition_is_taken_away() -> None:
-    queue, requests = Asked(), QueueRequests()
+    (_, queue), requests = queue_of(Asked), QueueRequests()
+    queue.asked = []
     holding = HeldPartition(Partition(ORDERS, 0), Epoch(1), None)  # type: ignore[arg-type]
     requests.stay_sure(holding, queue)
     assert queue.asked == ["verify"]
@@ -100,91 +95,81 @@ def test_what_was_finished_before_a_long_handler_is_with_its_queue_before_the_pa
     assert holding.over
 
 
-class Slow(InMemoryQueue):
+class Slow(InMemoryReader):
     """Answers when it is told to."""
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.asked, self.answers = threading.Event(), threading.Event()
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
+    def wait(self) -> None:
         self.asked.set()
         assert self.answers.wait(PATIENCE)
+
+
+class SlowToRead(Slow):
+    def read(self, *asked: Any, **how: Any) -> Sequence[Entry]:
+        self.wait()
         raise QueueUnreachable("it was too slow")
+
+
+class SlowToHear(Slow):
+    """That partitions are let go of."""
+
+    def let_go(self, *asked: Any, **how: Any) -> Mapping[int, QueueUnreachable]:
+        self.wait()
+        return super().let_go(*asked, **how)
+
+
+def lets_wait_and_does_not_hang(reader: Slow, consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        assert reader.asked.wait(PATIENCE)
+        monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
+        assert consumer._loop.hangs() == ""
+        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
+        assert "has not answered" in consumer._loop.hangs()
+    finally:
+        reader.answers.set()
+        consumer._loop.leave()
 
 
 def test_a_consumer_whose_queue_lets_it_wait_does_not_hang_until_no_request_takes_that_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
-    queue = Slow()
-    consumer = consumer_of(queue)
-    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
-    running.start()
-    try:
-        assert queue.asked.wait(PATIENCE)
-        assert consumer._loop.hangs() == ""
-        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
-        assert "has not answered" in consumer._loop.hangs()
-    finally:
-        queue.answers.set()
-        consumer._loop.leave()
-        running.join(PATIENCE)
+    queue, reader = queue_of(SlowToRead)
+    queue.send("k", "v")
+    with queue:
+        queue.start(lambda entry: None, consumer=(consumer := queue.consumer()))
+        lets_wait_and_does_not_hang(reader, consumer, monkeypatch)
 
 
-class SlowToHear(InMemoryQueue):
-    """That partitions are let go of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hears, self.has_heard = threading.Event(), threading.Event()
-
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> Mapping[int, QueueUnreachable]:
-        self.hears.set()
-        assert self.has_heard.wait(PATIENCE)
-        return {}
-
-
-@pytest.mark.parametrize("revoking", [{0: 1}, {}], ids=["called back", "lost"])
+@pytest.mark.parametrize("way", [InMemoryAssignments.call_back, InMemoryAssignments.take])
 def test_nor_does_one_whose_queue_is_slow_to_hear_that_partitions_are_let_go_of(
-    monkeypatch: pytest.MonkeyPatch, revoking: dict[int, int]
+    monkeypatch: pytest.MonkeyPatch, way: Callable[[InMemoryAssignments, int], None]
 ) -> None:
-    monkeypatch.setattr(loop, "_LONGEST_SILENCE", 0.01)
-    queue, ledger = SlowToHear(), InMemoryLedger({0: 1})
-    queue.unread = {0: [("0", b"k")]}
-    consumer = consumer_of(queue, ledger)
-    running = threading.Thread(target=consumer.run, args=(lambda entry: None,), daemon=True)
-    running.start()
-    try:
-        until(lambda: queue.acknowledged == ["0"])
-        ledger.says({}, revoking)
-        assert queue.hears.wait(PATIENCE)
-        assert consumer._loop.hangs() == ""
-        monkeypatch.setattr(loop, "_LONGEST_QUESTION", 0.0)
-        assert "has not answered" in consumer._loop.hangs()
-    finally:
-        queue.has_heard.set()
-        consumer._loop.leave()
-        running.join(PATIENCE)
+    queue, reader = queue_of(SlowToHear)
+    queue.send("k", "v")
+    with queue:
+        queue.start(lambda entry: None, consumer=(consumer := queue.consumer()))
+        queue.settled()
+        way(queue._ledger, 0)
+        lets_wait_and_does_not_hang(reader, consumer, monkeypatch)
 
 
 def test_what_was_never_read_is_let_go_of_while_the_one_worker_is_busy_for_long() -> None:
-    queue, ledger = InMemoryQueue(1), InMemoryLedger({0: 1, 1: 1})
     begun, ends = threading.Event(), threading.Event()
 
     def handle(entry: HeldEntry) -> None:
         begun.set()
         assert ends.wait(PATIENCE)
 
-    consumer = consumer_of(queue, ledger)
-    running = threading.Thread(target=consumer.run, args=(handle,), daemon=True)
-    running.start()
-    try:
+    with TestQueue(partitions=2) as queue:
+        queue.lose(1)
+        queue.start(handle)
+        queue.send("k", "v", partition=0)
         assert begun.wait(PATIENCE)
-        queue.unread[2] = [("2", b"k")]
-        ledger.says({0: 1, 1: 1}, {2: 1})
-        until(lambda: ({2: 1}, False) in queue.told)
-    finally:
+        queue._ledger.give(1)
+        queue.send("k", "v", partition=1)
+        queue._ledger.call_back(1)
+        until(lambda: (1, queue._queue.epochs[1]) in queue._queue.released)
         ends.set()
-        consumer._loop.leave()
-        running.join(PATIENCE)

@@ -10,12 +10,12 @@ import pytest
 
 from baton.consumer import Retry
 from baton.consumer.entry import Batch, HeldEntry
-from baton.consumer.handler_options import Deserializers
 from baton.consumer.outcome import DeadLetter, Nack, outcome_of
 from baton.consumer.session import Session
 from baton.model.ids import Epoch
+from baton.testing import InMemoryReader
 from tests.in_memory_lease import InMemoryLease
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from tests.unit.consumer.readers import consumer_of, filled, offsets
 from tests.waiting import until
 
 
@@ -32,14 +32,14 @@ def test_why_an_entry_failed_is_text_that_every_queue_takes(error: Exception) ->
 
 
 def test_words_of_a_program_are_text_that_every_queue_takes() -> None:
-    queue = InMemoryQueue(2)
-    with consumer_of(queue) as consumer:
+    queue = filled(2)
+    with queue.consumer() as consumer:
         first, second = next(consumer.batches(max_entries=2))
         first.dead_letter("caf\udce9")
         second.dead_letter("caf\udce9").wait()
-    assert len(queue.dead) == 2
-    for why in queue.dead.values():
-        why.encode()
+    assert len(queue.dead_letters) == 2
+    for letter in queue.dead_letters:
+        letter.why.encode()
 
 
 HUGE = pytest.param(10**400, id="huge")
@@ -47,10 +47,9 @@ HUGE = pytest.param(10**400, id="huge")
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=60), "soon", float("nan"), float("inf"), -1, HUGE])
 def test_a_delay_that_is_no_number_of_seconds_is_refused_where_it_is_given(delay: float) -> None:
-    queue = InMemoryQueue(1)
     with pytest.raises((TypeError, ValueError)):
         Retry("why", delay=delay)
-    with consumer_of(queue) as consumer:
+    with filled(1).consumer() as consumer:
         batch: Batch = next(consumer.batches())
         entry: HeldEntry = batch[0]
         for word in (batch, entry):
@@ -89,23 +88,22 @@ ODD = [raises(NotYet()), raises(NotYet("soon")), raises(NotYet(10**400))]
 
 @pytest.mark.parametrize("first", [*ODD, cancels])
 def test_an_entry_comes_again_however_its_handler_failed(first: Callable[[HeldEntry], None]) -> None:
-    queue, ledger, tried = InMemoryQueue(1), InMemoryLedger({0: 1}), list[HeldEntry]()
+    tried = list[HeldEntry]()
 
     def handle(entry: HeldEntry) -> None:
         tried.append(entry)
         if len(tried) == 1:
             first(entry)
-        consumer.stop()
-        ledger.says({}, {0: 1})
 
-    consumer = consumer_of(queue, ledger)
-    consumer.run(handle)
-    assert len(tried) == 2 and queue.retries == queue.acknowledged == ["0"]
+    with filled(1) as queue:
+        queue.start(handle)
+        queue.settled()
+    assert [entry.redelivered for entry in tried] == [False, True] and offsets(queue) == ["0"]
 
 
 @pytest.mark.parametrize("first", ODD)
 def test_and_however_its_deserializer_asks_for_another_try(first: Callable[[Any], None]) -> None:
-    queue, ledger, tried = InMemoryQueue(1), InMemoryLedger({0: 1}), list[bytes]()
+    tried = list[bytes]()
 
     def deserialize(value: bytes) -> bytes:
         tried.append(value)
@@ -113,18 +111,15 @@ def test_and_however_its_deserializer_asks_for_another_try(first: Callable[[Any]
             first(value)
         return value
 
-    def handle(entry: HeldEntry) -> None:
-        consumer.stop()
-        ledger.says({}, {0: 1})
-
-    consumer = consumer_of(queue, ledger, deserializers=Deserializers(value=deserialize))
-    consumer.run(handle)
-    assert len(tried) == 2 and queue.retries == queue.acknowledged == ["0"]
+    with filled(1) as queue:
+        queue.start(lambda entry: None, consumer=queue.consumer(value_deserializer=deserialize))
+        queue.settled()
+    assert len(tried) == 2 and offsets(queue) == ["0"]
 
 
 def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
     error: Any = ValueError("no such customer")
-    with consumer_of(InMemoryQueue(1)) as consumer:
+    with filled(1).consumer() as consumer:
         batch: Batch = next(consumer.batches())
         for word in (batch, batch[0]):
             with pytest.raises(TypeError, match=r"why is ValueError.*: set it to a text, such as str"):
@@ -134,7 +129,7 @@ def test_a_reason_that_is_no_text_is_refused_where_it_is_given() -> None:
         assert batch.ack().wait()
 
 
-class Broken(InMemoryQueue):
+class Broken(InMemoryReader):
     """A client library with a bug."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: object, *, soon: bool = False) -> None:
@@ -147,7 +142,7 @@ def test_a_consumer_that_ends_for_a_fault_of_its_own_renews_its_lease_no_more() 
 
     before = sessions()
     session = Session(InMemoryLease(), holder="u", group="orders", every=0.01)
-    consumer = consumer_of(Broken(1), session=session)
+    consumer = consumer_of(filled(1, reader=Broken), session=session)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         consumer.run(lambda entry: None)
     until(lambda: sessions() == before)
@@ -158,7 +153,7 @@ async def test_nor_in_an_event_loop() -> None:
         return sum(thread.name == "baton-session" for thread in threading.enumerate())
 
     before = sessions()
-    consumer = consumer_of(Broken(1), session=Session(InMemoryLease(), holder="u", group="orders", every=0.01))
+    consumer = consumer_of(filled(1, reader=Broken), session=Session(InMemoryLease(), holder="u", group="orders", every=0.01))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         async with consumer:
             await consumer.serve(lambda entry: None)

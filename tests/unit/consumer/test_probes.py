@@ -16,7 +16,7 @@ from baton.model.ids import MemberId, Uid
 from cluster.ports import free_ports
 from tests.in_memory_lease import InMemoryLease
 from tests.unit.consumer.test_environment import POD
-from tests.unit.consumer.test_waiting_thread import EmptyQueue
+from tests.unit.consumer.test_running import no_queue
 from tests.waiting import until
 
 
@@ -53,7 +53,7 @@ def test_a_consumer_is_ready_when_the_operator_hears_of_it_and_answers_while_it_
     server.away = True
     session = Session(server, holder="u", group="orders")
     source = AssignmentSource(tmp_path, MemberId("pod"), Uid("u"))
-    with Consumer(lambda name: EmptyQueue(), source, Uid("u"), session, health_port=port):
+    with Consumer(no_queue, source, Uid("u"), session, health_port=port):
         assert asked(port, "/healthz") == (200, "ok")
         assert asked(port, "/readyz") == (503, "the session is not renewed: see the consumer's log")
         server.away = False

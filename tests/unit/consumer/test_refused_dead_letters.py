@@ -10,29 +10,39 @@ from baton.consumer.entry import HeldEntry
 from baton.consumer.outcome import DeadLetter, Nack
 from baton.consumer.partition import HeldPartition
 from baton.consumer.queue_requests import TOLD_AFTER, QueueRequests
-from baton.model.ids import Epoch, Partition
+from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.output import FinishedTogether, Output
 from baton.queues.protocol import QueueUnreachable
-from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from tests.unit.consumer.readers import GoesAway, dead, queue_of
+from tests.waiting import until
+
+ORDERS = QueueName("orders")
 
 
-class Refusing(InMemoryQueue):
+class Refusing(GoesAway):
     """There is no topic for dead letters, or no right to write there."""
 
     refusing = True
 
     def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        self._refuse()
+        self._refuse(partition, epoch)
         return super().retry(partition, epoch, offset, why)
 
     def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None:
-        self._refuse()
+        self._refuse(partition, epoch)
         super().set_aside(partition, epoch, offset, why)
 
-    def _refuse(self) -> None:
-        self._ask()
+    def _refuse(self, partition: int, epoch: Epoch) -> None:
+        self.verify(partition, epoch)
         if self.refusing:
             raise QueueUnreachable("it cannot be a dead letter")
+
+
+def refusing() -> Refusing:
+    """With an entry."""
+    queue, reader = queue_of(Refusing)
+    queue.send("k", "v")
+    return reader
 
 
 def held(partition: int) -> HeldPartition:
@@ -56,7 +66,7 @@ def failed(queue: Refusing, requests: QueueRequests, outcome: DeadLetter | Nack)
 
 @pytest.mark.parametrize("outcome", [DeadLetter("no"), Nack("no", 0.0)])
 def test_only_their_partition_waits(outcome: DeadLetter | Nack, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue, requests = Refusing(1), QueueRequests()
+    queue, requests = refusing(), QueueRequests()
     begun = time.monotonic()
     holding, other = failed(queue, requests, outcome), held(1)
     assert (requests.away(ORDERS), requests.not_before(other)) == (False, 0.0)
@@ -68,7 +78,7 @@ def test_only_their_partition_waits(outcome: DeadLetter | Nack, monkeypatch: pyt
 
 
 def test_so_does_that_of_which_outputs_cannot_be_sent() -> None:
-    queue, requests = Refusing(1), QueueRequests()
+    queue, requests = refusing(), QueueRequests()
 
     def ack(*arguments: Any, **options: Any) -> None:
         raise QueueUnreachable("it takes no output")
@@ -82,7 +92,7 @@ def test_so_does_that_of_which_outputs_cannot_be_sent() -> None:
 
 
 def test_where_the_queue_is_away_all_wait() -> None:
-    queue, requests = Refusing(1), QueueRequests()
+    queue, requests = refusing(), QueueRequests()
     read = queue.read
 
     def once(*arguments: Any, **options: Any) -> Any:
@@ -98,18 +108,17 @@ def test_where_the_queue_is_away_all_wait() -> None:
 
 
 def test_the_others_are_worked_on_and_the_dead_letter_is_written_when_it_is_taken() -> None:
-    queue, ledger = Refusing(2), InMemoryLedger({0: 1, 1: 1})
-    queue.unread[1] = [("10", b"k"), ("11", b"k")]
-
     def handle(entry: HeldEntry) -> None:
-        if entry.offset == "0":
+        if entry.partition == 0:
             raise Reject("no")
-        if entry.offset == "11":
-            queue.refusing = False
-            consumer.stop()
-            ledger.says({}, {0: 1, 1: 1})
 
-    consumer = consumer_of(queue, ledger)
-    consumer.run(handle)
-    assert queue.dead == {"0": "no"}
-    assert {"10", "11"} <= set(queue.acknowledged)
+    queue, reader = queue_of(Refusing, 2)
+    with queue:
+        queue.start(handle)
+        queue.send("k", "v", partition=0)
+        others = [queue.send("k", "v", partition=1) for _ in range(2)]
+        until(lambda: queue.acked == others)
+        assert queue.dead_letters == []
+        reader.refusing = False
+        queue.settled()
+        assert dead(queue) == {"0": "no"}

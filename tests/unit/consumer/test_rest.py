@@ -1,8 +1,8 @@
 """When an idle consumer looks around: when something is due, and not before."""
 
-import threading
 import time
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -11,13 +11,14 @@ from baton.consumer.entry import HeldEntry
 from baton.consumer.handler_options import CheckedOptions, Deserializers, HandlerOptions
 from baton.model.ids import Epoch
 from baton.queues.entry import Entry
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.waiting import HOUR, PATIENCE, until
+from baton.testing import InMemoryReader, TestQueue
+from tests.unit.consumer.readers import queue_of
+from tests.waiting import HOUR, until
 
 DELAY = 0.2
 
 
-class SlowQueue(InMemoryQueue):
+class SlowReader(InMemoryReader):
     """Partition 1 says twice that it has something, has nothing, and takes until the retry in partition 0 is due to say so."""
 
     consumer: Consumer
@@ -26,7 +27,7 @@ class SlowQueue(InMemoryQueue):
     def ready(self, partition: int, epoch: Epoch) -> bool:
         return self.wrong > 0 if partition == 1 else super().ready(partition, epoch)
 
-    def read(self, partition: int, epoch: Epoch, count: int = 100, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
+    def read(self, partition: int, *asked: Any, **how: Any) -> Sequence[Entry]:
         if partition == 1 and self.wrong:
             self.wrong -= 1
             if self.wrong:
@@ -34,33 +35,31 @@ class SlowQueue(InMemoryQueue):
             else:
                 begun = time.monotonic()
                 until(lambda: time.monotonic() > begun + DELAY)
-        return super().read(partition, epoch, count, new=new)
+        return super().read(partition, *asked, **how)
 
 
 def test_what_falls_due_while_others_are_served_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_IDLE", HOUR)
-    queue, ledger = SlowQueue(1), InMemoryLedger({0: 1, 1: 1})
-    queue.consumer = consumer_of(queue, ledger)
+    queue, reader = queue_of(SlowReader, 2)
+    reader.consumer = queue.consumer()
     tries: list[str] = []
 
     def handle(entry: HeldEntry) -> None:
         tries.append(entry.offset)
         if len(tries) == 1:
-            queue.wrong = 2
+            reader.wrong = 2
             raise Retry("later", delay=DELAY)
 
-    running = threading.Thread(target=queue.consumer.run, args=(handle,), daemon=True)
-    running.start()
-    until(lambda: len(tries) == 2)
-    ledger.says({})
-    queue.consumer.stop()
-    running.join(PATIENCE)
+    with queue:
+        queue.send("k", "v", partition=0)
+        queue.start(handle, consumer=reader.consumer)
+        until(lambda: len(tries) == 2)
 
 
 @pytest.mark.parametrize("size", [{"max_entries": 0}, {"max_bytes": 0}, {"max_wait": -1}, {"max_wait": float("nan")}])
 def test_a_batch_that_could_have_nothing_is_refused(size: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
-        consumer_of(InMemoryQueue()).batches(**size)
+        TestQueue().consumer().batches(**size)
     with pytest.raises(ValueError, match=rf"^{next(iter(size))} is .*: set it to"):
         CheckedOptions.of(cast(HandlerOptions, {"max_entries": 1, **size}), Deserializers())
 

@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 
 from baton.consumer import AssignmentSource, Consumer
-from baton.consumer.callbacks import Callbacks, Partitions
+from baton.consumer.callbacks import Partitions
 from baton.consumer.entry import HeldEntry
-from baton.model.ids import MemberId, Uid
+from baton.model.ids import MemberId, QueueName, Uid
+from baton.queues.consumer_side import Reader
+from baton.testing import TestQueue
 from tests.forked import in_a_fork
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
-from tests.unit.consumer.test_waiting_thread import EmptyQueue
+from tests.unit.consumer.readers import filled, offsets
 from tests.waiting import PATIENCE
 
 
-def consumer(directory: Path) -> Consumer:
-    return Consumer(lambda name: EmptyQueue(), AssignmentSource(directory, MemberId("pod"), Uid("u")), Uid("u"))
+def no_queue(name: QueueName) -> Reader:
+    raise AssertionError("nothing is owned")
 
 
-def test_batches_of_a_consumer_that_does_not_run_are_refused(tmp_path: Path) -> None:
-    one = consumer(tmp_path)
+def test_batches_of_a_consumer_that_does_not_run_are_refused() -> None:
+    one = TestQueue().consumer()
     with pytest.raises(RuntimeError, match="use it in `with consumer:`"):
         next(one.batches())
 
@@ -34,8 +35,8 @@ def test_batches_of_a_consumer_that_does_not_run_are_refused(tmp_path: Path) -> 
         asyncio.run(one.serve(print))
 
 
-def test_a_consumer_runs_once(tmp_path: Path) -> None:
-    one = consumer(tmp_path)
+def test_a_consumer_runs_once() -> None:
+    one = TestQueue().consumer()
     with one:
         pass
     assert list(one.batches()) == []
@@ -44,7 +45,7 @@ def test_a_consumer_runs_once(tmp_path: Path) -> None:
 
 
 def test_a_consumer_without_partitions_stops_at_once(tmp_path: Path) -> None:
-    one = consumer(tmp_path)
+    one = Consumer(no_queue, AssignmentSource(tmp_path, MemberId("pod"), Uid("u")), Uid("u"))
     with one:
         one.stop()
         assert list(one.batches()) == []
@@ -55,14 +56,14 @@ def test_what_fails_in_the_loop_is_raised_where_entries_are_waited_for(tmp_path:
         def current(self) -> None:
             raise ZeroDivisionError("a bug")
 
-    one = Consumer(lambda name: EmptyQueue(), Broken(tmp_path, MemberId("pod"), Uid("u")), Uid("u"))
+    one = Consumer(no_queue, Broken(tmp_path, MemberId("pod"), Uid("u")), Uid("u"))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         one.run(print)
 
 
 def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
     """It would wait for the callback in which it waits."""
-    queue, ledger = InMemoryQueue(1), InMemoryLedger({0: 1})
+    queue = TestQueue()
     refused: list[str] = []
 
     def within(partitions: Partitions) -> None:
@@ -70,19 +71,18 @@ def test_a_run_within_another_is_refused_and_the_first_goes_on() -> None:
             one.run(print)
         refused.append(str(refusal.value))
 
-    def handle(entry: HeldEntry) -> None:
-        one.stop()
-        ledger.says({}, {0: 1})
-
-    one = consumer_of(queue, ledger, Callbacks(on_assigned=within))
-    one.run(handle)
+    one = queue.consumer(on_assigned=within)
+    with queue:
+        queue.start(lambda entry: None, consumer=one)
+        queue.send("k", "v")
+        queue.settled()
     assert "once" in refused[0]
-    assert queue.acknowledged == ["0"]
+    assert offsets(queue) == ["0"]
 
 
 def test_batches_that_were_left_are_gone_on_with() -> None:
-    queue = InMemoryQueue(2)
-    with consumer_of(queue) as one:
+    queue = filled(2)
+    with queue.consumer() as one:
         for expected in ("0", "1"):
             for batch in one.batches(max_entries=1):
                 assert batch[0].offset == expected
@@ -93,8 +93,8 @@ def test_batches_that_were_left_are_gone_on_with() -> None:
 
 
 def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
-    queue = InMemoryQueue(2)
-    with consumer_of(queue) as one:
+    queue = filled(2)
+    with queue.consumer() as one:
         batches = one.batches(max_entries=1)
         batch = next(batches)
 
@@ -107,16 +107,16 @@ def test_a_forked_process_is_told_that_the_consumer_is_not_its_own() -> None:
         acknowledged, still_mine, refusal = in_a_fork(there)
         assert (acknowledged, still_mine) == (False, False)
         assert "forked" in str(refusal)
-        assert queue.acknowledged == []
+        assert queue.acked == []
         assert batch.ack().wait(PATIENCE), "and the process that it was forked from works on"
 
 
 @pytest.mark.parametrize(("in_tasks", "hears_of_revoking"), [(True, True), (False, False)])
 def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, in_tasks: bool, hears_of_revoking: bool) -> None:
-    queue = InMemoryQueue(1)
+    queue = filled(1)
     told: list[str] = []
     revoked = (lambda *_: told.append("revoked")) if hears_of_revoking else None
-    one = consumer_of(queue, callbacks=Callbacks(on_revoked=revoked, on_lost=lambda _: told.append("lost")))
+    one = queue.consumer(on_revoked=revoked, on_lost=lambda _: told.append("lost"))
 
     async def wait_for_ever(entry: HeldEntry) -> None:
         one._loop.leave()
@@ -128,4 +128,4 @@ def test_a_handler_that_never_returns_does_not_keep_the_consumer_from_ending(*, 
 
     one.run(wait_for_ever if in_tasks else stay_for_ever, concurrency=2)
     assert told == ["lost"]
-    assert queue.acknowledged == []
+    assert queue.acked == []

@@ -1,28 +1,16 @@
 """`serve` runs what a handler returns to its end, as `run` does, and a failure of any kind is its entry's alone."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
 
 import pytest
 
-from baton.consumer import Consumer
-from baton.consumer.callbacks import Callbacks
 from baton.consumer.handler import Handler
 from baton.queues.entry import Entry
-from tests.in_memory_queue import InMemoryLedger, InMemoryQueue, consumer_of
+from baton.testing import TestQueue
+from tests.unit.consumer.readers import dead, filled
 from tests.waiting import PATIENCE, eventually, until
-
-
-@asynccontextmanager
-async def serving(consumer: Consumer, handler: Handler) -> AsyncIterator[None]:
-    async with asyncio.timeout(PATIENCE), consumer:
-        task = asyncio.create_task(consumer.serve(handler))
-        yield
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def come_about(look: Callable[[], object]) -> None:
@@ -33,7 +21,6 @@ async def come_about(look: Callable[[], object]) -> None:
 
 
 async def test_what_a_pool_still_works_on_is_not_acknowledged() -> None:
-    queue = InMemoryQueue(3)
     handled: list[Future[None]] = []
     unfinished: list[str] = []
 
@@ -47,8 +34,11 @@ async def test_what_a_pool_still_works_on_is_not_acknowledged() -> None:
             handled.append(pool.submit(work, entry))
             return handled[-1]
 
-        async with serving(consumer_of(queue), handle):
-            await come_about(lambda: len(queue.acknowledged) == 3)
+        async with TestQueue() as queue:
+            queue.start(handle)
+            for _ in range(3):
+                queue.send("k", "v")
+            await queue.settled()
     assert unfinished == []
 
 
@@ -56,11 +46,12 @@ async def test_a_generator_that_a_handler_returns_is_an_error_and_nothing_is_ack
     async def later(entry: Entry) -> AsyncIterator[None]:
         yield
 
-    queue = InMemoryQueue(1, redeliveries=1)
-    async with serving(consumer_of(queue), lambda entry: later(entry)):
-        await come_about(lambda: queue.dead or queue.acknowledged)
-    assert queue.acknowledged == []
-    assert "returned a generator, so nothing of it has run" in queue.dead["0"]
+    async with TestQueue(max_redeliveries=1) as queue:
+        queue.start(lambda entry: later(entry))
+        queue.send("k", "v")
+        await queue.settled()
+        assert queue.acked == []
+        assert "returned a generator, so nothing of it has run" in queue.dead_letters[0].why
 
 
 async def cancelled(entry: Entry) -> None:
@@ -70,35 +61,24 @@ async def cancelled(entry: Entry) -> None:
 
 
 async def test_what_a_handler_waits_for_and_is_cancelled_is_a_failure_of_its_entry() -> None:
-    queue = InMemoryQueue(1, redeliveries=1)
-    async with serving(consumer_of(queue), cancelled):
-        await come_about(lambda: queue.dead)
-    assert "was cancelled" in queue.dead["0"]
+    async with TestQueue(max_redeliveries=1) as queue:
+        queue.start(cancelled)
+        queue.send("k", "v")
+        await queue.settled()
+        assert "was cancelled" in queue.dead_letters[0].why
 
 
 @pytest.mark.parametrize("handler", [cancelled, lambda entry: cancelled(entry)])
 def test_and_ends_no_run(handler: Handler) -> None:
-    queue, ledger = InMemoryQueue(1, redeliveries=1), InMemoryLedger({0: 1})
-    consumer = consumer_of(queue, ledger)
-    ends: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            consumer.run(handler)
-        except BaseException as end:
-            ends.append(end)
-
-    running = threading.Thread(target=run, daemon=True)
-    running.start()
-    until(lambda: queue.dead or ends)
-    ledger.says({})
-    consumer.stop()
-    running.join(PATIENCE)
-    assert (ends, list(queue.dead)) == ([], ["0"])
+    with TestQueue(max_redeliveries=1) as queue:
+        queue.start(handler)
+        queue.send("k", "v")
+        queue.settled()
+    assert list(dead(queue)) == ["0"]
 
 
 async def test_a_callback_that_is_cancelled_is_called_again() -> None:
-    queue = InMemoryQueue(1)
+    queue = filled(1)
     begun: list[int] = []
     go_on = asyncio.Event()
 
@@ -106,7 +86,7 @@ async def test_a_callback_that_is_cancelled_is_called_again() -> None:
         begun.append(1)
         await go_on.wait()
 
-    consumer = consumer_of(queue, callbacks=Callbacks(on_assigned=assigned))
+    consumer = queue.consumer(on_assigned=assigned)
     async with asyncio.timeout(PATIENCE), consumer:
         batches = consumer.batches()
         waiting = asyncio.ensure_future(anext(batches))
@@ -120,8 +100,7 @@ async def test_a_callback_that_is_cancelled_is_called_again() -> None:
 
 async def test_what_is_not_waited_for_any_more_leaves_nothing_behind() -> None:
     """Each would cost a look at all partitions when entries come."""
-    queue = InMemoryQueue(0)
-    consumer = consumer_of(queue)
+    consumer = TestQueue().consumer()
     async with asyncio.timeout(PATIENCE), consumer:
         batches = consumer.batches()
         for _ in range(20):
@@ -138,7 +117,8 @@ def test_a_callback_that_ends_the_loop_is_called_again_where_the_program_goes_on
         if len(begun) == 1:
             raise SystemExit
 
-    with consumer_of(InMemoryQueue(1), callbacks=Callbacks(on_assigned=assigned)) as consumer:
+    queue = filled(1)
+    with queue.consumer(on_assigned=assigned) as consumer:
         batches = consumer.batches()
         with pytest.raises(SystemExit):
             next(batches)

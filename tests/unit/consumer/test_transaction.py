@@ -3,25 +3,27 @@
 import asyncio
 import copy
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
 from baton.consumer import Consumer, HeldEntry
-from baton.model.ids import Epoch
+from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
 from baton.queues.output import EACH, MOST_IN_TRANSACTION, FinishedTogether, Output
-from tests.in_memory_queue import ORDERS, InMemoryLedger, InMemoryQueue, consumer_of
+from baton.testing import InMemoryReader, TestQueue
+from tests.unit.consumer.readers import consumer_of, offsets, queue_of
 from tests.waiting import PATIENCE, until
 
 
-class TransactionalQueue(InMemoryQueue):
-    """One that sends what belongs to acknowledgements."""
+class Transactional(InMemoryReader):
+    """Sends what belongs to acknowledgements."""
 
-    def __init__(self, count: int = 0) -> None:
-        super().__init__(count)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.sent: list[str] = []
 
     def ack(
@@ -37,75 +39,70 @@ class TransactionalQueue(InMemoryQueue):
         self.sent += [(output.value or b"").decode() for _, outputs in together for output in outputs]
 
 
-def ended(queue: TransactionalQueue, handler: Callable[[Consumer, HeldEntry], None]) -> Consumer:
-    """A consumer that has handed all entries to the handler, until they were acknowledged."""
-    ledger = InMemoryLedger({0: 1})
-    consumer, count = consumer_of(queue, ledger, transactions=True), len(queue.unread[0])
-
-    def handle(entry: HeldEntry) -> None:
-        try:
-            handler(consumer, entry)
-        finally:
-            if entry.offset == str(count - 1):
-                consumer.stop()
-                ledger.says({}, {0: 1})
-
-    consumer.run(handle)
-    return consumer
+def with_entries(count: int, partitions: int = 1) -> tuple[TestQueue, list[str], Consumer]:
+    """In each partition. The list is of what was sent."""
+    queue, reader = queue_of(Transactional, partitions)
+    for partition in range(partitions):
+        for _ in range(count):
+            queue.send("k", "v", partition=partition)
+    return queue, reader.sent, consumer_of(queue, transactions=True)
 
 
 def test_what_is_sent_goes_with_its_entry_and_in_order() -> None:
-    queue = TransactionalQueue(3)
+    queue, sent, consumer = with_entries(3)
 
-    def handle(consumer: Consumer, entry: HeldEntry) -> None:
+    def handle(entry: HeldEntry) -> None:
         with consumer.transaction(entry) as transaction:
             for word in ("one", "two"):
                 transaction.send("out", f"{entry.offset} {word}")
 
-    ended(queue, handle)
-    assert queue.acknowledged == ["0", "1", "2"], "and not once more when the handler returns"
-    assert queue.sent == ["0 one", "0 two", "1 one", "1 two", "2 one", "2 two"]
+    with queue:
+        queue.start(handle, consumer=consumer)
+        queue.settled()
+    assert offsets(queue) == ["0", "1", "2"], "and not once more when the handler returns"
+    assert sent == ["0 one", "0 two", "1 one", "1 two", "2 one", "2 two"]
 
 
 def test_a_handler_that_raises_in_the_block_has_sent_nothing_and_gets_its_entry_again() -> None:
-    queue = TransactionalQueue(2)
+    queue, sent, consumer = with_entries(2)
 
-    def handle(consumer: Consumer, entry: HeldEntry) -> None:
+    def handle(entry: HeldEntry) -> None:
         with consumer.transaction(entry) as transaction:
             transaction.send("out", f"{entry.offset} {entry.redelivered}")
             if entry.offset == "0" and not entry.redelivered:
                 raise ValueError("not now")
 
-    ended(queue, handle)
-    assert (queue.acknowledged, queue.sent) == (["0", "1"], ["0 True", "1 False"])
+    with queue:
+        queue.start(handle, consumer=consumer)
+        queue.settled()
+    assert (offsets(queue), sent) == (["0", "1"], ["0 True", "1 False"])
 
 
 def test_entries_of_a_batch_are_finished_together() -> None:
-    queue = TransactionalQueue(4)
-    with consumer_of(queue, transactions=True) as consumer:
+    queue, sent, consumer = with_entries(4)
+    with consumer:
         batch = next(consumer.batches(max_entries=4, max_wait=0.2))
         with consumer.transaction(batch) as transaction:
             transaction.send("out", str(len(batch)))
-        until(lambda: queue.sent == ["4"])
-        assert queue.acknowledged == ["0", "1", "2", "3"]
+        until(lambda: sent == ["4"])
+        assert offsets(queue) == ["0", "1", "2", "3"]
 
 
 def test_entries_of_several_partitions_are_refused_and_the_error_says_how_to_go_on() -> None:
-    queue = TransactionalQueue(1)
-    queue.unread[1] = [("0", b"k")]
-    with consumer_of(queue, InMemoryLedger({0: 1, 1: 1}), transactions=True) as consumer:
+    _, sent, consumer = with_entries(1, partitions=2)
+    with consumer:
         batch = next(consumer.batches(max_entries=2, max_wait=PATIENCE))
         with pytest.raises(ValueError, match=r"several partitions \(orders/0, orders/1\).*batch.by_partition"):
             consumer.transaction(batch)
         for entries in batch.by_partition().values():
             with consumer.transaction(entries) as transaction:
                 transaction.send("out", "sent")
-        until(lambda: queue.sent == ["sent", "sent"])
+        until(lambda: sent == ["sent", "sent"])
 
 
 def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_again(caplog: pytest.LogCaptureFixture) -> None:
-    queue = TransactionalQueue(2)
-    with consumer_of(queue, transactions=True) as consumer:
+    _, sent, consumer = with_entries(2)
+    with consumer:
         batches = consumer.batches(max_entries=2, max_wait=0.2)
         batch = next(batches)
         assert batch[0].ack().wait(PATIENCE)
@@ -115,16 +112,11 @@ def test_a_transaction_after_another_word_sends_nothing_and_its_entries_come_aga
         again = next(batches)
         assert [entry.offset for entry in again] == ["1"]
         assert again.ack().wait(PATIENCE)
-    assert queue.sent == [] and "orders/0 entry 0: nothing is sent: another word" in caplog.text
-
-
-def _one() -> tuple[TransactionalQueue, Consumer]:
-    queue = TransactionalQueue(2)
-    return queue, consumer_of(queue, transactions=True)
+    assert sent == [] and "orders/0 entry 0: nothing is sent: another word" in caplog.text
 
 
 def test_misuse_is_refused() -> None:
-    queue, consumer = _one()
+    _, sent, consumer = with_entries(2)
     with consumer:
         batch = next(consumer.batches(max_entries=2, max_wait=0.2))
         first, second = batch
@@ -145,11 +137,11 @@ def test_misuse_is_refused() -> None:
             raise ValueError
         with consumer.transaction(second) as later:
             later.send("out", "w")
-        until(lambda: queue.sent == ["v", "w"])
+        until(lambda: sent == ["v", "w"])
 
 
 def test_tasks_of_an_event_loop_have_one_each() -> None:
-    queue, consumer = _one()
+    _, sent, consumer = with_entries(2)
 
     async def handle(entry: HeldEntry, both: asyncio.Barrier) -> None:
         with consumer.transaction(entry) as transaction:
@@ -161,25 +153,27 @@ def test_tasks_of_an_event_loop_have_one_each() -> None:
             async for batch in consumer.batches(max_entries=2, max_wait=0.2):
                 both = asyncio.Barrier(len(batch))
                 await asyncio.gather(*(handle(entry, both) for entry in batch))
-                await asyncio.to_thread(until, lambda: sorted(queue.sent) == ["0", "1"])
+                await asyncio.to_thread(until, lambda: sorted(sent) == ["0", "1"])
                 return
 
     asyncio.run(main())
 
 
 def test_a_copy_of_an_entry_is_the_entry() -> None:
-    queue, consumer = _one()
+    _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
         with consumer.transaction(copy.copy(entry)) as transaction:
             transaction.send("out", "v")
-        until(lambda: queue.sent == ["v"])
+        until(lambda: sent == ["v"])
 
 
-@pytest.mark.parametrize("entries", [None, [], Entry(ORDERS, 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"], ids=repr)
+@pytest.mark.parametrize(
+    "entries", [None, [], Entry(QueueName("orders"), 0, "0", b"k", b"v", 0, Epoch(1), False), "abc"], ids=repr
+)
 def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
     with pytest.raises((TypeError, ValueError), match="give"):
-        _one()[1].transaction(entries)  # type: ignore[arg-type]
+        with_entries(2)[2].transaction(entries)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -196,16 +190,16 @@ def test_what_is_no_entry_of_a_consumer_is_refused(entries: object) -> None:
     ],
 )
 def test_what_kafka_does_not_take_is_refused_where_it_is_sent(arguments: dict[str, object], error: str) -> None:
-    queue, consumer = _one()
+    _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
         with pytest.raises((TypeError, ValueError), match=error), consumer.transaction(entry) as transaction:
             transaction.send(**arguments)  # type: ignore[arg-type]
-    assert queue.sent == []
+    assert sent == []
 
 
 def test_a_block_sends_no_more_than_a_transaction_may() -> None:
-    queue, consumer = _one()
+    _, sent, consumer = with_entries(2)
     with consumer:
         entry = next(consumer.batches(max_entries=1, max_wait=0))[0]
         said = r"32 MB at most.* has sent 1 message: make it of fewer"
@@ -214,7 +208,7 @@ def test_a_block_sends_no_more_than_a_transaction_may() -> None:
             deque(map(partial(transaction.send, "out"), values))
         with consumer.transaction(entry) as transaction:
             transaction.send("out", "less")
-        until(lambda: queue.sent == ["less"])
+        until(lambda: sent == ["less"])
 
 
 def test_text_is_utf_8() -> None:
@@ -224,6 +218,6 @@ def test_text_is_utf_8() -> None:
 
 
 def test_queues_without_transactions_say_so() -> None:
-    consumer = consumer_of(InMemoryQueue())
+    consumer = TestQueue().consumer()
     with pytest.raises(RuntimeError, match="transactions are for queues of Kafka"):
         consumer.transaction([])

@@ -2,8 +2,7 @@
 
 import logging
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,41 +11,21 @@ import pytest
 from baton.consumer import AssignmentSource, Consumer
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
-from baton.queues.entry import Entry
-from baton.queues.protocol import QueueUnreachable
 from baton.queues.waiting_thread import WaitingThread
+from baton.testing import InMemoryReader
 from tests.waiting import PATIENCE, until
 
 
-class EmptyQueue:
+class EmptyQueue(InMemoryReader):
     """A queue in which nothing ever comes."""
 
     def __init__(self, failures: int = 0) -> None:
+        super().__init__(QueueName("orders"), 1, 0, [], [])
         self.failures = failures
         self.waits = 0
         self.closed = False
-        self._read: set[int] = set()
         self._interrupt = threading.Event()
         self._waiting: WaitingThread | None = None
-
-    def read(self, partition: int, epoch: Epoch, count: int = 1, *, most_bytes: int = 0, new: bool = True) -> list[Entry]:
-        self._read.add(partition)
-        return []
-
-    def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None: ...
-    def verify(self, partition: int, epoch: Epoch) -> None: ...
-    def sure_at(self, partition: int) -> float:
-        return time.monotonic()
-
-    def set_aside(self, partition: int, epoch: Epoch, offset: str, why: str) -> None: ...
-    def let_go(self, partitions: Mapping[int, Epoch], within: float, *, give_up: bool = False) -> dict[int, QueueUnreachable]:
-        return {}
-
-    def retry(self, partition: int, epoch: Epoch, offset: str, why: str) -> bool:
-        return True
-
-    def ready(self, partition: int, epoch: Epoch) -> bool:
-        return partition not in self._read
 
     def wait(self, partitions: Sequence[int], timeout: float) -> set[int]:
         self.waits += 1
