@@ -10,7 +10,7 @@ Pure. What it keeps grows with the keys, and within a key with holes and hand-of
 
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -120,35 +120,32 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ViolationCount:
     """How often, and the first few cases."""
 
     count: int = 0
-    findings: tuple[Finding, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
 
     @property
     def examples(self) -> tuple[str, ...]:
         return tuple(one.text for one in self.findings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeyCounts:
     """The counts of one key."""
 
     key: str
-    processed: int
+    processed: int = 0
     """Distinct messages."""
-    gaps: int
-    duplicates: int
-    out_of_order: int
-    redelivered: int
+    gaps: int = 0
+    duplicates: int = 0
+    out_of_order: int = 0
+    redelivered: int = 0
 
     def faults(self) -> int:
         return self.gaps + self.duplicates + self.out_of_order
-
-    def to_json(self) -> dict[str, object]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +179,7 @@ class Report:
             "redelivered": tallies[OrderViolation.REDELIVERED].count,
             "late": self.late,
             "keys_at_fault": self.keys_at_fault,
-            "worst": [one.to_json() for one in self.worst],
+            "worst": [asdict(one) for one in self.worst],
             "findings": [one.to_json() for tally in tallies.values() for one in tally.findings],
         }
 
@@ -264,6 +261,7 @@ RUNS = 16
 
 @dataclass(slots=True)
 class _Key:
+    counts: KeyCounts
     first: int
     reached: int
     """The highest sequence that was processed, of those whose results count."""
@@ -271,32 +269,10 @@ class _Key:
     unmarked: Sequences = field(default_factory=Sequences)
     stretches: deque[ProcessedRange] = field(default_factory=lambda: deque(maxlen=STRETCHES))
     runs: OrderedDict[str, int] = field(default_factory=OrderedDict)
-    processed: int = 0
-    gaps: int = 0
-    duplicates: int = 0
-    out_of_order: int = 0
-    redelivered: int = 0
 
-
-class _Cases:
-    """Counts cases of one kind and keeps the first few."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._findings: list[Finding] = []
-
-    def tell(self) -> bool:
-        """Whether the next one is kept."""
-        return len(self._findings) < self._most
-
-    def add(self, finding: Finding | None, count: int = 1) -> None:
-        self._count += count
-        if finding is not None:
-            self._findings.append(finding)
-
-    def tally(self) -> ViolationCount:
-        return ViolationCount(self._count, tuple(self._findings))
+    def who(self, sequence: int) -> ProcessedRange | None:
+        """Who processed it first, as far as that is known."""
+        return next((one for one in self.stretches if one.first <= sequence <= one.last), None)
 
 
 class OrderChecker:
@@ -311,7 +287,7 @@ class OrderChecker:
     ) -> None:
         self._first, self._produced, self._examples = first, produced or {}, examples
         self._keys: dict[str, _Key] = {}
-        self._cases = {fault: _Cases(examples) for fault in OrderViolation}
+        self._tallies = {fault: ViolationCount() for fault in OrderViolation}
         self._records = self._late = 0
 
     def add(self, one: Processing) -> None:
@@ -319,17 +295,24 @@ class OrderChecker:
         state = self._keys.get(one.key)
         if state is None:
             first = self._begins(one.key, one.sequence)
-            state = self._keys[one.key] = _Key(first, reached=first - 1)
+            state = self._keys[one.key] = _Key(KeyCounts(one.key), first, reached=first - 1)
         if not one.redelivered and not state.unmarked.add(one.sequence):
-            self._duplicate(state, one)
+            state.counts.duplicates += 1
+            self._found(
+                OrderViolation.DUPLICATE,
+                one,
+                state.who(one.sequence),
+                lambda by, before: f"processed unmarked by {before or 'an earlier owner'} and by {by}",
+            )
         if one.late:
             self._late += 1
             return
         self._in_order(state, one)
         if one.redelivered:
-            self._redelivered(state, one)
+            state.counts.redelivered += 1
+            self._found(OrderViolation.REDELIVERED, one, state.who(one.sequence), _redelivered)
         if state.done.add(one.sequence):
-            state.processed += 1
+            state.counts.processed += 1
         if not state.stretches or not state.stretches[-1].grew(one):
             state.stretches.append(ProcessedRange.of(one))
 
@@ -337,17 +320,14 @@ class OrderChecker:
         """Call it once, at the end."""
         for key in sorted({*self._keys, *self._produced}):
             self._gaps(key)
-        counts = [
-            KeyCounts(key, state.processed, state.gaps, state.duplicates, state.out_of_order, state.redelivered)
-            for key, state in self._keys.items()
-        ]
+        counts = [state.counts for state in self._keys.values()]
         at_fault = sorted((one for one in counts if one.faults()), key=lambda one: (-one.faults(), one.key))
         return Report(
             records=self._records,
             keys=len(counts),
             processed=sum(one.processed for one in counts),
             late=self._late,
-            tallies={fault: cases.tally() for fault, cases in self._cases.items()},
+            tallies=self._tallies,
             worst=tuple(at_fault[: self._examples]),
             keys_at_fault=len(at_fault),
         )
@@ -357,15 +337,20 @@ class OrderChecker:
             return self._first
         return self._produced[key][0] if key in self._produced else seen
 
-    def _duplicate(self, state: _Key, one: Processing) -> None:
-        state.duplicates += 1
-        cases = self._cases[OrderViolation.DUPLICATE]
-        finding = None
-        if cases.tell():
-            by, before = ProcessedRange.of(one), _who(state, one.sequence)
-            text = f"{one.key} #{one.sequence} was processed unmarked by {before or 'an earlier owner'} and by {by}"
-            finding = Finding(OrderViolation.DUPLICATE, one.key, one.sequence, one.sequence, text, by, before)
-        cases.add(finding)
+    def _found(
+        self,
+        fault: OrderViolation,
+        one: Processing,
+        before: ProcessedRange | None,
+        text: Callable[[ProcessedRange, ProcessedRange | None], str],
+    ) -> None:
+        """Count a case. The first ones are kept, with what `text` says of them: by whom it was, and who had it before."""
+        tally = self._tallies[fault]
+        tally.count += 1
+        if len(tally.findings) < self._examples:
+            by = ProcessedRange.of(one)
+            said = f"{one.key} #{one.sequence} was {text(by, before)}"
+            tally.findings.append(Finding(fault, one.key, one.sequence, one.sequence, said, by, before))
 
     def _in_order(self, state: _Key, one: Processing) -> None:
         reached = state.reached
@@ -387,53 +372,39 @@ class OrderChecker:
                 state.runs.popitem(last=False)
         if not what:
             return
-        state.out_of_order += 1
-        cases = self._cases[OrderViolation.OUT_OF_ORDER]
-        finding = None
-        if cases.tell():
-            by, before = ProcessedRange.of(one), _who(state, reached)
-            after = f"; #{reached} was by {before}" if before else ""
-            text = f"{one.key} #{one.sequence} was processed {what}, by {by}{after}"
-            finding = Finding(OrderViolation.OUT_OF_ORDER, one.key, one.sequence, one.sequence, text, by, before)
-        cases.add(finding)
-
-    def _redelivered(self, state: _Key, one: Processing) -> None:
-        state.redelivered += 1
-        cases = self._cases[OrderViolation.REDELIVERED]
-        finding = None
-        if cases.tell():
-            by, before = ProcessedRange.of(one), _who(state, one.sequence)
-            earlier = f"; before by {before}" if before else ", for the first time as far as is recorded"
-            text = f"{one.key} #{one.sequence} was redelivered to {by}{earlier}"
-            finding = Finding(OrderViolation.REDELIVERED, one.key, one.sequence, one.sequence, text, by, before)
-        cases.add(finding)
+        state.counts.out_of_order += 1
+        self._found(
+            OrderViolation.OUT_OF_ORDER,
+            one,
+            state.who(reached),
+            lambda by, before: f"processed {what}, by {by}" + (f"; #{reached} was by {before}" if before else ""),
+        )
 
     def _gaps(self, key: str) -> None:
         sent = self._produced.get(key)
         state = self._keys.get(key)
         if state is None:
             assert sent is not None
-            state = self._keys[key] = _Key(self._begins(key, sent[0]), reached=0)
+            state = self._keys[key] = _Key(KeyCounts(key), self._begins(key, sent[0]), reached=0)
         highest = state.done.highest(state.first - 1)
         last = max(sent[1], highest) if sent else highest
-        cases = self._cases[OrderViolation.GAP]
-        given_up = state.done.given_up
-        if given_up:
-            state.gaps += given_up
-            cases.add(None, given_up)
+        tally, missing = self._tallies[OrderViolation.GAP], state.done.given_up
         for low, high in state.done.holes(state.first, last):
-            state.gaps += high - low + 1
-            cases.add(_gap(state, key, low, high) if cases.tell() else None, high - low + 1)
+            missing += high - low + 1
+            if len(tally.findings) < self._examples:
+                tally.findings.append(_gap(state, key, low, high))
+        state.counts.gaps = missing
+        tally.count += missing
+
+
+def _redelivered(by: ProcessedRange, before: ProcessedRange | None) -> str:
+    earlier = f"; before by {before}" if before else ", for the first time as far as is recorded"
+    return f"redelivered to {by}{earlier}"
 
 
 def _gap(state: _Key, key: str, low: int, high: int) -> Finding:
-    before, after = _who(state, low - 1), _who(state, high + 1)
+    before, after = state.who(low - 1), state.who(high + 1)
     neighbours = [f"#{number} was by {who}" for number, who in ((low - 1, before), (high + 1, after)) if who]
     numbers, was = (f"#{low}", "was") if low == high else (f"#{low} to #{high}", "were")
     text = f"{key} {numbers} {was} never processed" + (f"; {', '.join(neighbours)}" if neighbours else "")
     return Finding(OrderViolation.GAP, key, low, high, text, after, before)
-
-
-def _who(state: _Key, sequence: int) -> ProcessedRange | None:
-    """Who processed it first, as far as that is known."""
-    return next((one for one in state.stretches if one.first <= sequence <= one.last), None)

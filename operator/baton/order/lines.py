@@ -4,7 +4,8 @@ import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, NamedTuple
+from operator import itemgetter
+from typing import Any, BinaryIO
 
 from baton.model.wording import quoted
 from baton.order.checker import Processing
@@ -20,13 +21,6 @@ _LATEST = 253_402_300_800
 
 class RecordError(ValueError):
     """A line that is no record. The message is one line, with place and cure."""
-
-
-class _Timed(NamedTuple):
-    at: float
-    file: int
-    line: int
-    one: Processing
 
 
 def processings(source: BinaryIO, name: str) -> Iterator[Processing]:
@@ -47,18 +41,19 @@ def produced(source: BinaryIO, name: str) -> dict[str, tuple[int, int]]:
 
 def in_order_of_time(files: Iterable[tuple[BinaryIO, str]]) -> Iterator[Processing]:
     """The records of several files as one sequence, by their times. A file's own order is kept, even where its times go back."""
-    timed = (_timed(number, source, name) for number, (source, name) in enumerate(files))
-    return (each.one for each in heapq.merge(*timed))
+    timed = (_timed(source, name) for source, name in files)
+    return (one for _, one in heapq.merge(*timed, key=itemgetter(0)))
 
 
-def _timed(number: int, source: BinaryIO, name: str) -> Iterator[_Timed]:
+def _timed(source: BinaryIO, name: str) -> Iterator[tuple[float, Processing]]:
+    """Each with the latest time so far."""
     latest = float("-inf")
-    for line, (place, fields) in enumerate(_objects(source, name)):
+    for place, fields in _objects(source, name):
         one = _processing(fields, place)
         if one.time is None:
             raise RecordError(f'{place}: it has no "time", by which several files are put in order: record it, or give one file')
         latest = max(latest, one.time)
-        yield _Timed(latest, number, line, one)
+        yield latest, one
 
 
 def _objects(source: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, object]]]:
