@@ -68,23 +68,6 @@ async def test_a_log_is_read_to_its_bounds_and_what_is_secret_in_it_is_hidden_al
 
 
 S = "hunter2-Zq9"
-SAID = (
-    *(
-        "password",
-        "the password",
-        "PASSWORD\t",
-        "wrong token",
-        "passphrase",
-        "pwd",
-        "secret key",
-        "api key",
-        "credentials me",
-        "PGPASSWORD",
-    ),
-    *("password is", "the password of user me is", "the password for redis is", "password was set to", "password will be"),
-    *("password, which is", "changed the password to", "password equals", "our token as of now being", "secret: my dog and"),
-)
-"""What people and programs write before a secret."""
 KEYS = (
     *("AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
     *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "glpat-ABCDEFGHIJ1234567890", "xoxb-123456789012-abcdefghijkl"),
@@ -134,32 +117,14 @@ KEYS = (
         f"redis://:it's{S}@redis.shop:6379",
         f"cut off: redis://me:{S}",
         f"https://host/path#access_token={S}",
-        *(f"{words} {S}" for words in SAID),
-        *(f"refused: {words} '{S}' for user me" for words in SAID),
-        *(f"{words} {S}, he said" for words in SAID),
-        f"{S} is the password",
-        f"they gave {S} as our token",
-        f"my secret, {S}, was refused",
-        f"the password of me, which nobody changed, is one of {S} and {S}-2",
-        f"password\n{S}",
         f"password ({S})",
         f"password[{S}]",
         f"password | {S}",
         f"password — {S}",
         f"password 'one two {S}' refused",
         f"password `one two {S}`",
-        f"<password>{S}</password>",
-        f"<password value='{S}'/>",
-        f"credentials me:{S}",
         f"AccountKey={S};EndpointSuffix=x",
         f"sig={S}&se=2026",
-        f"AUTH me {S}",
-        f"ERR unknown command 'AUTH', with args beginning with: '{S}'",
-        f"requirepass {S}",
-        f"redis-cli -h redis -a {S} ping",
-        f"curl -u me:{S} http://host",
-        f"ACL SETUSER me on >{S} ~* +@all",
-        f"user me on >{S} ~* +@all",
         f"connect to me:{S}@redis.shop:6379",
         f"//me:{S}@redis.shop",
         f":{S}@redis.shop:6379",
@@ -179,12 +144,6 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
     found = hidden(text)
     assert S not in found and HIDDEN in found
     assert hidden(found) == found, "nothing changes the second time"
-
-
-@pytest.mark.parametrize("word", ["swordfish", "open sesame"])
-def test_a_secret_that_is_a_word_is_hidden_where_it_is_said_to_be_one(word: str) -> None:
-    for said in (f"the password of me is '{word}'", f"password `{word}` refused", f"password={word.split()[0]}"):
-        assert word not in hidden(said)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -259,32 +218,7 @@ FRAGMENTS = (
     ),
     *("eyJ-", "eyJabcde", "eyJabcde.", "eyJabcde.abcde", "authorization=", "authorization: '", "bearer ", "basic=", "\x1b[3"),
     *("-----BEGIN ", "-----BEGIN -----", "-----", "password=***", "password=b'", "password: |\n", "('password', '", "%3D", "\\"),
-    *(
-        "password ",
-        "password a1b2 ",
-        "password is to be ",
-        "password of a ",
-        "is password",
-        "<pass",
-        "<pass>",
-        "a:",
-        "a:b@",
-        ",a:b",
-    ),
-    *(
-        "AUTH ",
-        "SETUSER",
-        "user a on",
-        "redis-cli ",
-        "-u a:",
-        "a%3A%2F%2F",
-        "Aa1/",
-        "AKIA",
-        "a://:b ",
-        "[a://",
-        "---- BEGIN ",
-        "passwords ",
-    ),
+    *("password ", "password a1b2 ", "a:", "a:b@", ",a:b", "a%3A%2F%2F", "Aa1/", "AKIA", "a://:b ", "[a://", "---- BEGIN "),
 )
 """The beginnings of what the rules look for."""
 
