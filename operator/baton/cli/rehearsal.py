@@ -113,30 +113,26 @@ class Comparison:
                 counts[name] += 1
         return counts
 
-    def of_queue(self, queue: QueueName) -> dict[MemberId, int]:
-        """How many partitions of one queue each of its readers would have."""
-        return {name: self._then[name, queue] for name, queues in self.readers.items() if queue in queues}
-
-    def of_queue_now(self, queue: QueueName) -> dict[MemberId, int]:
-        """How many partitions of one queue each of its owners has now."""
-        return self._now.get(queue, {})
-
-    def moves_of(self, queue: QueueName) -> int:
-        return self._moved[queue]
+    @cached_property
+    def then(self) -> Mapping[QueueName, Mapping[MemberId, int]]:
+        """How many partitions of each queue each of its readers would have."""
+        counts = Counter((partition.queue, name) for partition, name in self.after.items())
+        return {
+            queue: {name: counts[queue, name] for name, queues in self.readers.items() if queue in queues}
+            for queue in self.request.queues
+        }
 
     @cached_property
-    def _then(self) -> Counter[tuple[MemberId, QueueName]]:
-        return Counter((name, partition.queue) for partition, name in self.after.items())
-
-    @cached_property
-    def _now(self) -> Mapping[QueueName, Counter[MemberId]]:
+    def now(self) -> Mapping[QueueName, Mapping[MemberId, int]]:
+        """How many partitions of each queue each of its owners has now."""
         counts: defaultdict[QueueName, Counter[MemberId]] = defaultdict(Counter)
         for partition, names in self.before.items():
             counts[partition.queue].update(names)
-        return dict(counts)
+        return counts
 
     @cached_property
-    def _moved(self) -> Counter[QueueName]:
+    def moved(self) -> Counter[QueueName]:
+        """How many partitions of each queue move."""
         return Counter(p.queue for p, name in self.after.items() if p in self.before and name not in self.before[p])
 
     @cached_property
@@ -272,7 +268,7 @@ def _even(of: Comparison) -> tuple[bool, str]:
     each = f"{low} each" if low == high else f"{low} or {high} each"
     if high - low <= 1:
         for queue in sorted(frozenset().union(*of.readers.values())):
-            counts = of.of_queue(queue)
+            counts = of.then[queue]
             if max(counts.values()) - min(counts.values()) > 1:
                 return False, f"Balanced in total ({each}), but not within {queue}: {_span(counts)}."
         return True, f"Balanced: {each}."
@@ -295,21 +291,20 @@ def _span(counts: Mapping[MemberId, int] | Mapping[MemberId, Fraction]) -> str:
 
 
 def _queue_table(of: Comparison) -> Iterator[RenderableType]:
-    rows = []
-    queues = sorted(of.request.queues, key=lambda queue: (-of.moves_of(queue), queue))
-    for queue in sorted(queues[:MOST_ROWS]):
-        rows.append(
-            (
-                _short(queue, LONGEST_NAME),
-                str(of.request.queues[queue]),
-                _range(of.of_queue_now(queue)),
-                _range(of.of_queue(queue)) if queue not in of.exclusive else str(of.request.queues[queue]),
-                str(of.moves_of(queue)),
-            )
+    queues = sorted(of.request.queues, key=lambda queue: (-of.moved[queue], queue))
+    rows = [
+        (
+            _short(queue, LONGEST_NAME),
+            of.request.queues[queue],
+            _range(of.now[queue]),
+            _range(of.then[queue]) if queue not in of.exclusive else of.request.queues[queue],
+            of.moved[queue],
         )
+        for queue in sorted(queues[:MOST_ROWS])
+    ]
     yield table(("QUEUE", "PARTITIONS", "EACH NOW", "EACH THEN", "MOVE"), rows, right=("PARTITIONS", "MOVE"))
     if len(queues) > MOST_ROWS:
-        rest = sum(of.moves_of(queue) for queue in queues[MOST_ROWS:])
+        rest = sum(of.moved[queue] for queue in queues[MOST_ROWS:])
         moving = counted(rest, "partition moves", "partitions move")
         yield Text(f"and {counted(len(queues) - MOST_ROWS, 'more queue')}, of which {moving}", "bright_black")
 

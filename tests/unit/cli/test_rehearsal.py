@@ -300,7 +300,7 @@ def test_what_is_told_adds_up(assignor: str, asked: Request) -> None:
     withheld = frozenset(partition for hand in answer.withheld.values() for partition in hand)
     moves = sum(name not in held.get(partition, (name,)) for partition, name in answer.owners().items())
     made = Comparison(assignor, asked, held, answer.owners(), moves, 0, withheld)
-    assert sum(made.moves_of(queue) for queue in asked.queues) == moves
+    assert sum(made.moved[queue] for queue in asked.queues) == moves
     gained = sum(len(change.gains) + len(change.withheld) for change in made.changes)
     assert gained == moves + sum(partition not in held for partition in answer.owners())
     for change in made.changes:
