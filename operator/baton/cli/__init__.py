@@ -3,5 +3,5 @@
 - `options`: what subcommands take (names, the cluster, the form of the answer); `printing`: all that they print
 - `cluster`: the API server that is meant; `group`: a group as it was read at one moment; `group_words`: the same in sentences
 - `rehearsal`: what a plan would do with a group, for `plan`, `explain` and the console; `own_assignors`: of installed packages
-- `cluster_facts`: what `doctor` and `bundle` read; `redaction`: what never gets into a bundle
+- `redaction`: what never gets into a bundle
 """

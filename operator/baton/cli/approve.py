@@ -58,8 +58,7 @@ def approve(group: str, proposal: str | None, yes: bool, target: ClusterTarget) 
 
     The annotation baton.dev/approve with the id does the same.
     """
-    name, target = target.within(group)
-    ask(_approve(name, proposal, yes, target))
+    ask(_approve(group, proposal, yes, target))
 
 
 async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTarget) -> None:

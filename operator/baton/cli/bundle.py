@@ -8,7 +8,7 @@ import tarfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +16,9 @@ import click
 
 import baton
 from baton.cli.cluster import NoAnswerError, ask, cluster
-from baton.cli.cluster_facts import read_facts
-from baton.cli.doctor import findings
+from baton.cli.doctor import findings, read_facts
 from baton.cli.operator import operator
-from baton.cli.options import GROUP, ClusterTarget, all_namespaces_option, cluster_options, refuse_group_of_all_namespaces
+from baton.cli.options import GROUP, ClusterTarget, all_namespaces_option, cluster_options
 from baton.cli.printing import say
 from baton.cli.redaction import hidden, own_metadata, without_secrets
 from baton.engine import LedgerError
@@ -86,36 +85,24 @@ def _entry(key: str, text: str) -> str:
 
 def lease_part(one: Manifest) -> Json:
     """Who holds it, and what it reports."""
-    spec = one.get("spec") or {}
-    kept = {
-        name: spec.get(name)
-        for name in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime", "leaseTransitions")
-    }
-    return dict(without_secrets({"metadata": own_metadata(one["metadata"]), "spec": kept}))
+    spec = _picked(one.get("spec"), "holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions")
+    return dict(without_secrets({"metadata": own_metadata(one["metadata"]), "spec": spec}))
 
 
 def event_part(one: Manifest) -> Json:
     """What Kubernetes keeps of what happened."""
-    about = one.get("regarding") or {}
-    kept = {
-        name: one.get(name) for name in ("type", "reason", "action", "note", "eventTime", "deprecatedLastTimestamp", "series")
-    }
-    return dict(without_secrets({**kept, "regarding": {name: about.get(name) for name in ("kind", "namespace", "name", "uid")}}))
+    kept = _picked(one, "type reason action note eventTime deprecatedLastTimestamp series")
+    return dict(without_secrets({**kept, "regarding": _picked(one.get("regarding"), "kind namespace name uid")}))
 
 
 def pod_part(one: Manifest) -> Json:
     """Where it runs and how it is: no command, no argument, no environment, no volume."""
     spec, status = one.get("spec") or {}, one.get("status") or {}
-    conditions = [
-        {name: each.get(name) for name in ("type", "status", "reason", "lastTransitionTime")}
-        for each in status.get("conditions") or ()
-    ]
     told = {
         "metadata": own_metadata(one["metadata"]),
         "node": spec.get("nodeName"),
-        "phase": status.get("phase"),
-        "reason": status.get("reason"),
-        "conditions": conditions,
+        **_picked(status, "phase reason"),
+        "conditions": [_picked(each, "type status reason lastTransitionTime") for each in status.get("conditions") or ()],
         "containers": [_container(each) for each in status.get("containerStatuses") or ()],
     }
     images = {str(each.get("name")): each.get("image") for each in spec.get("containers") or ()}
@@ -124,29 +111,34 @@ def pod_part(one: Manifest) -> Json:
 
 def _container(one: Manifest) -> Json:
     states = {
-        when: {kind: {name: told.get(name) for name in ("reason", "exitCode", "signal", "startedAt", "finishedAt")}}
+        when: {kind: _picked(told, "reason exitCode signal startedAt finishedAt")}
         for when in ("state", "lastState")
         for kind, told in (one.get(when) or {}).items()
     }
-    return {"name": one.get("name"), "ready": one.get("ready"), "restartCount": one.get("restartCount"), **states}
+    return {**_picked(one, "name ready restartCount"), **states}
+
+
+def _picked(of: Manifest | None, names: str) -> Json:
+    return {name: (of or {}).get(name) for name in names.split()}
 
 
 def deployment_part(one: Manifest, options: Iterable[str]) -> Json:
     """An operator's. Of its arguments only those that are `options` of `baton operator`."""
     known, spec = set(options), (one.get("spec") or {}).get("template", {}).get("spec") or {}
-    status = one.get("status") or {}
-    containers = [
-        {
-            "name": each.get("name"),
-            "image": each.get("image"),
-            "resources": each.get("resources"),
-            "arguments": [word for word in map(str, each.get("args") or ()) if word.partition("=")[0] in known],
-        }
-        for each in spec.get("containers") or ()
-    ]
-    counts = {name: status.get(name) for name in ("replicas", "readyReplicas", "updatedReplicas", "observedGeneration")}
-    told = {"metadata": own_metadata(one["metadata"]), "replicas": (one.get("spec") or {}).get("replicas"), "status": counts}
-    return dict(without_secrets({**told, "serviceAccount": spec.get("serviceAccountName"), "containers": containers}))
+    told = {
+        "metadata": own_metadata(one["metadata"]),
+        "replicas": (one.get("spec") or {}).get("replicas"),
+        "status": _picked(one.get("status"), "replicas readyReplicas updatedReplicas observedGeneration"),
+        "serviceAccount": spec.get("serviceAccountName"),
+        "containers": [
+            {
+                **_picked(each, "name image resources"),
+                "arguments": [word for word in map(str, each.get("args") or ()) if word.partition("=")[0] in known],
+            }
+            for each in spec.get("containers") or ()
+        ],
+    }
+    return dict(without_secrets(told))
 
 
 T = TypeVar("T")
@@ -208,7 +200,7 @@ async def read_bundle(made: Bundle, api: Api, namespace: str | None, groups: Seq
     facts = await made.read("doctor", read_facts(api, namespace))
     if facts is not None:
         made.unread |= {f"doctor: {what}": hidden(why) for what, why in facts.unread.items()}
-        made.add("doctor.json", without_secrets([dict(one.to_json()) for one in findings(facts)]))
+        made.add("doctor.json", without_secrets([asdict(one) for one in findings(facts)]))
         await _operators(made, api, facts.operators)
     for where in sorted({one["metadata"]["namespace"] for one in groups}):
         here = [one for one in groups if one["metadata"]["namespace"] == where]
@@ -311,15 +303,11 @@ def bundle(group: str | None, all_namespaces: bool, file: Path | None, target: C
     Versions, resources, ledgers, Leases, pods, events, the operator's logs, and what `baton doctor` says. Secrets, environments
     and entries are not read; what looks like a password or a token elsewhere is hidden. unread.json has what could not be read.
     """
-    refuse_group_of_all_namespaces(group, all_namespaces)
     if file is not None and file.exists():
         raise _already(file)
-    name = None
-    if group is not None:
-        name, target = target.within(group)
     file = file or Path(time.strftime("baton-bundle-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
     try:
-        made = ask(_collect(name, target, file, everywhere=all_namespaces))
+        made = ask(_collect(group, target, file, everywhere=all_namespaces))
     except FileExistsError:
         raise _already(file) from None
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from baton.cli.options import Form, output_option, say_object
+from baton.cli.options import Form, Parsed, output_option, say_object
 from baton.cli.printing import console, refuse, say, table
 from baton.model.wording import counted
 from baton.order import OrderChecker, OrderViolation, Processing, RecordError, Report, in_order_of_time, processings, produced
@@ -20,15 +20,12 @@ SEEN = "seen"
 STANDARD_INPUT = "-"
 
 
-class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
-    name = "number"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
-        if isinstance(value, int) or value == SEEN:
-            return value
-        if not (value.isascii() and value.isdigit() and len(value) < 19):
-            self.fail(f"{value[:60]!a} is no number from 0 on, and not {SEEN}.", param, ctx)
-        return int(value)
+def _first(value: str) -> str | int:
+    if value == SEEN:
+        return value
+    if not (value.isascii() and value.isdigit() and len(value) < 19):
+        raise ValueError(f"no number from 0 on, and not {SEEN}")
+    return int(value)
 
 
 @click.command("check-order")
@@ -41,7 +38,7 @@ class _First(click.ParamType):  # type: ignore[type-arg] # it takes an argument 
 )
 @click.option(
     "--first",
-    type=_First(),
+    type=Parsed("number", _first),
     default=1,
     show_default=True,
     help=f"The first sequence of each key; {SEEN}: the first one recorded.",

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster, namespace_of
 from baton.cli.main import HintingGroup
-from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, cluster_options, output_option, say_object, shown
+from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
 from baton.cli.printing import console, need_redis, refuse, say, table
 from baton.controller.adapters import SecretForbidden, queue_address
 from baton.kube.errors import NotFoundError
@@ -224,21 +224,14 @@ MOST = 1_000
 """Letters in a list."""
 
 
-class _Letter(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
-    name = "letter"
-
-    def convert(self, value: str | LetterId, param: click.Parameter | None, ctx: click.Context | None) -> LetterId:
-        if isinstance(value, LetterId):
-            return value
-        try:
-            return LetterId.read(value)
-        except ValueError:
-            self.fail(
-                f"{shown(value)} is no dead letter such as 3/1795338000123-0: `baton dead-letters list` names them.", param, ctx
-            )
+def _letter(value: str) -> LetterId:
+    try:
+        return LetterId.read(value)
+    except ValueError:
+        raise ValueError("no dead letter such as 3/1795338000123-0: `baton dead-letters list` names them") from None
 
 
-_LETTER = _Letter()
+_LETTER = Parsed("letter", _letter)
 _partition = click.option("--partition", type=click.IntRange(0), help="Only the dead letters of this partition.")
 _all = click.option("--all", "everything", is_flag=True, help="All dead letters that there are when the command begins.")
 

@@ -24,8 +24,7 @@ def drain(group: str, member: str, undo: bool, yes: bool, target: ClusterTarget)
 
     The annotation baton.dev/drain: "true" on the pod does the same.
     """
-    name, target = target.within(group)
-    ask(_drain(name, member, target, undo=undo, anyway=yes))
+    ask(_drain(group, member, target, undo=undo, anyway=yes))
 
 
 async def _drain(group: str, member: str, target: ClusterTarget, *, undo: bool, anyway: bool) -> None:

@@ -304,8 +304,7 @@ def explain(group: str, partition: Partition, url: str | None, form: Form, targe
     what a plan would do with it, and its lag.
     """
     use_own_assignors()
-    name, target = target.within(group)
-    seen = ask(_look(name, partition, target, url))
+    seen = ask(_look(group, partition, target, url))
     if form.for_programs:
         say_object(seen.to_json(), form)
         return
@@ -339,7 +338,7 @@ async def _look(group: str, partition: Partition, target: ClusterTarget, url: st
         next_problem,
         lag=known,
         lag_problem=lag.problem or (None if known is not None else f"{partition.queue} does not tell"),
-        unfinished=lag.unfinished.get(partition),
+        unfinished=lag.unfinished_in(partition),
         events_problem=events_problem,
     )
 

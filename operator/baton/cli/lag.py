@@ -4,14 +4,15 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from itertools import zip_longest
 from typing import Annotated, Any
 
 import aiohttp
 import click
-from pydantic import BaseModel, Field, StrictInt, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 from rich.table import Table
 
 from baton.cli.cluster import NoAnswerError, ask, cluster
@@ -24,7 +25,6 @@ from baton.cli.options import (
     cluster_options,
     operator_option,
     output_option,
-    refuse_group_of_all_namespaces,
     say_object,
 )
 from baton.cli.printing import console, say, table
@@ -35,7 +35,7 @@ from baton.kube.following import listed
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL, ledger_of
 from baton.kube.objects import groups_path
 from baton.kube.releases import release_of
-from baton.model.ids import Partition, QueueName
+from baton.model.ids import Partition
 from baton.model.names import ledger_name
 from baton.model.wording import counted, one_line
 
@@ -43,23 +43,29 @@ _LONGEST_OFFSET = 50
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Seconds = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Offset = Annotated[str, AfterValidator(lambda text: one_line(text, _LONGEST_OFFSET))]
 
 
-@dataclass(frozen=True, slots=True)
+def _known(lags: object) -> object:
+    """Partitions whose lag is not known are left out."""
+    return {number: lag for number, lag in lags.items() if lag is not None} if isinstance(lags, dict) else lags
+
+
+@dataclass(frozen=True, config=ConfigDict(populate_by_name=True))
 class GroupLag:
-    """What a group has to do."""
+    """What a group has to do, as the operator tells it."""
 
     namespace: str
     group: str
-    lag: int | None = None
+    lag: Count | None = None
     """Entries; None: of one of its queues it is not known."""
-    seconds: float | None = None
+    seconds: Annotated[Seconds | None, Field(validation_alias="lagSeconds")] = None
     """How long that takes at the present pace; while none is known, the same as `waiting`."""
-    waiting: float | None = None
+    waiting: Annotated[Seconds | None, Field(validation_alias="waitingSeconds")] = None
     """The age of the oldest entry while nothing is done, or no pace is known yet."""
-    queues: Mapping[str, Mapping[int, int] | None] = field(default_factory=dict)
+    queues: Mapping[str, Annotated[Mapping[int, Count], BeforeValidator(_known)] | None] = field(default_factory=dict)
     """By queue and partition, where that was asked for; None: not known."""
-    unfinished: Mapping[Partition, tuple[str, int]] = field(default_factory=dict)
+    unfinished: Mapping[str, Mapping[int, tuple[Offset, Count]]] = field(default_factory=dict)
     """Likewise: the oldest entry that is not finished with, and how often it was handed out, where that is more than once."""
     problem: str | None = None
     """Why nothing is known."""
@@ -73,6 +79,10 @@ class GroupLag:
     def of(self, partition: Partition) -> int | None:
         """None: not known."""
         return (self.queues.get(partition.queue) or {}).get(partition.number)
+
+    def unfinished_in(self, partition: Partition) -> tuple[str, int] | None:
+        """None: none was handed out more than once, as far as is known."""
+        return self.unfinished.get(partition.queue, {}).get(partition.number)
 
     @property
     def pace(self) -> str | None:
@@ -92,43 +102,13 @@ class GroupLag:
         return f"{counted(self.lag, 'entry', 'entries')}{pace}"
 
 
-class _Told(BaseModel):
-    """A group as the operator tells it."""
-
-    namespace: str
-    group: str
-    lag: Count | None = None
-    lagSeconds: Seconds | None = None  # noqa: N815 -- as in JSON, and so are those below
-    waitingSeconds: Seconds | None = None  # noqa: N815
-    queues: dict[str, dict[int, Count | None] | None] = {}
-    unfinished: dict[str, dict[int, tuple[str, Count]]] = {}
+@dataclass
+class _OfAll:
+    groups: list[GroupLag]
 
 
-class _AllTold(BaseModel):
-    groups: list[_Told]
-
-
-def read_group(raw: object) -> GroupLag:
-    """One group as the operator tells it. Raises ValidationError where it is nothing that one of this release tells."""
-    return _group(_Told.model_validate(raw))
-
-
-def read_groups(raw: object) -> list[GroupLag]:
-    """All groups of an operator. Raises ValidationError."""
-    return [_group(told) for told in _AllTold.model_validate(raw).groups]
-
-
-def _group(told: _Told) -> GroupLag:
-    queues = {
-        name: None if of is None else {number: lag for number, lag in sorted(of.items()) if lag is not None}
-        for name, of in told.queues.items()
-    }
-    unfinished = {
-        Partition(QueueName(queue), number): (one_line(offset, _LONGEST_OFFSET), times)
-        for queue, of_queue in told.unfinished.items()
-        for number, (offset, times) in of_queue.items()
-    }
-    return GroupLag(told.namespace, told.group, told.lag, told.lagSeconds, told.waitingSeconds, queues, unfinished)
+ONE, ALL = TypeAdapter(GroupLag), TypeAdapter(_OfAll)
+"""What an operator answers. They raise ValidationError where no operator of this release answers so."""
 
 
 def lag_table(lags: Iterable[GroupLag], looks: Sequence[GroupLook] = ()) -> Table:
@@ -194,7 +174,8 @@ async def lag_of(
 ) -> GroupLag:
     """Of one group; with its `partitions`, if asked for. What is wrong is its `problem`."""
     try:
-        return read_group(await _asked(api, f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}", leader, url))
+        page = f"groups/{namespace}/{name}/lag{'/partitions' if partitions else ''}"
+        return ONE.validate_python(await _asked(api, page, leader, url))
     except ValidationError:
         return GroupLag(namespace, name, problem=_ODD)
     except NoAnswerError as error:
@@ -297,7 +278,7 @@ async def _ask(api: Api, ledger: Json | None, url: str | None, groups: Sequence[
     wanted = set(groups)
     try:
         leader = None if url is not None else await leader_of(api, ledger)
-        told = read_groups(await _asked(api, "groups/lag", leader, url))
+        told = ALL.validate_python(await _asked(api, "groups/lag", leader, url)).groups
     except ValidationError:
         return _ODD
     except (NoAnswerError, ApiError) as error:
@@ -336,14 +317,12 @@ def lag(group: str | None, all_namespaces: bool, each: bool, url: str | None, fo
 
     It is what the operator tells autoscalers, as of the last seconds. Ends with 1 if the lag of GROUP is not known.
     """
-    refuse_group_of_all_namespaces(group, all_namespaces)
     if group is None and each:
         raise click.UsageError("--partitions shows one GROUP: give its name")
     if group is None:
         ask(_list(target, all_namespaces, url, form))
     else:
-        name, target = target.within(group)
-        ask(_show(name, target, each, url, form))
+        ask(_show(group, target, each, url, form))
 
 
 async def _list(target: ClusterTarget, everywhere: bool, url: str | None, form: Form) -> None:

@@ -18,7 +18,20 @@ from baton.cli.printing import say
 from baton.model.wording import quoted
 
 
-class HintingGroup(click.Group):
+class WholeSummaries(click.Group):
+    """Its help has the first sentence of each subcommand, which click would cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.summary(ctx, name)) for name in self.list_commands(ctx)])
+
+    def summary(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        words = " ".join(((command and command.help) or "").split())
+        return words.partition(". ")[0].removesuffix(".")
+
+
+class HintingGroup(WholeSummaries):
     """Options stand behind the command, and a slip in its name is told with the name that it is like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -109,9 +122,8 @@ class _Lazy(HintingGroup):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+    def summary(self, ctx: click.Context, name: str) -> str:
+        return COMMANDS[name][1]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]

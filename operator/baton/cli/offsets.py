@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from re import ASCII, fullmatch
@@ -14,7 +14,8 @@ from rich.table import Table
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group import GroupLook, look_at, partitions
 from baton.cli.lag import shown_lag
-from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, cluster_options, output_option, say_object, shown
+from baton.cli.main import WholeSummaries
+from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
 from baton.cli.printing import console, say, table
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
@@ -62,32 +63,20 @@ class OutsideError(ValueError):
     """There is no such offset. The message begins after the partition's name."""
 
 
-class _Target(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
-    name = "target"
-
-    def convert(self, value: str | OffsetTarget, param: click.Parameter | None, ctx: click.Context | None) -> OffsetTarget:
-        if isinstance(value, OffsetTarget):
-            return value
-        if value in (EARLIEST, LATEST):
-            return OffsetTarget(value)
-        if fullmatch(r"[0-9]{1,16}", value, ASCII):
-            return OffsetTarget(value, offset=int(value))
-        try:
-            time = datetime.fromisoformat(value[:40])
-            since = round(time.timestamp() * 1000)
-            if time.tzinfo is not None and value.isascii() and since >= 0:
-                return OffsetTarget(value, since=since)
-        except (ValueError, OverflowError):
-            pass
-        self.fail(
-            f"{shown(value)} is none of earliest, latest, an offset, and a time with its zone such as 2026-11-26T12:00:00Z.",
-            param,
-            ctx,
-        )
+def _target(value: str) -> OffsetTarget:
+    if value in (EARLIEST, LATEST):
+        return OffsetTarget(value)
+    if fullmatch(r"[0-9]{1,16}", value, ASCII):
+        return OffsetTarget(value, offset=int(value))
+    with suppress(ValueError, OverflowError):
+        time = datetime.fromisoformat(value[:40])
+        since = round(time.timestamp() * 1000)
+        if time.tzinfo is not None and value.isascii() and since >= 0:
+            return OffsetTarget(value, since=since)
+    raise ValueError("none of earliest, latest, an offset, and a time with its zone such as 2026-11-26T12:00:00Z")
 
 
-TARGET = _Target()
-
+TARGET = Parsed("target", _target)
 
 _MOST_NAMED = 5
 
@@ -234,7 +223,7 @@ async def offsets_of(api: Api, seen: GroupLook, name: str) -> Mapping[int, Parti
         return await adapter.offsets()
 
 
-class _ShowsUnlessTold(click.Group):
+class _ShowsUnlessTold(WholeSummaries):
     """`baton offsets GROUP` is `baton offsets show GROUP`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -256,8 +245,7 @@ def show(group: str, form: Form, target: ClusterTarget) -> None:
 
     The queues themselves are asked. Ends with 1 if one of them does not tell.
     """
-    name, target = target.within(group)
-    ask(_show(name, target, form))
+    ask(_show(group, target, form))
 
 
 @offsets.command()
@@ -285,8 +273,7 @@ def reset(
     The group has to be paused, and the partitions without an owner. A Redis queue deletes finished entries, so a reset there
     cannot go back.
     """
-    name, target = target.within(group)
-    ask(_reset(name, queue, to, numbers, target, dry_run=dry_run, yes=yes))
+    ask(_reset(group, queue, to, numbers, target, dry_run=dry_run, yes=yes))
 
 
 async def _show(group: str, target: ClusterTarget, form: Form) -> None:

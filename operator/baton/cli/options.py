@@ -5,7 +5,7 @@ are no UTF-8 as lone surrogates.
 """
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
@@ -28,86 +28,82 @@ def shown(value: str) -> str:
     return ascii(value) if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]!a}…"
 
 
-class _Name(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+class Parsed(click.ParamType):  # type: ignore[type-arg] # it takes an argument only since click 8.4
+    """What `read` makes of a text. Its ValueError has the rest of the sentence that begins with the text."""
+
+    def __init__(self, name: str, read: Callable[[str], object], *, secret: bool = False) -> None:
+        """`secret`: the text is not shown, for a password may stand in it."""
+        self.name, self._read, self._secret = name, read, secret
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):  # a default
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(f"{'this' if self._secret else shown(value)} is {error}.", param, ctx)
+
+
+def _name(form: str, most: int, said: str) -> Parsed:
     """A text of this form."""
 
-    name = "text"
-
-    def __init__(self, form: str, most: int, said: str) -> None:
-        self._form, self._most, self._said = form, most, said
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > self._most or not fullmatch(self._form, value, ASCII):
-            self.fail(f"{shown(value)} is {self._said}.", param, ctx)
+    def read(value: str) -> str:
+        if len(value) > most or not fullmatch(form, value, ASCII):
+            raise ValueError(said)
         return value
+
+    return Parsed("text", read)
 
 
 _OBJECT = rf"{_PART}(\.{_PART})*"
 _UNSEEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
 _SIGNS = "lowercase letters, digits, - and ., such as orders"
 
-NAMESPACE = _Name(_PART, 63, "invalid namespace: use lowercase letters, digits and -, such as shop")
-OBJECT = _Name(_OBJECT, 253, f"invalid name: use {_SIGNS}")
-GROUP = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
-QUEUE = _Name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
-CONTEXT = _Name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
-HOST = _Name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
-ADDRESS = _Name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
-WORD = _Name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
-TOPIC = _Name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
-DEV_PROCESS = _Name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
-DEV_QUEUE = _Name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
+NAMESPACE = _name(_PART, 63, "invalid namespace: use lowercase letters, digits and -, such as shop")
+OBJECT = _name(_OBJECT, 253, f"invalid name: use {_SIGNS}")
+GROUP = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid group: use NAME or NAMESPACE/NAME, of {_SIGNS}")
+QUEUE = _name(rf"((?=[^/]{{1,63}}/){_PART}/)?{_OBJECT}", 317, f"invalid queue: use NAME or NAMESPACE/NAME, of {_SIGNS}")
+CONTEXT = _name(rf"[^ {_UNSEEN}][^{_UNSEEN}]*", 253, "no name of a context: kubectl config get-contexts lists them")
+HOST = _name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give small letters, digits, - and ., without a port")
+ADDRESS = _name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
+WORD = _name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
+TOPIC = _name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
+DEV_PROCESS = _name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
+DEV_QUEUE = _name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 
 
-class _Partition(click.ParamType):  # type: ignore[type-arg] # likewise
+def _partition(value: str) -> Partition:
     """A queue and the number of a partition: `orders/5`."""
-
-    name = "partition"
-
-    def convert(self, value: str | Partition, param: click.Parameter | None, ctx: click.Context | None) -> Partition:
-        if isinstance(value, Partition):
-            return value
-        queue, _, number = value.rpartition("/")
-        if len(queue) > 253 or not fullmatch(_OBJECT, queue, ASCII) or not fullmatch(r"[0-9]{1,7}", number, ASCII):
-            self.fail(f"{shown(value)} names no partition: give QUEUE/NUMBER, such as orders/5.", param, ctx)
-        return Partition(QueueName(queue), int(number))
+    queue, _, number = value.rpartition("/")
+    if len(queue) > 253 or not fullmatch(_OBJECT, queue, ASCII) or not fullmatch(r"[0-9]{1,7}", number, ASCII):
+        raise ValueError("no partition: give QUEUE/NUMBER, such as orders/5")
+    return Partition(QueueName(queue), int(number))
 
 
-PARTITION = _Partition()
+def _queue_url(of: str, example: str) -> Parsed:
+    """The URL of a kind of queue."""
 
-
-class _SecretUrl(click.ParamType):  # type: ignore[type-arg] # likewise
-    """What is no URL is not shown: a password may stand in it."""
-
-    name = "url"
-
-    def __init__(self, schemes: Collection[str], said: str) -> None:
-        self._schemes, self._said = schemes, said
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def read(value: str) -> str:
         scheme, _, rest = value.partition("://")
-        if len(value) > _LONGEST_URL or scheme not in self._schemes or not fullmatch("[!-~]+", rest, ASCII):
-            self.fail(f"this is no URL of a {self._said}.", param, ctx)
+        if len(value) > _LONGEST_URL or scheme not in kind(of).schemes or not fullmatch("[!-~]+", rest, ASCII):
+            raise ValueError(f"no URL of a {of}: give one such as {example}")
         return value
+
+    return Parsed("url", read, secret=True)
+
+
+def _http_url(value: str) -> str:
+    """Where a program answers, without a path."""
+    if len(value) > _LONGEST_URL or not fullmatch(r"https?://[\w.:\[\]-]{1,255}/?", value, ASCII):
+        raise ValueError("no URL such as http://127.0.0.1:8080")
+    return value.rstrip("/")
 
 
 _LONGEST_URL = 2048
-REDIS_URL = _SecretUrl(kind("Redis").schemes, "Redis: give one such as redis://127.0.0.1:6379/0")
-KAFKA_URL = _SecretUrl(kind("Kafka").schemes, "Kafka: give one such as kafka://127.0.0.1:9092")
-
-
-class _HttpUrl(click.ParamType):  # type: ignore[type-arg] # likewise
-    """Where a program answers, without a path."""
-
-    name = "url"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if len(value) > _LONGEST_URL or not fullmatch(r"https?://[\w.:\[\]-]{1,255}/?", value, ASCII):
-            self.fail(f"{shown(value)} is no URL such as http://127.0.0.1:8080.", param, ctx)
-        return value.rstrip("/")
-
-
-HTTP_URL = _HttpUrl()
+PARTITION = Parsed("partition", _partition)
+REDIS_URL = _queue_url("Redis", "redis://127.0.0.1:6379/0")
+KAFKA_URL = _queue_url("Kafka", "kafka://127.0.0.1:9092")
+HTTP_URL = Parsed("url", _http_url)
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -130,11 +126,17 @@ class ClusterTarget:
 
 
 def cluster_options(command: F) -> F:
-    """--namespace, --context and --kubeconfig, which reach the command as `target`."""
+    """--namespace, --context and --kubeconfig, which reach the command as `target`. A `group` reaches it as the bare name: its
+    namespace is in the target."""
 
     @wraps(command)
-    def with_target(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: object) -> object:
-        return command(*args, target=ClusterTarget(kubeconfig, context, namespace), **rest)
+    def with_target(*args: object, kubeconfig: Path | None, context: str | None, namespace: str | None, **rest: Any) -> object:
+        target = ClusterTarget(kubeconfig, context, namespace)
+        if rest.get("group") is not None:
+            if rest.get("all_namespaces"):
+                raise click.UsageError("give GROUP or --all-namespaces, not both")
+            rest["group"], target = target.within(rest["group"])
+        return command(*args, target=target, **rest)
 
     namespace = click.option("--namespace", "-n", type=NAMESPACE, help="The namespace. Default: that of the context.")
     context = click.option(
@@ -153,12 +155,6 @@ def all_namespaces_option(what: str = "The groups") -> Callable[[F], F]:
     return click.option("--all-namespaces", "-A", is_flag=True, help=f"{what} of all namespaces.")
 
 
-def refuse_group_of_all_namespaces(group: str | None, all_namespaces: bool) -> None:
-    """Raises UsageError where both are given."""
-    if group is not None and all_namespaces:
-        raise click.UsageError("give GROUP or --all-namespaces, not both")
-
-
 def operator_option(command: F) -> F:
     """--operator, which reaches the command as `url`."""
     return click.option(
@@ -166,6 +162,7 @@ def operator_option(command: F) -> F:
         "url",
         type=HTTP_URL,
         envvar="BATON_OPERATOR_URL",
+        show_envvar=True,
         metavar="URL",
         help="Where the operator's leader answers. Default: its pod, through the API server.",
     )(command)

@@ -16,7 +16,7 @@ def pause(group: str, target: ClusterTarget) -> None:
 
     The field spec.paused does the same. A tool that applies manifests (GitOps) may set it back.
     """
-    ask(_set(*target.within(group), paused=True))
+    ask(_set(group, target, paused=True))
 
 
 @click.command()
@@ -24,7 +24,7 @@ def pause(group: str, target: ClusterTarget) -> None:
 @cluster_options
 def resume(group: str, target: ClusterTarget) -> None:
     """Let hand-offs begin again in a ConsumerGroup. What has changed meanwhile is planned for."""
-    ask(_set(*target.within(group), paused=False))
+    ask(_set(group, target, paused=False))
 
 
 async def _set(group: str, target: ClusterTarget, paused: bool) -> None:

@@ -28,8 +28,7 @@ from baton.assignors.request import (
     whatever_the_order,
 )
 from baton.assignors.solace import least_moves
-from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, cluster_options
-from baton.cli.options import shown as quoted_name
+from baton.cli.options import GROUP, OBJECT, WORD, ClusterTarget, Parsed, cluster_options
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, refuse, say, say_json
 from baton.model.ids import MemberId, Partition, QueueName
@@ -298,16 +297,11 @@ def _moves(held: Mapping[Partition, tuple[MemberId, ...]], answer: Answer) -> in
 MOST_ADDED = 10_000
 
 
-def _counts(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        queue, _, count = value.rpartition("=")
-        if not queue or not (count.isascii() and count.isdigit()) or len(count) > 7 or int(count) > MOST_PARTITIONS:
-            raise click.BadParameter(
-                f"{quoted_name(value)} is not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}"
-            )
-        counts[OBJECT.convert(queue, parameter, context)] = int(count)
-    return counts
+def _count(value: str) -> tuple[str, int]:
+    queue, _, count = value.rpartition("=")
+    if not queue or not (count.isascii() and count.isdigit()) or len(count) > 7 or int(count) > MOST_PARTITIONS:
+        raise ValueError(f"not QUEUE=COUNT, such as orders=16, with a count up to {MOST_PARTITIONS}")
+    return OBJECT.convert(queue, None, None), int(count)
 
 
 @click.command()
@@ -330,9 +324,9 @@ def _counts(context: click.Context, parameter: click.Parameter, values: tuple[st
 @click.option("--remove", type=WORD, multiple=True, metavar="POD", help="With --group: plan without this pod; may be repeated.")
 @click.option(
     "--partitions",
+    type=Parsed("queue=count", _count),
     multiple=True,
     metavar="QUEUE=COUNT",
-    callback=_counts,
     help="With --group: plan with COUNT partitions of QUEUE; may be repeated.",
 )
 @cluster_options
@@ -343,7 +337,7 @@ def plan(
     assignor: str | None,
     add: int,
     remove: tuple[str, ...],
-    partitions: dict[str, int],
+    partitions: tuple[tuple[str, int], ...],
     target: ClusterTarget,
 ) -> None:
     """Answer assignment requests: one line of JSON in, one line of JSON out.
@@ -368,7 +362,7 @@ def plan(
         raise click.UsageError("give --request or --group, not both")
     from baton.cli.rehearsal import WhatIf
 
-    _live(group, target, WhatIf(assignor, add, remove, partitions))
+    _live(group, target, WhatIf(assignor, add, remove, dict(partitions)))
 
 
 def _answer(lines: Iterable[bytes], show: Callable[[int, bytes], bool]) -> bool:
@@ -409,12 +403,10 @@ def _live(group: str, target: ClusterTarget, what_if: "WhatIf") -> None:
     from baton.cli.group import observe
     from baton.cli.rehearsal import compare
 
-    name, target = target.within(group)
-
     async def work() -> None:
         async with cluster(target) as (api, where):
-            state, seen = await observe(api, where, name)
-        _print(await compare(f"{where}/{name}", state, seen, what_if, time.time()))
+            state, seen = await observe(api, where, group)
+        _print(await compare(f"{where}/{group}", state, seen, what_if, time.time()))
 
     try:
         if what_if.assignor is not None:

@@ -20,8 +20,7 @@ def rebalance(group: str, target: ClusterTarget) -> None:
 
     A new value of the annotation baton.dev/rebalance does the same.
     """
-    name, target = target.within(group)
-    ask(_request(name, target))
+    ask(_request(group, target))
 
 
 async def _request(group: str, target: ClusterTarget) -> None:

@@ -23,7 +23,6 @@ from baton.cli.options import (
     all_namespaces_option,
     cluster_options,
     output_option,
-    refuse_group_of_all_namespaces,
     say_object,
 )
 from baton.cli.printing import console, keep_drawing, printable, say, table
@@ -238,7 +237,6 @@ def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, for
 
     Ends with 3 if no operator looks after GROUP.
     """
-    refuse_group_of_all_namespaces(group, all_namespaces)
     if group is None and (each or watch):
         raise click.UsageError("--partitions and --watch show one GROUP: give its name")
     if watch and form.for_programs:
@@ -248,9 +246,8 @@ def status(group: str | None, all_namespaces: bool, each: bool, watch: bool, for
     if group is None:
         ask(_list(target, all_namespaces, form))
         return
-    name, target = target.within(group)
     with suppress(KeyboardInterrupt) if watch else nullcontext():
-        if ask(_show(name, target, form, each=each, watch=watch)) == UNKNOWN:
+        if ask(_show(group, target, form, each=each, watch=watch)) == UNKNOWN:
             sys.exit(UNSEEN)
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from baton.api.crd import crds
-from baton.cli.cluster_facts import OPERATORS
+from baton.cli.doctor import OPERATORS
 from baton.cli.doctor import OLDEST_KUBERNETES
 from baton.kube.api import core_path, group_path
 from cluster import Cluster

@@ -11,8 +11,18 @@ from redis.exceptions import ConnectionError  # noqa: A004 - the library's name
 
 from baton.api import Condition, ConditionStatus
 from baton.cli import doctor
-from baton.cli.cluster_facts import MOST_OPERATORS, OWN, AccountRight, ClusterFacts, accounts
-from baton.cli.doctor import CheckResult, Verdict, findings, pods, queues
+from baton.cli.doctor import (
+    MOST_OPERATORS,
+    OWN,
+    AccountRight,
+    CheckResult,
+    ClusterFacts,
+    Verdict,
+    accounts,
+    findings,
+    pods,
+    queues,
+)
 from baton.cli.group import GroupLook, Leader, look
 from baton.cli.group_words import Severity, problems_of
 from baton.controller.problems import Reason

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from baton.cli.explain import REPORTED_BY, PartitionHistory, PartitionLook, history, mentions
 from baton.cli.group import look
-from baton.cli.lag import read_group
+from baton.cli.lag import ONE
 from baton.controller.events import granted, named, released, revoked
 from baton.engine.results import DeadlineMissed, Granted, ReleaseCause, Released, Revoked
 from baton.engine.state import PartitionRecord
@@ -78,10 +78,10 @@ def test_odd_ranges_are_no_work(note: str) -> None:
 
 
 def test_an_entry_that_was_handed_out_again_and_again_is_named() -> None:
-    told = read_group({"namespace": "shop", "group": "orders", "unfinished": {"orders": {"5": ["17-0", 4]}}})
+    told = ONE.validate_python({"namespace": "shop", "group": "orders", "unfinished": {"orders": {"5": ["17-0", 4]}}})
     record = PartitionRecord(Epoch(4), A, A, Epoch(4))
     seen = look(MANIFEST, {}, now=5.0)
-    one = PartitionLook(seen, FIVE, record, PartitionState.READY, None, unfinished=told.unfinished[FIVE])
+    one = PartitionLook(seen, FIVE, record, PartitionState.READY, None, unfinished=told.unfinished_in(FIVE))
     assert [*one.sentences()][-1] == "Entry 17-0 was handed out 4 times and never acknowledged."
     assert one.to_json()["unfinished"] == {"offset": "17-0", "handedOut": 4}
 

@@ -53,6 +53,12 @@ def test_help_and_completion_load_no_command() -> None:
     assert "  status        Show a ConsumerGroup: its state, who owns what, what moves" in help_text
 
 
+@pytest.mark.parametrize("group", ["dev", "offsets", "dead-letters"])
+def test_help_has_whole_sentences_for_subcommands(group: str) -> None:
+    commands = CliRunner().invoke(main, [group, "--help"]).output.partition("\nCommands:\n")[2]
+    assert commands.strip() and "..." not in commands
+
+
 def test_every_command_is_there_and_its_summary_fits_into_a_line() -> None:
     context = Context(main)
     for name in main.list_commands(context):

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from baton.cli.bundle import Bundle, archive, groups_of, read_bundle
-from baton.cli.cluster_facts import read_facts
-from baton.cli.doctor import findings
+from baton.cli.doctor import findings, read_facts
 from baton.engine import dump
 from baton.kube.api import Api, Json
 from baton.kube.ledger_configmap import MANAGED_BY, MANAGED_BY_LABEL

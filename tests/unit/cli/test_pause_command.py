@@ -4,8 +4,7 @@ import pytest
 
 from baton.api.group import ConsumerGroupSpec
 from baton.cli import rebalance
-from baton.cli.cluster_facts import ClusterFacts
-from baton.cli.doctor import Verdict, groups
+from baton.cli.doctor import ClusterFacts, Verdict, groups
 from baton.cli.group import look
 from baton.cli.pause import follows
 

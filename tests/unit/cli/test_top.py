@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from baton.cli.group import GroupLook, look
-from baton.cli.lag import GroupLag, lag_by_partition, lag_table, partition_rows, read_group, read_groups
+from baton.cli.lag import ALL, ONE, GroupLag, lag_by_partition, lag_table, partition_rows
 from baton.cli.printing import console
 from baton.cli.status import screen
 from baton.cli.top import top_json, top_screen
@@ -117,9 +117,9 @@ def test_a_wide_lag_by_partition_has_their_states_and_epochs() -> None:
 )
 def test_what_no_operator_tells_is_refused(raw: object) -> None:
     with pytest.raises(ValidationError):
-        read_group(raw)
+        ONE.validate_python(raw)
     with pytest.raises(ValidationError):
-        read_groups({"groups": raw} if isinstance(raw, list) is False else {"groups": [raw]})
+        ALL.validate_python({"groups": raw} if isinstance(raw, list) is False else {"groups": [raw]})
 
 
 WIDTH, HEIGHT = 100, 30
