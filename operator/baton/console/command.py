@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from baton.cli.printing import say
 from baton.model.listening import EVERYWHERE, listening
 
 if TYPE_CHECKING:
+    from baton.console.server import ConsoleOptions
     from baton.console.viewers import Viewers
 
 LOOPBACK = "127.0.0.1"
@@ -66,55 +67,44 @@ def console(
         raise click.UsageError(
             "--address, --host and --ca go with --viewer-tokens: a console for one person serves on loopback only"
         )
-    name, target = target.within(group) if group else (None, target)
-    served = _Served(name, address, port, frozenset(hosts), allow_approve, operator_url)
-    ask(_serve(served, _viewers(target, viewer_tokens, ca)))
+    from baton.console.guard import LOOPBACK as LOCAL
+    from baton.console.server import ConsoleOptions
+
+    # On all addresses of this machine it is reached by this one.
+    host = LOOPBACK if address in EVERYWHERE else f"[{address}]" if ":" in address else address
+    options = ConsoleOptions(LOCAL | {host} | set(hosts), allow_approve, operator_url)
+    ask(_serve(group, address, port, f"http://{host}", options, _viewers(target, viewer_tokens, ca)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """What is served where."""
-
-    group: str | None
-    address: str
-    port: int
-    hosts: frozenset[str]
-    may_approve: bool
-    operator_url: str | None
-
-    @property
-    def host(self) -> str:
-        """As a URL has it: of this machine, where it is served on all of its addresses."""
-        if self.address in EVERYWHERE:
-            return LOOPBACK
-        return f"[{self.address}]" if ":" in self.address else self.address
-
-
-async def _serve(served: _Served, who: AbstractAsyncContextManager[tuple["Viewers", str | None]]) -> None:
+async def _serve(
+    group: str | None,
+    address: str,
+    port: int,
+    url: str,
+    options: "ConsoleOptions",
+    who: AbstractAsyncContextManager[tuple["Viewers", str | None]],
+) -> None:
     """Serve until a signal ends it."""
     from aiohttp import web
 
-    from baton.console.guard import LOOPBACK as LOCAL
-    from baton.console.server import ConsoleOptions, ConsoleServer
+    from baton.console.server import ConsoleServer
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with who as (viewers, namespace):
-        options = ConsoleOptions(LOCAL | {served.host} | served.hosts, served.may_approve, served.operator_url, namespace)
-        runner = web.AppRunner(
-            ConsoleServer(viewers, options).application(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True
-        )
+        application = ConsoleServer(viewers, replace(options, namespace=namespace)).application()
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
         try:
-            await web.SockSite(runner, listening(served.address, served.port)).start()
+            await web.SockSite(runner, listening(address, port)).start()
         except OSError as error:
             await runner.cleanup()
-            raise NoAnswerError(f"cannot serve on port {served.port} of {served.address}: {error.strerror}") from None
-        place = f"/{namespace or ''}/{served.group}" if served.group else ""
+            raise NoAnswerError(f"cannot serve on port {port} of {address}: {error.strerror}") from None
+        place = f"/{namespace or ''}/{group}" if group else ""
         fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
-        say(f"http://{served.host}:{runner.addresses[0][1]}/#{fragment}")
-        say("Serving until Ctrl-C." + ("" if served.may_approve else " Read-only. Pass --allow-approve to approve proposals."))
+        say(f"{url}:{runner.addresses[0][1]}/#{fragment}")
+        say("Serving until Ctrl-C." + ("" if options.may_approve else " Read-only. Pass --allow-approve to approve proposals."))
         await ended.wait()
         await runner.cleanup()
 

@@ -58,16 +58,6 @@ class Seen:
     asked: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class FeedMessage:
-    """A message to those who look."""
-
-    kind: str
-    """`page` or `quiet`."""
-    text: str = ""
-    """JSON."""
-
-
 Paint = Callable[[Seen], Json | None]
 """On a thread; None: not enough is known yet."""
 
@@ -98,22 +88,22 @@ class Feed:
         except* _Refused:
             pass  # `messages` raises it
 
-    async def messages(self) -> AsyncIterator[FeedMessage]:
-        """What there is, and then what is new; nothing that was told already. Raises ApiError where what is needed is refused."""
+    async def messages(self) -> AsyncIterator[str]:
+        """What there is as JSON, and then what is new; empty: a sign of life. Raises ApiError where what is needed is refused."""
         told, text = 0, ""
         while True:
             try:
                 async with asyncio.timeout(HEARTBEAT), self._news:
                     await self._news.wait_for(lambda told=told: self._version > told or self._refused)  # type: ignore[misc]
             except TimeoutError:
-                yield FeedMessage("quiet")
+                yield ""
                 continue
             if self._refused is not None:
                 raise self._refused
             told, now = await self._page()
             if now and now != text:
                 text = now
-                yield FeedMessage("page", text)
+                yield text
 
     async def _page(self) -> tuple[int, str]:
         """Painted once for all."""
@@ -257,21 +247,15 @@ def group_feed(api: Api, operator_url: str | None, namespace: str, name: str) ->
         "events": FeedSource(lambda: follow(api, group_path(EVENTS, namespace, "events"), **about), "Events"),
     }
 
-    async def ask(seen: Seen) -> _Asked:
+    async def ask(seen: Seen) -> tuple[Leader | None, GroupLag]:
         leader = await leader_of(api, ledger_of(seen.objects.get("ledger", {}).get((namespace, ledger)), name))
-        return _Asked(leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False))
+        return leader, await lag_of(api, namespace, name, leader, operator_url, partitions=False)
 
     return Feed(sources, _GroupPainter(namespace, name).paint, ask)
 
 
 async def _again(_: Seen) -> None:
     """A group whose operator is gone becomes Unknown by the clock alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    leader: Leader | None
-    lag: GroupLag
 
 
 @dataclass
@@ -290,10 +274,9 @@ class _GroupPainter:
         if group is None:
             return {"gone": f"there is no ConsumerGroup {self.name} in namespace {self.namespace}"}
         ledger = ledger_of(seen.objects.get("ledger", {}).get((self.namespace, ledger_name(self.name))), self.name) or {}
-        asked: _Asked | None = seen.asked
-        leader = None if asked is None else asked.leader
+        leader, lag = seen.asked or (None, None)
         shown = look(group, ledger.get("data") or {}, seen.objects.get("queues", {}).values(), leader, now=time.time())
         self._moves.extend(moves_between(self._before, shown.state, shown.now))
         self._before = shown.state or self._before
         events = of_events(seen.objects.get("events", {}).values())
-        return group_page(shown, (self._moves, events), None if asked is None else asked.lag, seen.notes.values())
+        return group_page(shown, (self._moves, events), lag, seen.notes.values())

@@ -138,10 +138,8 @@ class ConsoleServer:
             answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
             await answer.prepare(request)
             try:
-                async for told in feed.messages():
-                    text = (
-                        ":\n\n" if told.kind == "quiet" else f"event: {told.kind}\nid: {time.time():.3f}\ndata: {told.text}\n\n"
-                    )
+                async for page in feed.messages():
+                    text = f"event: page\nid: {time.time():.3f}\ndata: {page}\n\n" if page else ":\n\n"
                     async with asyncio.timeout(TAKEN_WITHIN):
                         await answer.write(text.encode())
                     await asyncio.sleep(PAUSE)

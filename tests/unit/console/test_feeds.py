@@ -36,13 +36,13 @@ async def test_an_object_that_cannot_be_read_is_told_and_the_rest_is_followed_ag
     running = asyncio.create_task(feed.run())
     async with asyncio.timeout(30):
         messages = feed.messages()
-        told = json.loads((await anext(messages)).text)
+        told = json.loads(await anext(messages))
         assert told["notes"] == [
             "ConsumerGroups: as last seen; it cannot be read, which is a fault of Baton's: KeyError: 'metadata'"
         ]
         mended.set()
         while told["objects"] == 0:
-            told = json.loads((await anext(messages)).text)
+            told = json.loads(await anext(messages))
         assert told == {"objects": 1, "notes": []}
     running.cancel()
 
