@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from baton.cli.main import WholeSummaries
 from baton.cli.options import DEV_PROCESS, DEV_QUEUE, KAFKA_URL, REDIS_URL, TOPIC
 from baton.cli.printing import need_kafka, need_redis, refuse, say
 from baton.model.wording import counted
@@ -32,7 +33,7 @@ _folder = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=WholeSummaries, invoke_without_command=True)
 @click.option(
     "--redis-url",
     type=REDIS_URL,
@@ -88,7 +89,7 @@ def dev(
 ) -> None:
     """Hand partitions off between processes of this machine, as the operator does in a cluster.
 
-    It runs until Ctrl-C and says who owns what. In other terminals: baton dev run -- python consumer.py
+    It shows who owns what, until Ctrl-C. In other terminals: baton dev run -- python consumer.py
     """
     if context.invoked_subcommand is not None:
         return
@@ -134,9 +135,11 @@ def _server(url: str | None, signals: "EndSignals") -> AbstractContextManager[st
 @click.option("--name", type=DEV_PROCESS, help="The name of the process. Default: the queue's, with the lowest free number.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(folder: Path, name: str | None, command: tuple[str, ...]) -> None:
-    """Run COMMAND as a pod of the group would run: a consumer finds all it needs, and a producer the server.
+    """Run COMMAND as a pod of the group would run. A consumer finds all it needs, and a producer the server.
 
     Give it after --, as in: baton dev run -- python consumer.py
+
+    On Ctrl-C a consumer releases its partitions, and they wait for the delay. On SIGTERM it works until they are handed off.
     """
     from baton.dev.folder import DevError, DevFolder
     from baton.dev.process import LocalProcess
@@ -171,9 +174,9 @@ async def _serve(queue: "DevQueue", delay: float, max_handoff: float, folder: "D
         ends = " (which ends with this)" if started else ""
         say(f"Queue {queue.full_name} with {counted(partitions, 'partition')}, {queue.place}{ends}. In other terminals:")
         where = "" if folder.path == FOLDER else f"--folder {shlex.quote(str(folder.path))} "
-        say(f"  baton dev run {where}-- python consumer.py     once more for a second one; Ctrl-C there hands off")
+        say(f"  baton dev run {where}-- python consumer.py     start two; Ctrl-C there releases the partitions")
         if queue.kind.name == "Redis":
-            say(f"  baton dev run {where}-- python producer.py     sends to {queue.full_name}")
+            say(f"  baton dev run {where}-- python producer.py     finds {queue.full_name} in BATON_DEV_QUEUE")
         else:
             say("  Any producer of Kafka sends to the topic; it needs no `baton dev run`")
 

@@ -163,7 +163,7 @@ class DevGroup:
         pods = [self._pod(process, driver) for process in self.server.processes()]
         if driver is not None:
             pods += executors(driver, self._ready_since)
-        seen = membership(self._name, pods, leases, lambda lease: self._lapsed(lease, now), sessions_required=True)
+        seen = membership(self._name, pods, leases, lambda lease: self._sessions.lapsed(lease, now), sessions_required=True)
         return Observation(
             spec=self._spec,
             queues={
@@ -178,9 +178,6 @@ class DevGroup:
             away=seen.away,
             releases=seen.releases,
         )
-
-    def _lapsed(self, lease: LeaseView, now: float) -> bool:
-        return self._sessions.lapsed(lease, now)
 
     def _pod(self, process: Process, driver: LeaseView | None) -> PodView:
         return PodView(

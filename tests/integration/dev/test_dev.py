@@ -111,10 +111,23 @@ def test_it_says_what_the_guide_shows(dev: Dev) -> None:
     until(says(dev, "orders-2: 3-5"), "the second has its share")
     first.send_signal(signal.SIGTERM)
     until(says(dev, "orders-2: 0-5"), "the second has all")
-    said = [line.partition("  ")[2] for line in dev.said.read_text().splitlines() if line[2:3] == ":"]
-    guide = Path(__file__).parents[3] / "docs" / "tutorials" / "laptop.md"
-    shown = [line.partition("  ")[2] for line in guide.read_text(encoding="utf-8").splitlines() if line.startswith("09:00:")]
-    assert said == shown
+    guide = (Path(__file__).parents[3] / "docs" / "tutorials" / "laptop.md").read_text(encoding="utf-8")
+    assert told(dev.said.read_text()) == told(guide)
+
+
+def told(text: str) -> list[str]:
+    """What `baton dev` says, without times, ports and folders."""
+    lines = re.findall(r"^(?:\d\d:\d\d:\d\d|Queue dev/|  baton dev run ).*$", text, re.MULTILINE)
+    return [re.sub(r"^\d\d:\d\d:\d\d|:\d+(?= )|--folder \S+ ", "", line) for line in lines]
+
+
+def test_another_queue_is_named_everywhere(dev: Dev) -> None:
+    dev.start("--queue", "payments")
+    until(says(dev, "unowned: 0-5"), "it is there")
+    assert "  baton dev run -- python producer.py     finds dev/payments in BATON_DEV_QUEUE" in told(dev.said.read_text())
+    show = [BATON, "dev", "run", "--", "sh", "-c", "echo $POD_NAME $BATON_DEV_QUEUE"]
+    shown = subprocess.run(show, env=dev.environment, capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["payments-1", "dev/payments"]
 
 
 def share_and_hand_over(
