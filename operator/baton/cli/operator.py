@@ -1,6 +1,7 @@
 """`baton operator`: the operator itself."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,15 +11,17 @@ from baton.cli.printing import say
 from baton.controller.adapters import TLS_FOLDER
 from baton.controller.capacity import MOST_IN_ALL
 
+_option = partial(click.option, show_default=True, show_envvar=True)
+
 
 @click.command()
-@click.option(
+@_option(
     "--kubeconfig",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="BATON_KUBECONFIG",
     help="The kubeconfig. Default: the pod's service account, otherwise $KUBECONFIG or ~/.kube/config.",
 )
-@click.option(
+@_option(
     "--namespace",
     "-n",
     "namespaces",
@@ -26,85 +29,48 @@ from baton.controller.capacity import MOST_IN_ALL
     multiple=True,
     help="Serve only this namespace; may be repeated. Default: all namespaces.",
 )
-@click.option(
-    "--lease-namespace",
-    type=NAMESPACE,
-    envvar="POD_NAMESPACE",
-    default="default",
-    show_default=True,
-    help="The namespace of the leader's Lease.",
+@_option(
+    "--lease-namespace", type=NAMESPACE, envvar="POD_NAMESPACE", default="default", help="The namespace of the leader's Lease."
 )
-@click.option(
-    "--lease-name",
-    type=OBJECT,
-    envvar="BATON_LEASE_NAME",
-    default="baton-operator",
-    show_default=True,
-    help="The name of the leader's Lease.",
-)
-@click.option("--identity", type=WORD, envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
-@click.option(
-    "--lease-duration",
-    type=float,
-    default=15.0,
-    show_default=True,
-    help="Seconds until another replica takes over from a dead leader: a whole number.",
-)
-@click.option(
-    "--renew-deadline",
-    type=float,
-    default=10.0,
-    show_default=True,
-    help="Seconds until a leader stops that cannot renew its Lease.",
-)
-@click.option(
-    "--retry-period", type=float, default=2.0, show_default=True, help="Seconds between two renewals of, or looks at, the Lease."
-)
-@click.option(
+@_option("--lease-name", type=OBJECT, envvar="BATON_LEASE_NAME", default="baton-operator", help="The name of the leader's Lease.")
+@_option("--identity", type=WORD, envvar="BATON_IDENTITY", help="This replica's name in the Lease. Default: the pod's name.")
+@_option("--lease-duration", type=float, default=15.0, help="Seconds until a dead leader is replaced: a whole number.")
+@_option("--renew-deadline", type=float, default=10.0, help="Seconds until a leader stops that cannot renew its Lease.")
+@_option("--retry-period", type=float, default=2.0, help="Seconds between two renewals of, or looks at, the Lease.")
+@_option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     envvar="BATON_METRICS_PORT",
     default=8080,
-    show_default=True,
     help="Port of /metrics, /healthz and /readyz; 0 takes a free one.",
 )
 @click.option("--metrics-address", default="", help="The address of that port. Default: all addresses.")
-@click.option(
+@_option(
     "--admission-policy",
     type=click.Choice(["on", "off"]),
     envvar="BATON_ADMISSION_POLICY",
     default="off",
-    show_default=True,
     help="Whether the chart's admission policies are installed. The condition SessionsBound shows it.",
 )
-@click.option(
+@_option(
     "--most-partitions",
     type=click.IntRange(min=1),
     default=MOST_IN_ALL,
-    show_default=True,
     help="The most partitions of all groups together, which bounds the memory. One namespace of several may have half.",
 )
-@click.option(
+@_option(
     "--tls-files",
     type=click.Path(file_okay=False, path_type=Path),
     envvar="BATON_TLS_FILES",
     default=TLS_FOLDER,
-    show_default=True,
     help="The only folder whose TLS files URLs of queues may name. It has a folder for each namespace, and CAs for all.",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    envvar="BATON_LOG_LEVEL",
-    default="info",
-    show_default=True,
-)
-@click.option(
+@_option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), envvar="BATON_LOG_LEVEL", default="info")
+@_option(
     "--log-format",
     type=click.Choice(["auto", "json", "text"]),
     envvar="BATON_LOG_FORMAT",
     default="auto",
-    show_default=True,
     help="auto: text on a terminal, otherwise JSON.",
 )
 def operator(
