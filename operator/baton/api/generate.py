@@ -9,17 +9,14 @@ import yaml
 from baton.api.crd import Document, crds
 from baton.model.names import API_GROUP, API_VERSION
 
-# docs/reference/resources.md: the fields of the resources, from the same models as the CRDs.
-
-
 Schema = dict[str, Any]
 
 _PAGE_HEADING = f"""# The resources
 
 <!-- Generated from operator/baton/api by `make generate`. Do not edit. -->
 
-Two namespaced resources of the API group `{API_GROUP}/{API_VERSION}`. Durations are whole seconds. `kubectl explain cg.spec` and
-`kubectl explain pq.spec` show the same. Fields that contradict each other are refused at apply, with the cure. A reference to a
+Two namespaced resources of the API group `{API_GROUP}/{API_VERSION}`. Durations are whole seconds. `kubectl explain` shows every
+field, such as `cg.status.proposal`. Fields that contradict each other are refused at apply, with the cure. A reference to a
 Secret has `name` and `key`. [Conditions](conditions.md) have a page.
 
 ```yaml
@@ -37,16 +34,19 @@ spec:
   queues: [{{name: orders}}]
 ```
 
-| label or annotation | on | meaning |
-|---|---|---|
-| label `baton.dev/group: orders` | pod | The pod's group. Ready pods with it are members. |
-| annotation `baton.dev/subscribed: orders,returns` | pod | The queues that the pod reads. Default: all of the group's. |
-| annotation `baton.dev/assignors: range,solace` | pod | The [assignors](../guides/change-assignor.md) it knows. Default: all. |
-| annotation `baton.dev/capacity: "2"` | pod | Its capacity relative to other pods, for assignors that use it. |
-| annotation `baton.dev/drain: "true"` | pod | The pod gives its partitions away and gets none (`baton drain`). |
-| annotation `baton.dev/rebalance: "…"` | ConsumerGroup | A new value requests a rebalance (`baton rebalance`). |
-| annotation `baton.dev/take-over: "6f1c…"` | ConsumerGroup | UIDs of deleted groups whose queues it takes over. |
-| annotation `baton.dev/approve: <id>` | ConsumerGroup | [Approves](../guides/approve.md) `status.proposal` (`baton approve`). |
+| on a pod | |
+|---|---|
+| label `baton.dev/group: orders` | The pod's group. Ready pods with it are members. |
+| annotation `baton.dev/subscribed: orders,returns` | The queues that the pod reads. Default: all of the group's. |
+| annotation `baton.dev/assignors: range,solace` | The [assignors](../guides/change-assignor.md) it knows. Default: all. |
+| annotation `baton.dev/capacity: "2"` | Its capacity relative to other pods, for assignors that use it. |
+| annotation `baton.dev/drain: "true"` | The pod gives its partitions away and gets none (`baton drain`). |
+
+| annotation of a ConsumerGroup | |
+|---|---|
+| `baton.dev/rebalance: "…"` | A new value requests a rebalance (`baton rebalance`). |
+| `baton.dev/take-over: "6f1c…"` | UIDs of deleted groups whose queues it takes over. |
+| `baton.dev/approve: <id>` | [Approves](../guides/approve.md) `status.proposal` (`baton approve`). |
 
 The owners are in the ConfigMap `<group>-assignments`; `baton status <group>` shows them.
 """
@@ -61,20 +61,36 @@ def _page(document: Schema) -> str:
     kind = document["spec"]["names"]["kind"]
     short = document["spec"]["names"]["shortNames"][0]
     schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    parts = [f"\n## {kind} (`{short}`)\n\n{schema['description']}\n"]
-    for part in ("spec", "status"):
-        parts.append(f"\n### {kind}.{part}\n\n| field | type | default | meaning |\n|---|---|---|---|\n")
-        parts += [_row(path, field, required) for path, field, required in _fields(schema["properties"][part])]
-    return "".join(parts)
+    spec, status = schema["properties"]["spec"], schema["properties"]["status"]
+    return "".join(
+        [
+            f"\n## {kind} (`{short}`)\n\n{schema['description']}\n",
+            f"\n### {kind}.spec\n\n| field | type | default | |\n|---|---|---|---|\n",
+            *(_row(path, field, required) for path, field, required in _fields(spec) if not _only_holds_fields(field)),
+            f"\n### {kind}.status\n\n| field | |\n|---|---|\n",
+            *(f"| `{name}` | {_plain(field['description'])}{_inner(field)} |\n" for name, field in status["properties"].items()),
+        ]
+    )
 
 
 def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]]:
     for name, field in schema.get("properties", {}).items():
         here = f"{path}.{name}" if path else name
         yield here, field, name in schema.get("required", ())
-        items = field.get("items", {})
-        if name != "conditions" and not name.endswith("SecretRef"):
+        if not name.endswith("SecretRef"):
+            items = field.get("items", {})
             yield from _fields(items, f"{here}[]") if items else _fields(field, here)
+
+
+def _only_holds_fields(field: Schema) -> bool:
+    """Its fields, which follow, say it all."""
+    return "properties" in field and "key" not in field["properties"]
+
+
+def _inner(field: Schema) -> str:
+    """The names of the fields within."""
+    inner = field.get("items", field).get("properties", {})
+    return f" Fields: {', '.join(f'`{name}`' for name in inner)}." if inner and "lastTransitionTime" not in inner else ""
 
 
 def _row(path: str, field: Schema, required: bool) -> str:
@@ -108,12 +124,9 @@ def _type(field: Schema) -> str:
         return f"list of {listed}" if "items" in field else listed
     if field["type"] == "array":
         return "list"
-    limits = [f"{sign} {field[name]}" for name, sign in (("minimum", "≥"), ("maximum", "≤")) if name in field]
-    kind: str = field["format"] if field["type"] == "string" and "format" in field else field["type"]
-    return " ".join([kind, *limits])
-
-
-# The files
+    if "minimum" in field:
+        return f"{field['minimum']:,}–{field['maximum']:,}"
+    return str(field["type"])
 
 
 HEADING = "# Generated from operator/baton/api by `make generate`. Do not edit.\n"

@@ -229,9 +229,9 @@ class ProposalStatus(Shape):
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
     """The reason of the plan."""
     moves: int
-    """The number of partitions that would move."""
+    """Partitions that would move."""
     paused: int
-    """The number of partitions that would be paused: those that move; with Eager, all with an owner."""
+    """Partitions that would be paused: those that move; with Eager, all with an owner."""
     paused_at_once: int
     """The most partitions paused at once."""
     longest_pause_seconds: int | None = None
@@ -257,21 +257,21 @@ class GroupNumbers(Shape):
     """A group in numbers: what the engine counts, and what the status, the metrics and `baton status` show."""
 
     members: Count = 0
-    """The number of members, standbys included."""
+    """Members, standbys included."""
     standbys: Count = 0
-    """The number of members without a partition."""
+    """Members without a partition."""
     partitions: Count = 0
-    """The number of partitions of the group's queues. Absent until a queue has answered."""
+    """Partitions of the group's queues. Absent until a queue has answered."""
     unowned: Count = 0
-    """The number of partitions without an owner. Absent until a queue has answered."""
+    """Partitions without an owner. Absent until a queue has answered."""
     moving: Count = 0
-    """The number of hand-offs in flight or planned."""
+    """Hand-offs in flight or planned."""
     moves: Count = 0
-    """The number of grants to another pod than the last owner, since the group was created."""
+    """Grants to another pod than the last owner, since the group was created."""
     lower_bound: Count = 0
     """The fewest moves that could have reached the same balances."""
     deadline_misses: Count = 0
-    """The number of hand-offs that missed their deadline."""
+    """Hand-offs that missed their deadline."""
 
 
 class ConsumerGroupStatus(GroupNumbers):
@@ -280,23 +280,21 @@ class ConsumerGroupStatus(GroupNumbers):
     observed_generation: int | None = None
     """The generation of the spec that this status is about."""
     state: ShownState | None = None
-    """A summary of the conditions. NotReady: the condition Ready is not True. Deleting: the group releases its partitions first.
-    ScaledToZero: no pod exists or is asked for. Holddown: a plan waits for the fleet to settle. Rebalancing: partitions move."""
+    """A summary of the conditions: Ready, Holddown, Rebalancing, Paused, ScaledToZero, NotReady or Deleting."""
     last_change_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """When this status last changed. At rest nothing is written; `baton status` shows whether an operator runs."""
     hold_until: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None
     """The end of the holddown. Absent in a pause, and while a plan waits for something else."""
     assignment_generation: int | None = None
-    """The number of plans made for the group."""
+    """Plans made for the group."""
     assignor: Annotated[str, Field(max_length=128)] | None = None
     """The assignor in use."""
     selector: Annotated[str, Field(max_length=512)] | None = None
     """The label selector of the group's pods, for autoscalers."""
     desired_replicas: int | None = None
-    """The desired number of pods: spec.replicas, rounded by spec.scale.steps, or with mode External the size of targetRef. Absent
-    if unknown, or if more pods than that have the group's label."""
+    """The desired number of pods. Absent if unknown, or if more pods than that have the group's label."""
     replicas: int | None = None
-    """The number of live pods with the group's label."""
+    """Live pods with the group's label."""
     handoffs: Annotated[
         list[Handoff], Field(max_length=MOST_HANDOFFS_SHOWN, json_schema_extra=list_map("queue", "partition"))
     ] = Field(default_factory=list)
@@ -308,7 +306,7 @@ class ConsumerGroupStatus(GroupNumbers):
 
     @property
     def proposed(self) -> int:
-        """The number of moves that wait for approval."""
+        """Moves that wait for approval."""
         return 0 if self.proposal is None else self.proposal.moves
 
 
@@ -330,13 +328,12 @@ class GroupRebalance(Shape):
     """When and how partitions move."""
 
     delay_seconds: NonNegativeSeconds | None = None
-    """The holddown: the time from a change of the fleet to the plan. A pod that returns within it costs no move. Seconds; 0 acts
-    at once. Default: the longest of the queues'."""
+    """The holddown, from a change of the fleet to the plan. A pod that returns within it costs no move. Seconds; 0 acts at once.
+    Default: the longest of the queues'."""
     max_handoff_seconds: NonNegativeSeconds | None = None
-    """How long an owner may take to finish its work on a partition that it loses. Seconds; 0 does not wait. Default: the
-    queue's."""
+    """How long an owner may take to finish its work on a partition that it loses. Seconds. Default: the queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
-    """How often the operator compares the fleet with its records. A lost notification costs at most twice that. Seconds."""
+    """How often the operator compares the fleet with its records. Seconds."""
     max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
     """The most partitions that a cooperative rebalance pauses at once. 0: no bound."""
 
@@ -370,9 +367,8 @@ class Membership(Shape):
     session_timeout_seconds: NonNegativeSeconds = 0
     """How long a vanished static member's partitions are reserved for it. Seconds; 0 turns static membership off."""
     session: SessionRule | None = None
-    """Whether a member needs a session: the Lease baton-<pod>, which baton.consumer keeps. Required: a Ready pod without one
-    gets no partitions. Optional: being Ready is enough. Default: Optional if all queues are External, else Required. Spark
-    executors always need their driver's session."""
+    """Required: a Ready pod needs a session, the Lease baton-<pod>, which baton.consumer keeps. Optional: being Ready is enough.
+    Default: Optional if all queues are External. Spark executors always need their driver's session."""
 
 
 class TargetRef(Shape):
@@ -416,13 +412,12 @@ class Scale(Shape):
     )
 
     mode: ScaleMode
-    """Workload: the operator scales targetRef to spec.replicas. External: a person or an autoscaler scales targetRef, and the
-    operator only reads its size. Spark: the driver starts or removes executors by spec.replicas in the ledger."""
+    """Workload: the operator scales targetRef to spec.replicas. External: others scale targetRef. Spark: the driver starts or
+    removes executors by spec.replicas."""
     target_ref: TargetRef | None = None
     """The workload of the group's pods, for the modes Workload and External."""
     steps: ScaleSteps = ScaleSteps.EVERY
-    """EvenShares: round spec.replicas down to a size that divides the partitions evenly (of 64: 1, 2, 4, 8, 16, 32 or 64).
-    Every: take spec.replicas as it is."""
+    """EvenShares: round spec.replicas down to a size that divides the partitions evenly (of 64: 1, 2, 4, 8, 16, 32 or 64)."""
 
 
 class ConsumerGroupSpec(Shape):
@@ -467,8 +462,8 @@ class ConsumerGroupSpec(Shape):
             },
         ),
     ] = Field(default_factory=lambda: [DEFAULT])
-    """The assignors in the order of preference: the group uses the first that every member supports. Built-in names, or
-    <domain>/<name> of assignors installed beside the operator."""
+    """In the order of preference: the group uses the first that every member supports. Built-in names, or <domain>/<name> of
+    assignors installed beside the operator."""
     assignor_options: AssignorOptions | None = None
     """Options of the assignors. A change is a trigger."""
     protocol: Protocol = Protocol.COOPERATIVE
@@ -480,12 +475,11 @@ class ConsumerGroupSpec(Shape):
     paused: bool = False
     """True: no hand-off begins; those in flight finish."""
     approval: Approval = Approval.AUTOMATIC
-    """Automatic: a plan begins when it is due. Manual: status.proposal shows it, and working pods keep their partitions until it
-    is approved, by `baton approve` or by the annotation baton.dev/approve with the proposal's id. Partitions without an owner,
-    or with one that is stopping, do not wait."""
+    """Manual: status.proposal shows a plan, and working pods keep their partitions until it is approved, by `baton approve` or by
+    the annotation baton.dev/approve. Partitions without an owner, or with one that is stopping, do not wait."""
     replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    """The desired number of pods, usually set through /scale by an autoscaler or kubectl scale. Needs spec.scale.mode Workload or
-    Spark. If absent with Workload, the operator sets it to the present size of spec.scale.targetRef."""
+    """The desired number of pods, usually set through /scale. Needs spec.scale.mode Workload or Spark. If absent with Workload,
+    the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None
     """Who scales the group's pods."""
 

@@ -249,11 +249,10 @@ class QueueRebalance(Shape):
     """How gently partitions of this queue are moved."""
 
     delay_seconds: NonNegativeSeconds = 5
-    """How long the operator waits after a change of the fleet before it plans. A pod that returns within it costs no move.
-    Seconds; 0 acts at once."""
+    """The holddown of groups that do not set their own. Seconds; 0 acts at once."""
     max_handoff_seconds: NonNegativeSeconds = 3
-    """How long an owner may take to finish its work on a partition that it loses. Then the queue fences it off and delivers the
-    unfinished entries to the next owner, marked as redelivered. Seconds; 0 does not wait."""
+    """How long an owner may take to finish its work on a partition that it loses. Then the queue fences it off, and delivers
+    unfinished entries to the next owner as redelivered. Seconds; 0 does not wait."""
 
 
 def _names(kinds: Iterable[QueueKind]) -> str:
@@ -306,7 +305,7 @@ class PartitionedQueueSpec(Shape):
     ] = Field(default_factory=tuple)
     """Zones and weights of partitions, by ranges, for assignors that use them. A change starts a rebalance."""
     access_type: AccessType = AccessType.NON_EXCLUSIVE
-    """NonExclusive spreads the partitions over the members; Exclusive gives all of them to one, and the others stand by."""
+    """Exclusive gives all partitions to one member, and the others stand by."""
     rebalance: QueueRebalance = QueueRebalance()
     """How gently partitions are moved."""
     max_delivered_unacked: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
@@ -315,8 +314,8 @@ class PartitionedQueueSpec(Shape):
         f"For {_names(_LIMITED)} only.",
     )
     max_redeliveries: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """The number of redeliveries after which an entry becomes a dead letter, so that its partition goes on. 0 or absent: never.
-    For consumers of single entries on Redis and Kafka, whose guides say which attempts count."""
+    """Redeliveries after which an entry becomes a dead letter. 0 or absent: never. For consumers of single entries, on Redis and
+    Kafka."""
 
 
 class PartitionedQueueStatus(Shape):
@@ -327,10 +326,9 @@ class PartitionedQueueStatus(Shape):
     partitions: int | None = None
     """The number of partitions now."""
     partition_scale_status: PartitionScaleStatus | None = None
-    """Whether the queue has the number of partitions in spec.partitions. InvalidExclusive: an Exclusive queue has more than one
-    partition, although one member gets them all."""
+    """Ready, ScalingUp, ScalingDown, or InvalidExclusive: an Exclusive queue has more than one partition."""
     dead_letters: int | None = None
-    """The number of dead letters (`baton dead-letters`). Absent: the queue keeps none, or was not asked yet."""
+    """Dead letters (`baton dead-letters`). Absent: the queue keeps none, or was not asked yet."""
     conditions: Conditions = Field(default_factory=list)
     """Ready: the operator reaches the queue, and it matches the spec."""
 
