@@ -344,7 +344,7 @@ class OrderChecker:
         before: ProcessedRange | None,
         text: Callable[[ProcessedRange, ProcessedRange | None], str],
     ) -> None:
-        """Count a case. The first ones are kept, with what `text` says of them: by whom it was, and who had it before."""
+        """Count a case, and keep the first ones. `text` says what one member did, and after which other one, if that is known."""
         tally = self._tallies[fault]
         tally.count += 1
         if len(tally.findings) < self._examples:
