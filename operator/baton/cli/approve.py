@@ -7,7 +7,7 @@ from baton.api.group import Approval
 from baton.cli.cluster import NoAnswerError, ask, cluster
 from baton.cli.group_words import proposal_in_lines
 from baton.cli.options import GROUP, WORD, ClusterTarget, cluster_options
-from baton.cli.printing import say
+from baton.cli.printing import agree, say
 from baton.kube.api import Api
 from baton.kube.errors import ConflictError
 from baton.kube.objects import APPROVE_ANNOTATION, GroupView, group_view, groups_path
@@ -67,6 +67,6 @@ async def _approve(group: str, wanted: str | None, yes: bool, target: ClusterTar
         for line in proposal_in_lines(shown):
             say(line)
         if not yes:
-            click.confirm("Carry it out?", abort=True)
+            agree("Carry it out?")
         await approve_proposal(api, where, group, shown.id)
         say(f"{where}/{group}: approved proposal {shown.id}; see it carried out with `baton status {group} -n {where} -w`")

@@ -16,7 +16,7 @@ from rich.table import Table
 from baton.cli.cluster import NoAnswerError, ask, cluster, namespace_of
 from baton.cli.main import HintingGroup
 from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
-from baton.cli.printing import console, need_redis, refuse, say, table
+from baton.cli.printing import agree, console, need_redis, refuse, say, table
 from baton.controller.adapters import SecretForbidden, queue_address
 from baton.kube.errors import NotFoundError
 from baton.kube.objects import queue_view, queues_path
@@ -347,7 +347,7 @@ def drop(server: QueueServer, which: tuple[LetterId, ...], everything: bool, par
                 _refuse_unknown(server, letter)
         count = len(set(which)) or sum(_counts(letters, partition).values())
         if not yes and count:
-            click.confirm(f"Delete {counted(count, 'dead letter')} of {server.queue} for good?", abort=True)
+            agree(f"Delete {counted(count, 'dead letter')} of {server.queue} for good?")
         for portion in _portions(letters, which, partition):
             dropped += letters.drop(portion)
     say(f"{server.queue}: {counted(dropped, 'dead letter')} deleted")

@@ -16,7 +16,7 @@ from baton.cli.group import GroupLook, look_at, partitions
 from baton.cli.lag import shown_lag
 from baton.cli.main import WholeSummaries
 from baton.cli.options import GROUP, OBJECT, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
-from baton.cli.printing import console, say, table
+from baton.cli.printing import agree, console, say, table
 from baton.controller.adapters import SecretForbidden, open_queue
 from baton.kube.api import Api
 from baton.model.extras import cure
@@ -323,7 +323,7 @@ async def _reset(
                 return
             if not yes:
                 lasting = "" if kind.keeps_finished else ", for good"
-                click.confirm(f"Set {those} to {to.text}: {outcome}{lasting}?", abort=True)
+                agree(f"Set {those} to {to.text}: {outcome}{lasting}?")
                 seen = await look_at(api, where, group)
                 if refused := why_not(seen, [one.partition for one in wanted]):
                     raise NoAnswerError(f"nothing is changed: {refused}")

@@ -6,7 +6,9 @@ anything, or begins a line.
 
 import asyncio
 import json
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -45,6 +47,23 @@ def refuse(text: str, status: int = 1) -> NoReturn:
         context = context.parent
     say(f"baton {' '.join(names)}: {text}", error=True)
     sys.exit(status)
+
+
+def agree(question: str) -> None:
+    """Ends the command unless the answer is yes."""
+    # asyncio takes the first Ctrl-C for itself, and would go on waiting for the answer.
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler) if main else None
+    try:
+        agreed = click.confirm(question)
+    except click.Abort:  # by Ctrl-C, or because nothing can answer
+        say()
+        agreed = False
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
+    if not agreed:
+        refuse("nothing is changed; --yes does not ask")
 
 
 def need_redis() -> None:

@@ -100,7 +100,8 @@ async def _serve(
             await web.SockSite(runner, listening(address, port)).start()
         except OSError as error:
             await runner.cleanup()
-            raise NoAnswerError(f"cannot serve on port {port} of {address}: {error.strerror}") from None
+            why = os.strerror(error.errno or 0)
+            raise NoAnswerError(f"cannot serve on port {port} of {address}: {why}: choose another --port") from None
         place = f"/{namespace or ''}/{group}" if group else ""
         fragment = f"token={viewers.token}&at={place}" if viewers.token is not None else place
         say(f"{url}:{runner.addresses[0][1]}/#{fragment}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from baton.kube.api import core_path, group_path
 from tests.browser import Browser, browser
 from tests.integration.operator.accounts import HOME, RBAC, in_force, service_account
-from tests.integration.operator.console_client import Console, Page, owners
+from tests.integration.operator.console_client import BATON, Console, Page, owners
 from tests.integration.operator.test_approval import with_proposal
 from tests.integration.operator.world import SHOP, Cluster, World
 from tests.redis_server import RedisServer
@@ -59,6 +60,15 @@ async def token(api: Cluster, name: str, *roles: str, namespace: str = SHOP, hom
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     made = await api.create(core_path(home, "serviceaccounts", name) + "/token", request)
     return str(made["status"]["token"])
+
+
+async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [BATON, "console", "--kubeconfig", kubeconfig, "-n", SHOP, "--port", str(port)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    said = f"baton console: cannot serve on port {port} of 127.0.0.1: Address already in use: choose another --port\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 async def test_a_page_shows_the_ledger_and_what_changes_in_it(shop: World, own: Console) -> None:

@@ -1,9 +1,13 @@
 """What commands take and write: names, URLs, JSON and YAML."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
+from typing import Any
 
 import click
 import pytest
@@ -15,7 +19,9 @@ from hypothesis import strategies as st
 from baton.api.group import Approval
 from baton.cli.main import main
 from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD, Form, say_object
-from baton.cli.printing import printable
+from baton.cli.printing import agree, printable, say
+from tests.processes import ChildProcess
+from tests.waiting import PATIENCE
 
 NONE = {
     "empty": "",
@@ -129,3 +135,40 @@ def test_no_text_reaches_the_terminal_raw(text: str) -> None:
 
 def test_a_lone_surrogate_is_written_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert "D800" in written(ODD, Form.YAML, capsys)
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_without_a_yes_the_command_ends_and_says_how_not_to_be_asked(answer: str) -> None:
+    """A script that had nothing to answer was told "Aborted!"."""
+
+    @click.command()
+    def drop() -> None:
+        agree("Delete it?")
+        say("deleted")
+
+    done = CliRunner().invoke(drop, input=answer)
+    assert (done.exit_code, "deleted" in done.stdout) == (1, False)
+    assert done.stderr.endswith("nothing is changed; --yes does not ask\n")
+
+
+ASKS_IN_A_LOOP = """
+import asyncio, click
+from baton.cli.printing import agree
+
+async def work():
+    agree("Delete it?")
+
+click.command("drop")(lambda: asyncio.run(work()))()
+"""
+
+
+def test_ctrl_c_ends_a_question() -> None:
+    """asyncio took the first one, and the command went on waiting for the answer."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ChildProcess([sys.executable, "-c", ASKS_IN_A_LOOP], **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(len("Delete it? [y/N]:")) == b"Delete it? [y/N]:"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 1
+        assert process.stderr is not None
+        assert b"nothing is changed" in process.stderr.read()
