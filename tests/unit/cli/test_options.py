@@ -1,13 +1,11 @@
 """What commands take and write: names, URLs, JSON and YAML."""
 
+import asyncio
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
-from typing import Any
 
 import click
 import pytest
@@ -20,8 +18,6 @@ from baton.api.group import Approval
 from baton.cli.main import main
 from baton.cli.options import CONTEXT, GROUP, NAMESPACE, OBJECT, WORD, Form, say_object
 from baton.cli.printing import agree, printable, say
-from tests.processes import ChildProcess
-from tests.waiting import PATIENCE
 
 NONE = {
     "empty": "",
@@ -151,24 +147,17 @@ def test_without_a_yes_the_command_ends_and_says_how_not_to_be_asked(answer: str
     assert done.stderr.endswith("nothing is changed; --yes does not ask\n")
 
 
-ASKS_IN_A_LOOP = """
-import asyncio, click
-from baton.cli.printing import agree
-
-async def work():
-    agree("Delete it?")
-
-click.command("drop")(lambda: asyncio.run(work()))()
-"""
-
-
-def test_ctrl_c_ends_a_question() -> None:
+def test_ctrl_c_ends_a_question(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """asyncio took the first one, and the command went on waiting for the answer."""
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with ChildProcess([sys.executable, "-c", ASKS_IN_A_LOOP], **pipes) as process:
-        assert process.stdout is not None
-        assert process.stdout.read(len("Delete it? [y/N]:")) == b"Delete it? [y/N]:"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 1
-        assert process.stderr is not None
-        assert b"nothing is changed" in process.stderr.read()
+
+    def interrupted(_: str) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "y"
+
+    async def work() -> None:
+        agree("Delete it?")
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupted)
+    with pytest.raises(SystemExit):
+        click.command("drop")(lambda: asyncio.run(work())).main([], standalone_mode=False)
+    assert capsys.readouterr().err.endswith("nothing is changed; --yes does not ask\n")
