@@ -125,7 +125,7 @@ def test_another_queue_is_named_everywhere(dev: Dev) -> None:
     dev.start("--queue", "payments")
     until(says(dev, "unowned: 0-5"), "it is there")
     assert "  baton dev run -- python producer.py     finds dev/payments in BATON_DEV_QUEUE" in told(dev.said.read_text())
-    show = [BATON, "dev", "run", "--", "sh", "-c", "echo $POD_NAME $BATON_DEV_QUEUE"]
+    show: list[str | Path] = [BATON, "dev", "run", "--", "sh", "-c", "echo $POD_NAME $BATON_DEV_QUEUE"]
     shown = subprocess.run(show, env=dev.environment, capture_output=True, text=True, check=True).stdout
     assert shown.split() == ["payments-1", "dev/payments"]
 
