@@ -256,7 +256,7 @@ SPARK = (
     *_in("spark/ranges.py", "unit/spark/test_ranges.py",
          ("placement", "owners", "return {}"),
          ("placement", "range_tasks", "return []")),
-    *_in("spark/dismissals.py", "unit/spark/test_dismissals.py",
+    *_in("spark/dismissals.py", "unit/spark/test_fleet_loop.py",
          ("dismissal", "Dismissals.staying", "return ()"),
          ("dismissal", "Dismissals.end", "return True")),
     *_in("spark/finishing.py", ("unit/spark/test_finishing.py", "unit/spark/test_finishing_answers.py"),

@@ -39,7 +39,7 @@ class HoldUp:
         """The ids of executors to do without. `missed`: those that read for this batch what has since been granted to others."""
         fleet = tuple(executors)
         at_work = frozenset(executor.id for executor in fleet if executor.active_tasks)
-        if not at_work or not at_work <= missed:  # nobody is where the user's function is busy in the driver
+        if not at_work or not at_work <= missed:  # none is where the user's function is busy in the driver
             self.end()
             return frozenset()
         seen = at_work, sum(executor.finished_tasks for executor in fleet)

@@ -43,7 +43,7 @@ def test_an_executor_that_missed_a_deadline_and_is_the_last_at_work_is_killed_af
         pytest.param([executor(1), executor(2)], MISSED, id="the user's function is busy in the driver"),
     ],
 )
-def test_nobody_holds_up_the_batch(fleet: list[Executor], missed: frozenset[str]) -> None:
+def test_no_executor_holds_up_the_batch(fleet: list[Executor], missed: frozenset[str]) -> None:
     hold_up = HoldUp(HELD_UP_FOR)
     assert [hold_up.look(fleet, missed, now) for now in (0.0, 1e9)] == [frozenset(), frozenset()]
 
@@ -95,7 +95,7 @@ ONE, TWO = entry("exec-1", {0: 1}), entry("exec-2")
 @pytest.mark.parametrize(
     ("wanted", "numbers", "ledger", "busy", "found"),
     [
-        pytest.param(RequestedScale(4), [1, 2], [], NOBODY, Order(4), id="growing ends nobody"),
+        pytest.param(RequestedScale(4), [1, 2], [], NOBODY, Order(4), id="growing ends none"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {1: 1})], NOBODY, Order(2), id="it owns"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [ONE, entry("exec-2", {}, {1: 1})], NOBODY, Order(2), id="lets go"),
         pytest.param(RequestedScale(1, victims(2)), [1, 2], [TWO], victims(2), Order(2), id="a batch has rows of it"),
