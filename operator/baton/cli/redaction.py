@@ -31,6 +31,7 @@ _BLANK = r"[^\S\n]{1,9}"
 _SIGNS = r"\s*(?:[:=]+>?|->|[~|–—]|%3D|\\u003d|,(?=\s*[\"'])|\[|(?=\())"
 _IS = rf"\\{{0,9}}[\"'`]?(?:{_SIGNS}|{_BLANK}(?:is|was|to)\b:?|{_BLANK}(?=\\{{0,9}}[\"'`]))\s*(?:[|>][+-]?[^\S\n]*\n\s*)?"
 """What stands between the name of a secret and the secret."""
+_COMMANDS = r"(?:\b(?:requirepass|masterauth)\b|\bredis-cli\b[^\n]{0,200}? -a)"
 _KEYS = (
     r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|hv[sbr]\.[\w-]{20,}|ya29\.[\w-]{10,}|(?:glpat|xox[a-z]|sk)-[\w-]{10,}"
     r"|(?:gh[opusr]|npm|dckr_pat|github_pat|[srp]k_live|[srp]k_test)_\w{16,}"
@@ -58,6 +59,9 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"(?<![\w-])(?=[\w-]*eyJ[\w-]{5})[\w-]++\.[\w-]*+(?:\.[\w-]*+){0,3}"), HIDDEN),
     (re.compile(rf"(?<![A-Za-z0-9+/])(?:{_KEYS})"), HIDDEN),
     (re.compile(rf"(?<![\w+/]){_MIXED}"), HIDDEN),
+    (re.compile(r"(\bAUTH\b|\bSETUSER\b|\buser \S{1,100} (?:on|off)\b)[^\n\"]+"), rf"\1 {HIDDEN}"),
+    (re.compile(rf"({_COMMANDS}{_BLANK}){_VALUE}"), rf"\1{HIDDEN}"),
+    (re.compile(r"((?<!\S)-u\s+)[^\s:]{0,100}:\S+"), rf"\1{HIDDEN}"),
     (re.compile(rf"({NO_OBJECT}{SECRET_WORDS}[\w.-]{{0,60}}{_IS}){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
     (re.compile(rf"((?<!\S)-[\w.-]{{0,60}}?{SECRET_WORDS}[\w.-]{{0,60}}\s+){_VALUE}", re.IGNORECASE), rf"\1{HIDDEN}"),
 )
