@@ -65,7 +65,7 @@ def is_cancelled() -> bool:
 
 
 async def heard(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, but no longer than so many seconds. False: it was not set by then."""
+    """Wait for the event, for `seconds` at most. False: it was not set by then."""
     try:
         async with asyncio.timeout(seconds):
             return await event.wait()
