@@ -72,6 +72,8 @@ class PodWarnings:
                         if self._is_news(pod, pod.group):
                             self._warn(pod, EventReason.NO_SUCH_GROUP, self._no_such_group(pod))
         self._lost = lost
+        for gone in self._told.keys() - {namespace for namespace, _ in self._cache.pods.buckets()}:
+            del self._told[gone]
         self._metrics.without_group(_few(counts))
 
     def _look_at_names(self, pod: PodView) -> None:
