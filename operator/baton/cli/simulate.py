@@ -11,7 +11,6 @@ from baton.cli.options import GROUP
 from baton.cli.own_assignors import use_own_assignors
 from baton.cli.printing import console, printable, say, say_json
 from baton.simulation import (
-    ChartStyle,
     Result,
     Scenario,
     ScenarioError,
@@ -21,7 +20,6 @@ from baton.simulation import (
     failures,
     history,
     log_lines,
-    palette,
     parse_scenario,
     read_raw,
     read_scenario,
@@ -32,25 +30,6 @@ from baton.simulation import (
     verdict,
 )
 from baton.simulation import simulate as run
-
-
-def terminal_style(style: ChartStyle) -> str:
-    """A style in rich's words."""
-    match style.kind:
-        case "owner":
-            return f"#101010 on {palette.of_owner(style.number)}"
-        case "paused":
-            return palette.of_owner(style.number)
-        case "several":
-            return f"#101010 on {palette.SEVERAL}"
-        case "unowned":
-            return f"bold {palette.UNOWNED}"
-        case "state":
-            return palette.STATES.get(style.state, "yellow")
-        case "faint":
-            return "bright_black"
-        case _:
-            return ""
 
 
 @click.command()
@@ -158,7 +137,7 @@ def _show(scenario: Scenario, result: Result, in_words: bool) -> None:
         on.print()
     width = max(60, min(on.width, 200)) if on.is_terminal else 120
     for line in chart(history(scenario, result), width, coloured=coloured):
-        on.print(Text.assemble(*((printable(ran.text), terminal_style(ran.style) if coloured else "") for ran in line)))
+        on.print(Text.assemble(*((printable(ran.text), ran.style if coloured else "") for ran in line)))
     on.print()
     for sentence in verdict(result):
         on.print(Text(printable(sentence)))

@@ -3,8 +3,7 @@
 The same scenario gives the same lines, byte for byte.
 """
 
-from baton.simulation import palette
-from baton.simulation.chart import ChartStyle, Text, chart
+from baton.simulation.chart import Text, chart
 from baton.simulation.history import History, history
 from baton.simulation.report import Setting, failures, log_lines, read_setting, table, variants, verdict
 from baton.simulation.run import Result, simulate
@@ -13,7 +12,6 @@ from baton.simulation.scenario_reading import parse_scenario, read_raw, read_sce
 from baton.simulation.svg import svg
 
 __all__ = [
-    "ChartStyle",
     "History",
     "Result",
     "Scenario",
@@ -25,7 +23,6 @@ __all__ = [
     "failures",
     "history",
     "log_lines",
-    "palette",
     "parse_scenario",
     "read_raw",
     "read_scenario",

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from baton.model.ranges import format_numbers
+from baton.simulation import palette
 from baton.simulation.history import SEVERAL, History, Mark, Row, Stretch, WorkPhase, names
 from baton.simulation.run import time_text
 
@@ -137,19 +138,14 @@ _SPELLS = {"Holddown": "─", "Rebalancing": "▒", "Paused": "═", "operator d
 _PAUSED, _ORPHANED, _UNOWNED, _CUT = "░", "!", "·", "⋮"
 
 
-class ChartStyle(NamedTuple):
-    """`kind` is one of plain, faint, owner, paused, unowned, several, state; `number` counts owners from 0."""
-
-    kind: str = "plain"
-    number: int = 0
-    state: str = ""
+_PLAIN, _FAINT, _ALONE = "", "bright_black", f"bold {palette.UNOWNED}"
 
 
 class Ran(NamedTuple):
-    """Characters of one colour."""
+    """Characters of one style, which is in rich's words."""
 
     text: str
-    style: ChartStyle
+    style: str
 
 
 Text = list[Ran]
@@ -160,13 +156,13 @@ class _Cells:
 
     def __init__(self, width: int) -> None:
         self.chars = [" "] * width
-        self.styles = [ChartStyle()] * width
+        self.styles = [_PLAIN] * width
 
-    def fill(self, start: int, end: int, char: str, style: ChartStyle) -> None:
+    def fill(self, start: int, end: int, char: str, style: str) -> None:
         for column in range(max(start, 0), min(end, len(self.chars))):
             self.chars[column], self.styles[column] = char, style
 
-    def write(self, start: int, text: str, style: ChartStyle | None = None) -> None:
+    def write(self, start: int, text: str, style: str | None = None) -> None:
         """Without a style the one below shows."""
         for column, char in enumerate(text[: max(len(self.chars) - start, 0)], start):
             self.chars[column] = char
@@ -179,7 +175,7 @@ class _Cells:
                 runs[-1] = Ran(runs[-1].text + char, style)
             else:
                 runs.append(Ran(char, style))
-        if runs and runs[-1].style.kind == "plain":
+        if runs and runs[-1].style == _PLAIN:
             runs[-1] = Ran(runs[-1].text.rstrip(), runs[-1].style)
         return runs
 
@@ -214,7 +210,7 @@ def chart(history: History, width: int, *, coloured: bool) -> Iterator[Text]:
         yield _row(sheet, row)
     yield from _scale(sheet)
     if more:
-        yield [Ran(f"{'':{left}}and {more:,} more rows; --json tells of all partitions", ChartStyle("faint"))]
+        yield [Ran(f"{'':{left}}and {more:,} more rows; --json tells of all partitions", _FAINT)]
     yield []
     yield from _legend(sheet, width)
 
@@ -239,10 +235,15 @@ def _number(history: History, owner: str | None) -> int:
     return history.owners.get(owner or "", 0)
 
 
+def paint(history: History, owner: str | None) -> str:
+    """The colour of an owner."""
+    return palette.SEVERAL if owner == SEVERAL else palette.of_owner(_number(history, owner))
+
+
 def _line(sheet: _Sheet, head: str) -> _Cells:
     cells = _Cells(sheet.left + sheet.across + sheet.margin)
     head = head if len(head) <= sheet.left - 2 else head[: sheet.left - 3] + "…"
-    cells.write(0, f"{head:>{sheet.left - 2}}", ChartStyle("faint"))
+    cells.write(0, f"{head:>{sheet.left - 2}}", _FAINT)
     return cells
 
 
@@ -262,14 +263,14 @@ def _row(sheet: _Sheet, row: Row) -> Text:
 
 
 def _paint(sheet: _Sheet, cells: _Cells, stretch: Stretch, start: int, end: int) -> None:
-    number = _number(sheet.history, stretch.owner)
+    colour = paint(sheet.history, stretch.owner)
     match stretch.phase:
         case WorkPhase.UNOWNED | WorkPhase.ORPHANED:
-            cells.fill(start, end, _UNOWNED if stretch.phase is WorkPhase.UNOWNED else _ORPHANED, ChartStyle("unowned"))
+            cells.fill(start, end, _UNOWNED if stretch.phase is WorkPhase.UNOWNED else _ORPHANED, _ALONE)
         case WorkPhase.PAUSED:
-            cells.fill(start, end, _PAUSED, ChartStyle("paused", number))
+            cells.fill(start, end, _PAUSED, colour)
         case WorkPhase.OWNED:
-            style = ChartStyle("several") if stretch.owner == SEVERAL else ChartStyle("owner", number)
+            style = f"#101010 on {colour}"
             sign = letter(sheet.history, stretch.owner)
             cells.fill(start, end, " " if sheet.coloured else sign, style)
             if sheet.coloured and end > start:
@@ -283,7 +284,7 @@ def _state(sheet: _Sheet) -> Text:
         if spell.state == "Ready":
             continue
         start, end = sheet.column(spell.start), max(sheet.column(spell.end), sheet.column(spell.start) + 1)
-        style = ChartStyle("state", state=spell.state)
+        style = palette.STATES.get(spell.state, "yellow")
         cells.fill(sheet.left + start, sheet.left + min(end, sheet.across), _SPELLS.get(spell.state, "─"), style)
         if len(spell.state) + 2 <= end - start:
             cells.write(sheet.left + start + 1, f" {spell.state} " if len(spell.state) + 4 <= end - start else spell.state, style)
@@ -296,23 +297,23 @@ def _events(sheet: _Sheet) -> Iterator[Text]:
     for place, lane in enumerate(lanes(marks, sheet.across, 1)):
         cells = _line(sheet, "" if place else "events")
         for column in stems:
-            cells.write(sheet.left + column, "│", ChartStyle("faint"))
+            cells.write(sheet.left + column, "│", _FAINT)
         for column, text in lane:
             room = sheet.across + sheet.margin - column - 2
-            cells.write(sheet.left + column, "╭ ", ChartStyle("faint"))
-            cells.write(sheet.left + column + 2, text if len(text) <= room else text[: room - 1] + "…", ChartStyle())
+            cells.write(sheet.left + column, "╭ ", _FAINT)
+            cells.write(sheet.left + column + 2, text if len(text) <= room else text[: room - 1] + "…", _PLAIN)
             stems.append(column)
         yield cells.text()
 
 
 def _scale(sheet: _Sheet) -> Iterator[Text]:
     ruler, words = _line(sheet, ""), _line(sheet, "seconds")
-    ruler.fill(sheet.left, sheet.left + sheet.across, "─", ChartStyle("faint"))
+    ruler.fill(sheet.left, sheet.left + sheet.across, "─", _FAINT)
     for cut in sheet.axis.cuts:
-        ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, ChartStyle("faint"))
+        ruler.write(sheet.left + min(int(cut * sheet.across), sheet.across - 1), _CUT, _FAINT)
     for at, text in ticks(sheet.history, lambda at, text: (sheet.column(at), sheet.column(at) + len(text) + 1)):
-        ruler.write(sheet.left + min(sheet.column(at), sheet.across - 1), "┬", ChartStyle("faint"))
-        words.write(sheet.left + sheet.column(at), text, ChartStyle("faint"))
+        ruler.write(sheet.left + min(sheet.column(at), sheet.across - 1), "┬", _FAINT)
+        words.write(sheet.left + sheet.column(at), text, _FAINT)
     yield ruler.text()
     yield words.text()
 
@@ -320,32 +321,24 @@ def _scale(sheet: _Sheet) -> Iterator[Text]:
 def _legend(sheet: _Sheet, width: int) -> Iterator[Text]:
     shown = {stretch.owner for row in sheet.rows for stretch in row.stretches if stretch.owner is not None}
     owners = [owner for owner in sheet.history.owners if owner in shown]
-    items: list[Text] = []
-    for owner in owners[: len(_LETTERS)]:
-        style = ChartStyle("owner", _number(sheet.history, owner))
-        sign = letter(sheet.history, owner)
-        items.append([Ran(f" {sign} " if sheet.coloured else sign, style), Ran(f" {owner}", ChartStyle())])
-    if len(owners) > len(_LETTERS):
-        items.append([Ran(f"and {len(owners) - len(_LETTERS)} more", ChartStyle())])
     phases = {stretch.phase for row in sheet.rows for stretch in row.stretches}
     states = {spell.state for spell in sheet.history.spells}
-    if SEVERAL in shown:
-        items.append([Ran("*", ChartStyle("several")), Ran(f" {SEVERAL}", ChartStyle())])
-    if WorkPhase.PAUSED in phases:
-        items.append([Ran(_PAUSED, ChartStyle("paused")), Ran(" paused", ChartStyle())])
-    if WorkPhase.ORPHANED in phases:
-        items.append([Ran(_ORPHANED, ChartStyle("unowned")), Ran(" without a live owner, unnoticed", ChartStyle())])
-    if WorkPhase.UNOWNED in phases:
-        items.append([Ran(_UNOWNED, ChartStyle("unowned")), Ran(" without an owner", ChartStyle())])
-    items += [[Ran(sign, ChartStyle("state", state=s)), Ran(f" {s}", ChartStyle())] for s, sign in _SPELLS.items() if s in states]
-    if sheet.axis.cuts:
-        items.append([Ran(_CUT, ChartStyle("faint")), Ran(" time at rest, shortened", ChartStyle())])
+    signs = [(letter(sheet.history, owner), f"#101010 on {paint(sheet.history, owner)}", owner) for owner in owners]
+    signs = [(f" {sign} " if sheet.coloured else sign, style, owner) for sign, style, owner in signs[: len(_LETTERS)]]
+    signs += [(f"and {len(owners) - len(_LETTERS)}", _PLAIN, "more")] if len(owners) > len(_LETTERS) else []
+    signs += [("*", f"#101010 on {palette.SEVERAL}", SEVERAL)] if SEVERAL in shown else []
+    signs += [(_PAUSED, palette.of_owner(0), "paused")] if WorkPhase.PAUSED in phases else []
+    signs += [(_ORPHANED, _ALONE, "without a live owner, unnoticed")] if WorkPhase.ORPHANED in phases else []
+    signs += [(_UNOWNED, _ALONE, "without an owner")] if WorkPhase.UNOWNED in phases else []
+    signs += [(sign, palette.STATES.get(state, "yellow"), state) for state, sign in _SPELLS.items() if state in states]
+    signs += [(_CUT, _FAINT, "time at rest, shortened")] if sheet.axis.cuts else []
     line: Text = []
-    for item in items:
+    for sign, style, words in signs:
+        item = [Ran(sign, style), Ran(f" {words}", _PLAIN)]
         used = sum(len(run.text) for run in line)
         if line and used + 3 + sum(len(run.text) for run in item) > width:
             yield line
             line = []
-        line = [*line, *([Ran("   ", ChartStyle())] if line else []), *item]
+        line = [*line, *([Ran("   ", _PLAIN)] if line else []), *item]
     if line:
         yield line

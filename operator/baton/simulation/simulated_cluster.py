@@ -9,8 +9,7 @@ from baton.engine.observation import GroupSpec, Observation, ObservedMember, Obs
 from baton.engine.results import Effect, Grant, Pause
 from baton.engine.state import PodKey, moment
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.model.ledger import MemberEntry
-from baton.model.ranges import Grants
+from baton.model.ledger import MemberEntry, flat
 from baton.model.session import Release
 from baton.queues.protocol import Owner
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
@@ -83,8 +82,8 @@ class SimulatedConsumer:
     def told(self, entry: MemberEntry | None, now: float) -> dict[Partition, Epoch]:
         """Its key of the ledger changed. A key with another UID was written for an earlier pod. Returns its new grants."""
         self.entry = entry if entry is not None and entry.uid == self.uid else None
-        owned = _flat(self.entry.owned) if self.entry is not None else {}
-        revoking = _flat(self.entry.revoking) if self.entry is not None else {}
+        owned = dict(flat(self.entry.owned)) if self.entry is not None else {}
+        revoking = dict(flat(self.entry.revoking)) if self.entry is not None else {}
         new = {partition: epoch for partition, epoch in owned.items() if self.holds.get(partition) != epoch}
         for partition, epoch in owned.items():
             self.holds[partition] = epoch
@@ -106,10 +105,6 @@ class SimulatedConsumer:
             del self.due[partition]
             self.words.add(Release(self.uid, partition.queue, partition.number, self.holds.pop(partition)))
         return done
-
-
-def _flat(queues: Mapping[QueueName, Grants]) -> dict[Partition, Epoch]:
-    return {Partition(queue, number): epoch for queue, grants in queues.items() for number, epoch in grants.items()}
 
 
 # The world

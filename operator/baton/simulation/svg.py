@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from baton.simulation import palette
-from baton.simulation.chart import Axis, axis, label, lanes, ticks
+from baton.simulation.chart import Axis, axis, label, lanes, paint, ticks
 from baton.simulation.history import SEVERAL, History, Row, Spell, Stretch, WorkPhase
 from baton.simulation.run import time_text
 
@@ -41,7 +41,7 @@ class _Page:
         return self.x(at) - half, self.x(at) + half
 
     def paint(self, owner: str | None) -> str:
-        return palette.SEVERAL if owner == SEVERAL else palette.of_owner(self.history.owners.get(owner or "", 0))
+        return paint(self.history, owner)
 
 
 def svg(history: History, title: str, sentences: Sequence[str]) -> str:

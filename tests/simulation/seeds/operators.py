@@ -75,9 +75,6 @@ def _failed(answer: asyncio.Future[T], error: Exception) -> None:
 # How an operator reaches a queue's server: with latencies, and with whatever is the matter with it
 
 
-T = TypeVar("T")
-
-
 class SeedQueue:
     """A QueueAdapter of a queue whose server refuses stale owners."""
 
