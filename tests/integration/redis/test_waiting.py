@@ -180,11 +180,6 @@ async def test_who_has_lost_its_connection_looks_at_everything(queue: Queue) -> 
     assert owner.wait([0, 1], PATIENCE) == {0, 1}
 
 
-@pytest.fixture(autouse=True)
-def _no_block_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wakeup, "_LONGEST_BLOCK", HOUR)
-
-
 async def blocked(queue: Queue, server: RedisServer) -> Waiting:
     owner = await queue.granted("a", ONE)
     assert owner.read(0, ONE) == []

@@ -222,7 +222,7 @@ def _still_there(error: Exception) -> bool:
 class _ThreadFinder(_Finder):
     def find(self) -> Address:
         """Raises the library's errors."""
-        found: Address | Exception = UnlocatedError("silent")
+        why: Exception = UnlocatedError("silent")
         for host, asker in self._next():
             try:
                 answer = asker.execute_command(*self._question)
@@ -230,17 +230,18 @@ class _ThreadFinder(_Finder):
                 answer = error
             finally:
                 asker.connection_pool.disconnect(inuse_connections=False)
-            found = self._found(host, answer, found)
+            found = self._found(host, answer, why)
             if not isinstance(found, Exception):
                 return found
-        raise found
+            why = found
+        raise why
 
 
 class _TaskFinder(_Finder):
     """As for threads."""
 
     async def find(self) -> Address:
-        found: Address | Exception = UnlocatedError("silent")
+        why: Exception = UnlocatedError("silent")
         for host, asker in self._next():
             try:
                 answer = await asker.execute_command(*self._question)
@@ -248,10 +249,11 @@ class _TaskFinder(_Finder):
                 answer = error
             finally:
                 await asker.connection_pool.disconnect(inuse_connections=False)
-            found = self._found(host, answer, found)
+            found = self._found(host, answer, why)
             if not isinstance(found, Exception):
                 return found
-        raise found
+            why = found
+        raise why
 
 
 class _ThreadConnection:
@@ -404,12 +406,12 @@ def ask(client: "redis.Redis", commands: Sequence[Command]) -> list[Any]:
     """The answers; what was refused is answered with the ResponseError. Raises RedisError and OSError."""
     if len(commands) == 1:
         try:
-            return [client.execute_command(*commands[0])]
+            return [client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
         except ResponseError as refusal:
             return [refusal]
     with client.pipeline(transaction=False) as pipe:
         for command in commands:
-            pipe.execute_command(*command)
+            pipe.execute_command(*command)  # type: ignore[no-untyped-call]
         answers: list[Any] = pipe.execute(raise_on_error=False)
         return answers
 
