@@ -147,7 +147,8 @@ def read(text: str | None) -> Record | None:
 
 def _record(written: Mapping[str, Any]) -> Record | None:
     found = {own: written[name] for own, name in _FIELDS.items() if name in written}
-    token, tries = found.get("token"), found.get("tries", [])
+    token: Any = found.get("token")
+    tries = found.get("tries", [])
     if not (_are_pairs([token]) and isinstance(tries, list) and len(tries) <= _MOST_TRIES and _are_pairs(tries)):
         return None
     try:
