@@ -4,7 +4,7 @@ import json
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
@@ -23,8 +23,7 @@ from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Terms
 from baton.kube.objects import GroupView
 from baton.model.ids import QueueName
-from baton.queues.consumer_side import Reader
-from tests.unit.consumer.test_instrumentation import Answers
+from tests.unit.consumer.test_instrumentation import Answers, Mount
 from tests.unit.controller.test_health import sight
 from tests.unit.kube.memory_api import ShopApi
 
@@ -55,7 +54,8 @@ def new_replica() -> Replica:
 
 def consumer_metrics(registry: CollectorRegistry) -> None:
     """Of a consumer that has opened its queue."""
-    ConsumerMetrics(registry).around(lambda queue: cast(Reader, Answers()))(QueueName("orders"))
+    open_queue, _ = ConsumerMetrics(registry).around(lambda queue: Answers(), Mount())
+    open_queue(QueueName("orders"))
 
 
 def collected(registry: CollectorRegistry) -> dict[str, Metric]:
