@@ -1,6 +1,7 @@
 """Queues in memory that answer as a test wants."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from baton.consumer import Consumer, Session
@@ -37,11 +38,13 @@ class GoesAway(InMemoryReader):
     refused = 0
     """Requests, while it was away."""
 
-    def _asked(self, partition: int, epoch: Epoch) -> AbstractContextManager[None]:
+    @contextmanager
+    def _asked(self, partition: int, epoch: Epoch) -> Iterator[None]:
         if self.away:
             self.refused += 1
             raise QueueUnreachable("it is away")
-        return super()._asked(partition, epoch)
+        with super()._asked(partition, epoch):
+            yield
 
 
 def offsets(queue: TestQueue) -> list[str]:
