@@ -81,7 +81,7 @@ class HandlerOptions(TypedDict, total=False):
     max_bytes: float
     """of up to so many bytes of keys, values and headers (but one entry at least),"""
     max_wait: float
-    """that waits up to so many seconds for more once it has something (0.2)."""
+    """that waits up to this many seconds for more once it has something (0.2)."""
     manual_ack: bool
     """Entries are acknowledged by `entry.ack()`, in the handler or later, and not when it returns."""
     dead_letter_on: tuple[type[Exception], ...]

@@ -289,7 +289,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
 def _read_authority(settings: Any) -> None:
     """Other clients may be made with these settings when the file is gone."""
     if settings.ssl_ca_cert is not None:
-        settings.ca_cert_data, settings.ssl_ca_cert = Path(settings.ssl_ca_cert).read_text(), None
+        settings.ca_cert_data, settings.ssl_ca_cert = Path(settings.ssl_ca_cert).read_text(encoding="utf-8"), None
 
 
 @asynccontextmanager

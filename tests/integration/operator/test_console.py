@@ -65,7 +65,7 @@ async def token(api: Cluster, name: str, *roles: str, namespace: str = SHOP, hom
 async def test_a_port_that_is_taken_is_said_with_the_cure(kubeconfig: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [BATON, "console", "--kubeconfig", kubeconfig, "-n", SHOP, "--port", str(port)]
+        command = [str(BATON), "console", "--kubeconfig", str(kubeconfig), "-n", SHOP, "--port", str(port)]
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     said = f"baton console: cannot serve on port {port} of 127.0.0.1: Address already in use: choose another --port\n"
     assert (done.returncode, done.stderr) == (1, said)

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from baton.api.crd import crds
-from baton.cli.doctor import OPERATORS
-from baton.cli.doctor import OLDEST_KUBERNETES
+from baton.cli.doctor import OLDEST_KUBERNETES, OPERATORS
 from baton.kube.api import core_path, group_path
 from cluster import Cluster
 from tests.integration.operator.accounts import of_token

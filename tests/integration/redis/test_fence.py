@@ -1,4 +1,4 @@
-"""Only the owner may do anything to a partition, at the epoch of its grant; the newer of two processes that believe to be it."""
+"""Only the owner may do anything to a partition, at the epoch of its grant; the newer of two processes with its UID wins."""
 
 import time
 from collections.abc import Callable

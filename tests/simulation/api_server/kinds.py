@@ -45,6 +45,7 @@ _SCALABLE = frozenset({"status", "scale"})
 NAMESPACES = Kind("v1", "Namespace", "namespaces", namespaced=False)
 PODS = Kind("v1", "Pod", "pods", subresources=_STATUS, generation=True)
 CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps")
+SECRETS = Kind("v1", "Secret", "secrets")
 QUOTAS = Kind("v1", "ResourceQuota", "resourcequotas")
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases", made_by_replacing=True, needs_version=True)
 EVENTS = Kind("events.k8s.io/v1", "Event", "events", made_by_replacing=True)
@@ -56,7 +57,7 @@ QUEUES = Kind(
     GROUP_VERSION, "PartitionedQueue", "partitionedqueues", subresources=_STATUS, custom=True, needs_version=True, generation=True
 )
 
-KINDS = (NAMESPACES, PODS, CONFIG_MAPS, QUOTAS, LEASES, EVENTS, DEPLOYMENTS, GROUPS, QUEUES)
+KINDS = (NAMESPACES, PODS, CONFIG_MAPS, SECRETS, QUOTAS, LEASES, EVENTS, DEPLOYMENTS, GROUPS, QUEUES)
 
 VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 

@@ -30,6 +30,7 @@ class Held(dict[str, Any]):
 def manifest(group: str, data: Held) -> Json:
     owner = {"apiVersion": GROUP_VERSION, "kind": "ConsumerGroup", "name": group, "uid": "u"}
     metadata = {
+        "namespace": "shop",
         "name": ledger_name(group),
         "uid": group,
         "resourceVersion": "1",

@@ -24,7 +24,7 @@ class TakesNotAll(GoesAway):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.untaken = {0}
-        """Partitions of which it does not take that they are let go of."""
+        """Partitions whose release is not taken."""
         self.told: list[tuple[Mapping[int, Epoch], bool]] = []
         """What was let go of, and whether it was given up then."""
 

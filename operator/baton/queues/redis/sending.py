@@ -217,7 +217,7 @@ class Sending:
     ) -> None:
         """`patience`: for how long an entry is tried again while the server is down, full, or the queue not made yet. Seconds.
 
-        `linger`, `max_entries`, `max_bytes`: what is given to `produce` is sent after so many seconds, or when so much has come.
+        `linger`, `max_entries`, `max_bytes`: what is given to `produce` is sent after `linger` seconds, or when so much has come.
         `buffer_bytes`: so much may wait; then `produce` waits for room. `replicas`: so many are to have an entry (WAIT) before
         it counts as sent. Raises TypeError for what is no number or text, and ValueError for what nothing could be sent with.
         """
