@@ -23,7 +23,7 @@ from baton.queues.redis.batches import ScriptRun
 from baton.queues.redis.keys import partition_keys, queue_key
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import RoutingTable, slot_of
-from baton.queues.redis.transport import Transport
+from baton.queues.redis.transport import Connections, Transport
 from baton.queues.redis.url_files import TlsFiles
 from tests.integration.redis.conftest import GROUP
 from tests.redis_command import command, table_of
@@ -255,17 +255,14 @@ class World:
             member.reader.close()
 
 
-class Interleaved(Transport):
+class Interleaved(Connections):
     """Between any two requests others have their turn, or the operator ends; and the server forgets what it has just answered."""
 
     def __init__(self, *arguments: Any, world: World) -> None:
         super().__init__(*arguments)
         self._world = world
 
-    async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Any) -> Any:
-        return read(await self._one(ScriptRun(script, keys, arguments)))
-
-    async def _round_trip(self, requests: Sequence[ScriptRun], others: Any = ()) -> list[Any]:
+    async def round_trip(self, requests: Sequence[ScriptRun], others: Any = ()) -> list[Any]:
         return [await self._one(request) for request in requests]
 
     async def _one(self, request: ScriptRun) -> Any:
@@ -290,7 +287,9 @@ class Interleaved(Transport):
 class Operator(RedisQueue):
     def __init__(self, world: World) -> None:
         super().__init__(world.server.url, world.queue, GROUP)
-        self._transport = Interleaved(self._url, world.queue, self._announcing, TlsFiles(None, "shop"), world=world)
+        files = TlsFiles(None, "shop")
+        connections = Interleaved(self._url, queue_key(world.queue), files, world=world)
+        self._transport = Transport(self._url, world.queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, world.queue, self._keys)
 
 

@@ -53,6 +53,27 @@ async def test_many_are_sent_in_several_round_trips_that_do_not_wait_for_each_ot
     await asking
 
 
+async def test_no_more_round_trips_are_under_way_than_may_be_and_what_nobody_waits_for_any_more_is_not_sent() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send, at_once=2)
+    asking = [asyncio.create_task(batches.ask(request(8)._replace(weight=MOST))) for _ in range(4)]
+    await some_turns()
+    asking.pop().cancel()
+    await some_turns()
+    assert server.trips == [1, 1]
+    server.open.set()
+    assert await asyncio.gather(*asking) == [80, 80, 80]
+    assert server.trips == [1, 1, 1]
+
+
+async def test_what_weighs_more_shares_its_round_trip_with_fewer() -> None:
+    server = Server()
+    batches = Batches(server.send)
+    await batches.ask_all([request(8)._replace(weight=weight) for weight in (MOST // 2, MOST // 2, 1, 2 * MOST, 1)])
+    assert server.trips == [2, 1, 1, 1]
+
+
 async def test_what_is_refused_is_raised_to_who_asked_for_it_alone() -> None:
     batches = Batches(Server().send)
     answers = await asyncio.gather(*(batches.ask(request(n)) for n in (6, 7, 8)), return_exceptions=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from re import fullmatch
 from secrets import token_hex
@@ -12,16 +13,16 @@ from baton.queues.offsets import PartitionOffsets, Reached
 from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
 from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer
-from baton.queues.redis.backlog import QUESTIONS, PartitionCheck, VanishedEntries, ask_checks, read_checks
+from baton.queues.redis.backlog import PartitionCheck, VanishedEntries, read_checks
 from baton.queues.redis.batches import Batches, Hint, ScriptRun
 from baton.queues.redis.explanations import claimed_by_other
-from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
+from baton.queues.redis.keys import ANY_PARTITION, PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.kind import KIND
 from baton.queues.redis.offsets import OffsetScripts, WaitingEntries
 from baton.queues.redis.records import ResizeRecord
 from baton.queues.redis.resizer import Resizer
 from baton.queues.redis.routing import SLOTS, RoutingTable
-from baton.queues.redis.transport import Transport
+from baton.queues.redis.transport import Connections, Transport
 from baton.queues.redis.url import dev_queue, read
 from baton.queues.redis.url_files import TlsFiles
 
@@ -80,21 +81,53 @@ class KnownSlots:
         return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
 
 
+_SLOTS_TEXT = 16
+"""KiB for 1024 slots."""
+
+
 async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
     """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
     found, partition, highest = KnownSlots(), 0, 0
-    while partition < SLOTS and (partition < count or highest):
-        text, version = await transport.run(scripts.SLOTS, keys(partition), (), records.scalars(2))
-        highest = records.recorded(version, "version")
-        found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
+    while partition < count or (highest and partition < SLOTS):
+        asked = range(partition, max(count, partition + 1))
+        requests = [ScriptRun(scripts.SLOTS, keys(one), (), weight=_SLOTS_TEXT) for one in asked]
+        for partition, (text, version) in zip(
+            asked, await transport.all(transport.asking, requests, records.scalars(2)), strict=True
+        ):
+            highest = records.recorded(version, "version")
+            found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
         partition += 1
     return found if found.highest else None
 
 
+def _read(run_id: str, looked: Sequence[Sequence[bytes | None]]) -> tuple[Sequence[PartitionCheck], QueueCheck]:
+    """Read the answers to a look. Raises OddAnswerError and ForeignRecord."""
+    born, count, *_ = looked[0]
+    seen = [one for *_, told in looked for one in read_checks(told)]
+    return seen, QueueCheck(
+        None if born is None else f"{records.word(run_id, 'run_id')}/{records.word(born, 'born')}",
+        None if count is None else records.count(count),
+        {partition: one.owner for partition, one in enumerate(seen) if one.owner is not None},
+        lag={partition: one.backlog.lag for partition, one in enumerate(seen)},
+        finished=sum(one.backlog.finished for one in seen),
+        stale_refused={partition: one.refused for partition, one in enumerate(seen)},
+        dead_letters={partition: one.dead for partition, one in enumerate(seen)},
+        letters=sum(one.letters for one in seen),
+    )
+
+
+@lru_cache(maxsize=64)
+def _even(count: int) -> str:
+    """The text of the first table of a queue with so many partitions."""
+    return RoutingTable.even(1, count).to_text()
+
+
 T = TypeVar("T")
 
-_AT_ONCE = 256
-"""Questions to partitions in one round trip: so few that the event loop is free again in a few milliseconds."""
+_LOOKED_AT = 256
+"""Partitions in one script: so few that the server is free again in a few milliseconds."""
+_TABLES = 24
+"""KiB that a claim is answered with at most: three tables of 1024 partitions."""
 
 
 class RedisQueue:
@@ -118,8 +151,10 @@ class RedisQueue:
         max_redeliveries: int = 0,
         stands_in: str = "the URL",
         tls_folder: Path | None = None,
+        shared: bool = False,
     ) -> None:
-        """`stands_in`: where the URL is written, for messages. `tls_folder`: see TlsFiles.folder.
+        """`stands_in`: where the URL is written, for messages. `tls_folder`: see TlsFiles.folder. `shared`: use the
+        connections of all queues of this event loop with the same URL.
 
         The limits are those of the queue's spec; `ensure` writes them to all partitions, where readers meet them.
         `max_redeliveries` 0: any number.
@@ -129,12 +164,19 @@ class RedisQueue:
         self._claimant = claimant
         self._url = read(url, asker="`baton dev`" if dev_queue() else "The operator", stands_in=stands_in)
         self._announcing = Announcer(self._url, queue, claimant.group)
-        self._transport = Transport(self._url, queue, self._announcing, TlsFiles(tls_folder, queue.partition("/")[0]))
+        files = TlsFiles(tls_folder, queue.partition("/")[0])
+        # In a cluster each queue may be on another node.
+        connections = Connections.shared(self._url, files) if shared and self._url.cluster is None else None
+        self._transport = Transport(self._url, queue, self._announcing, files, connections)
         self._resizer = Resizer(self._transport, queue, self._keys)
         self._offsets = OffsetScripts(self._transport, queue, claimant, self._keys)
         self._made: tuple[str, int] | None = None
         """Run id and partition count for which all partitions were seen to exist."""
         self._vanished = VanishedEntries(self._url.place, queue)
+        self._looked: tuple[object, Sequence[PartitionCheck], QueueCheck] = (None, (), QueueCheck())
+        """The answers to the last look, and what was read from them."""
+        self._claimed: tuple[list[bytes | None], RoutingTable, ResizeRecord | None] | None = None
+        """Likewise those to the last claim."""
         self._finished: Mapping[int, int] = {}
         """Entries that were finished with at the last look, by partition."""
 
@@ -142,37 +184,29 @@ class RedisQueue:
         """See QueueAdapter. The server's run id and the queue's birth mark are its incarnation: a restart, a failover and a
         flushed database all give a new one."""
         server = await self._transport.discover()
-        with self._transport.explained():
-            answer = await self._transport.client.hmget(queue_key(self._queue), "born", "partitions", "most")
-            born, count, most = records.fields(3)(answer)
-            seen = dict(enumerate(await self._check_each(records.recorded(count, "partitions"), records.recorded(most, "most"))))
-            owners = {partition: one.owner for partition, one in seen.items() if one.owner is not None}
-            checked = QueueCheck(
-                None if born is None else f"{records.word(server.run_id, 'run_id')}/{records.word(born, 'born')}",
-                None if count is None else records.count(count),
-                owners,
-                lag={partition: one.backlog.lag for partition, one in seen.items()},
-                finished=sum(one.backlog.finished for one in seen.values()),
-                stale_refused={partition: one.refused for partition, one in seen.items()},
-                dead_letters={partition: one.dead for partition, one in seen.items()},
-                letters=sum(one.letters for one in seen.values()),
-            )
+        looked = server.run_id, await self._look()
+        if looked != self._looked[0]:
+            with self._transport.explained():
+                self._looked = (looked, *_read(*looked))
+        _, seen, checked = self._looked
         waiting: Mapping[int, WaitingEntries] = {}
-        finished = {partition: one.backlog.finished for partition, one in seen.items()}
+        finished = {partition: one.backlog.finished for partition, one in enumerate(seen)}
         idle = {partition for partition, count in finished.items() if self._finished.get(partition, count) == count}
         all_idle, self._finished = len(idle) == len(finished), finished
-        if asked := [partition for partition, one in seen.items() if one.backlog.gone or (one.backlog.lag and partition in idle)]:
+        if asked := [
+            partition for partition, one in enumerate(seen) if one.backlog.gone or (one.backlog.lag and partition in idle)
+        ]:
             waiting = await self._offsets.waiting(asked)
-        vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in seen.items()}
+        vanished = {n: one.lost + (waiting[n].vanished if n in waiting else 0) for n, one in enumerate(seen)}
         checked = checked._replace(
             oldest=max((one.age for one in waiting.values() if one.age is not None), default=None) if all_idle else None,
             vanished=sum(vanished.values()),
             unfinished={partition: (one.oldest, one.times) for partition, one in waiting.items() if one.times > 1},
             warnings=(*server.warnings(self._url.place), *self._vanished.warnings(vanished)),
         )
-        if not all(one.whole for one in seen.values()):
+        if not all(one.whole for one in seen):
             self._made = None  # somebody deleted some: `ensure` makes them again
-        for partition, owner in owners.items():
+        for partition, owner in checked.owners.items():
             self._announcing.owned(partition, owner.uid)
         return checked
 
@@ -181,18 +215,20 @@ class RedisQueue:
         server = self._transport.server or await self._transport.discover()
         if count is None and (count := await self._count()) is None:
             return None
-        table = RoutingTable.even(1, count)
         key = queue_key(self._queue)
         us = self._claimant
-        arguments = (us.group, us.uid, count, table.version, table.to_text(), token_hex(4), *sorted(us.takes_over))
-        claimed = await self._transport.run(scripts.CLAIM, [key], arguments, records.fields(11))
+        arguments = (us.group, us.uid, count, 1, _even(count), token_hex(4), *sorted(us.takes_over))
+        run = ScriptRun(scripts.CLAIM, [key], arguments, weight=_TABLES)
+        claimed = await self._transport.batched(self._transport.asking, records.fields(11), run)
         group, uid, found, version, text, ready, *others = claimed
         limits, under_way = others[:2], others[2:]
         if uid != us.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, us, group, uid or b""))
         with self._transport.explained():
             there = records.count(found)
-            table, change = records.table(version, text, there), records.change(version, text, *under_way)
+            if self._claimed is None or self._claimed[0] != claimed:
+                self._claimed = claimed, records.table(version, text, there), records.change(version, text, *under_way)
+            _, table, change = self._claimed
             if ready is None and table.version == 1 and (found_again := await known_slots(self._transport, self._keys, there)):
                 await self._transport.run(scripts.RECALL, [key], found_again.record(table), records.number)
                 return await self.ensure(count)
@@ -253,11 +289,7 @@ class RedisQueue:
             ScriptRun(scripts.CREATE, self._keys(partition), (*self._limits, table.version, *slots[partition]))
             for partition in partitions
         ]
-        for start in range(0, len(requests), _AT_ONCE):
-            with self._transport.explained():
-                for answer in await self._transport.send(requests[start : start + _AT_ONCE]):
-                    if isinstance(answer, Exception):
-                        raise answer
+        await self._transport.all(self._transport.asking, requests, records.text)
 
     async def _batched(
         self,
@@ -271,19 +303,20 @@ class RedisQueue:
         return await self._transport.batched(batches, read, ScriptRun(script, self._keys(partition), arguments, hints))
 
     async def _count(self) -> int | None:
+        (count,) = await self._transport.fields(queue_key(self._queue), "partitions")
         with self._transport.explained():
-            count = records.text(await self._transport.client.hget(queue_key(self._queue), "partitions"))
             return None if count is None else records.count(count)
 
-    async def _check_each(self, *counts: int) -> list[PartitionCheck]:
-        """Every partition that there is, or was, in a few round trips."""
-        found: list[PartitionCheck] = []
-        count, at_once = max(counts), _AT_ONCE // QUESTIONS
-        for start in range(0, count, at_once):
-            async with self._transport.client.pipeline(transaction=False) as pipe:
-                for partition in range(start, min(count, start + at_once)):
-                    ask_checks(pipe, self._keys(partition))
-                found += read_checks(await pipe.execute())
+    async def _look(self) -> list[list[bytes | None]]:
+        """The answers of all partitions, former ones included: one script for each 256."""
+        keys, found = [queue_key(self._queue), *partition_keys(self._queue, ANY_PARTITION)], []
+        known = len(self._looked[1]) or (self._made[1] if self._made else _LOOKED_AT)
+        for first in range(0, SLOTS, _LOOKED_AT):
+            run = ScriptRun(scripts.CHECK, keys, (first, _LOOKED_AT), weight=min(known, _LOOKED_AT))
+            found.append(await self._transport.batched(self._transport.asking, records.fields(4), run))
+            with self._transport.explained():
+                if max(records.recorded(count, "partitions") for count in found[-1][1:3]) <= first + _LOOKED_AT:
+                    break
         return found
 
     def _keys(self, partition: int) -> PartitionKeys:

@@ -3,6 +3,7 @@
 All of it goes past the scripts, for who asks need not own them.
 """
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,12 +82,6 @@ class VanishedEntries:
             )
 
 
-_OWNER = ("uid", "epoch", "paused", "maxDeliveredUnacked", "maxRedeliveries")
-_PROGRESS = (*FIELDS, "lost", "dead")
-QUESTIONS = 6
-"""To one partition."""
-
-
 class PartitionCheck(NamedTuple):
     """One partition."""
 
@@ -104,30 +99,27 @@ class PartitionCheck(NamedTuple):
     refused: int
 
 
-def ask_checks(pipe: Any, keys: PartitionKeys) -> None:
-    """Put the questions into the pipeline."""
-    pipe.hmget(keys.owner, *_OWNER)
-    pipe.exists(keys.stream, keys.progress, keys.slots)
-    pipe.hmget(keys.progress, *_PROGRESS)
-    pipe.get(keys.refused)
-    pipe.xlen(keys.dead)
-    pipe.xlen(keys.stream)
+def read_checks(answer: bytes | None) -> list[PartitionCheck]:
+    """Read what the script `check` says of partitions. Raises OddAnswerError and ForeignRecord."""
+    try:
+        return [
+            _check(*(None if one is False else one for one in told))
+            for told in json.loads((answer or b"").decode(errors="replace"))
+        ]
+    except (ValueError, TypeError, RecursionError):
+        raise OddAnswerError("no partitions where they belong") from None
 
 
-def read_checks(found: Sequence[object]) -> list[PartitionCheck]:
-    """The answers of many partitions. Raises OddAnswerError and ForeignRecord."""
-    return [_check(found[start : start + QUESTIONS]) for start in range(0, len(found), QUESTIONS)]
-
-
-def _check(found: Sequence[object]) -> PartitionCheck:
-    uid, epoch, paused, *limits = records.fields(len(_OWNER))(found[0])
-    *progress, lost, dead = records.fields(len(_PROGRESS))(found[2])
+def _check(
+    uid: object, epoch: object, paused: object, whole: object, last: object, done: object, staged: object, *others: object
+) -> PartitionCheck:
+    lost, dead, refused, letters, length = map(records.recorded, others, ("lost", "dead", "refused", "letters", "length"))
     return PartitionCheck(
-        owner=None if epoch is None else records.owner([uid, epoch, paused]),
-        whole=records.number(found[1]) == 3 and None not in limits,
-        backlog=read(progress, records.number(found[5])),
-        lost=records.recorded(lost, "lost"),
-        dead=records.recorded(dead, "dead"),
-        letters=records.number(found[4]),
-        refused=records.recorded(records.text(found[3]), "refused"),
+        owner=None if epoch is None else records.owner([uid, epoch, paused == "1"]),
+        whole=whole is True,
+        backlog=read((last, done, staged), length),
+        lost=lost,
+        dead=dead,
+        letters=letters,
+        refused=refused,
     )

@@ -5,18 +5,22 @@ they take one round trip and one wait.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 import redis.asyncio as aioredis
-from redis.exceptions import NoScriptError
+from redis.exceptions import (
+    NoScriptError,
+    TimeoutError,  # noqa: A004 - the library's name
+)
 
 from baton.model.ids import Uid
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis.scripts import Script
 
 MOST = 256
-"""Requests in one round trip: so few that the event loop and the server are free again in a few milliseconds."""
+"""Weight of one round trip: so little that the event loop and the server are free again in a few milliseconds."""
 
 
 class Hint(NamedTuple):
@@ -34,48 +38,85 @@ class ScriptRun(NamedTuple):
     arguments: Sequence[Any]
     hints: Sequence[Hint] = ()
     """To be announced when it has run."""
+    weight: int = 1
+    """Its answer has at most so many KiB, and takes the server and the event loop as long as so many small requests."""
 
 
 class Batches:
-    """`send` gets requests and returns their answers in order; an answer that is an exception is raised to who asked."""
+    """`send` gets requests and returns their answers in order; an answer that is an exception is raised to who asked. At most
+    `at_once` round trips are under way. What is asked meanwhile goes with the next, unless its task has been cancelled."""
 
-    def __init__(self, send: Callable[[Sequence[ScriptRun]], Awaitable[Sequence[Any]]]) -> None:
+    def __init__(self, send: Callable[[Sequence[ScriptRun]], Awaitable[Sequence[Any]]], at_once: int = 8) -> None:
         self._send = send
-        self._waiting: list[tuple[ScriptRun, asyncio.Future[Any]]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._at_once = at_once
+        self._waiting: deque[tuple[ScriptRun, asyncio.Future[Any]]] = deque()
+        self._carriers: set[asyncio.Task[None]] = set()
+        self._beginning = False
+        """A carrier has been started, and has taken nothing yet."""
 
     async def ask(self, request: ScriptRun) -> Any:
         """The answer. Requests of one turn of the event loop share a round trip."""
+        return await self._put(request)
+
+    async def ask_all(self, requests: Iterable[ScriptRun]) -> list[Any]:
+        """The answers, in order. Raises the first that is refused."""
+        return await asyncio.gather(*map(self._put, requests))
+
+    def _put(self, request: ScriptRun) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if not self._waiting:
-            task = asyncio.create_task(self._next())
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
         self._waiting.append((request, answer))
-        return await answer
+        self._begin()
+        return answer
 
     async def close(self) -> None:
         """What is under way is given up."""
-        tasks = list(self._under_way)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        carriers = list(self._carriers)
+        for carrier in carriers:
+            carrier.cancel()
+        await asyncio.gather(*carriers, return_exceptions=True)
+        _end(self._waiting, QueueUnreachable("the connection was closed"))
+        self._waiting.clear()
 
-    async def _next(self) -> None:
-        """All that wait by now; it begins when everybody who is ready in this turn of the event loop has asked."""
-        waiting, self._waiting = self._waiting, []
-        await asyncio.gather(*(self._carry(waiting[start : start + MOST]) for start in range(0, len(waiting), MOST)))
+    def _begin(self) -> None:
+        if self._waiting and not self._beginning and len(self._carriers) < self._at_once:
+            self._beginning = True
+            self._carriers.add(asyncio.create_task(self._carry_all()))
+
+    async def _carry_all(self) -> None:
+        """One round trip after the other, until no request waits. The first begins when all tasks that are ready in this turn of
+        the event loop have asked."""
+        self._beginning = False
+        try:
+            while those := self._next():
+                self._begin()
+                await self._carry(those)
+        finally:
+            self._carriers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    def _next(self) -> list[tuple[ScriptRun, asyncio.Future[Any]]]:
+        """Requests that fit into one round trip, or one that is too large for any."""
+        those: list[tuple[ScriptRun, asyncio.Future[Any]]] = []
+        weight = 0
+        while self._waiting and (not those or weight + self._waiting[0][0].weight <= MOST):
+            request, answer = self._waiting.popleft()
+            if not answer.done():
+                those.append((request, answer))
+                weight += request.weight
+        return those
 
     async def _carry(self, those: Sequence[tuple[ScriptRun, asyncio.Future[object]]]) -> None:
         try:
             answers = await self._send([request for request, _ in those])
         except asyncio.CancelledError:
-            for _, answer in those:
-                if not answer.done():
-                    answer.set_exception(QueueUnreachable("the connection was closed"))
+            _end(those, QueueUnreachable("the connection was closed"))
             raise
+        except TimeoutError as error:
+            _end([*those, *self._waiting], error)  # the server hangs: the others would only time out later
+            self._waiting.clear()
+            return
         except Exception as error:
-            answers = [error] * len(those)
+            _end(those, error)
+            return
         for (_, future), answer in zip(those, answers, strict=True):
             if future.done():
                 continue  # nobody waits for it any more
@@ -83,6 +124,12 @@ class Batches:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+
+
+def _end(those: Iterable[tuple[ScriptRun, asyncio.Future[Any]]], error: Exception) -> None:
+    for _, future in those:
+        if not future.done():
+            future.set_exception(error)
 
 
 async def round_trip(
@@ -99,7 +146,7 @@ async def round_trip(
     async with client.pipeline(transaction=False) as pipe:
         for text in load:
             pipe.execute_command("SCRIPT LOAD", text)
-        for script, keys, arguments, _ in requests:
+        for script, keys, arguments, *_ in requests:
             pipe.evalsha(script.sha, len(keys), *keys, *arguments)
         for other in others:
             pipe.execute_command(*other)

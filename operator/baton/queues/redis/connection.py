@@ -11,7 +11,8 @@ import random
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any, Literal
 
@@ -112,13 +113,22 @@ def client(url: RedisUrl, key: str, *, block: float = 0.0, within: float = inf, 
 
 
 def async_client(
-    url: RedisUrl, key: str, *, connections: int, files: TlsFiles, namespace: str | None = None, once: bool = False
+    url: RedisUrl,
+    key: str,
+    *,
+    connections: int,
+    files: TlsFiles,
+    namespace: Callable[[], str | None] = lambda: None,
+    once: bool = False,
 ) -> "aioredis.Redis":
     """A client for tasks, which share so many connections: the operator's, and that of AsyncRedisProducer. `key` and `once`: as
-    of `client`. It reads `files` only, and looks its host up for that namespace. It waits for nothing longer than WITHIN,
-    whatever the URL says, and gives answers as they come: what they should be is in records.py, and not with the library."""
+    of `client`. It reads `files` only, and each connection looks its host up for the next `namespace`. It waits for nothing
+    longer than WITHIN, whatever the URL says, and gives answers as they come: what they should be is in records.py, and not with
+    the library."""
     options = _options(url, WITHIN)
-    kind = type("BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": namespace})
+    kind = type(
+        "BoundedConnection", (_kind(_TaskConnection, aioredis.connection, url, files),), {"namespace": staticmethod(namespace)}
+    )
     options["redis_connect_func"] = _bound
     finder = None
     if url.sentinels is not None or url.cluster is not None:
@@ -132,6 +142,16 @@ def async_client(
     made = aioredis.Redis.from_pool(pool)
     made.response_callbacks.clear()
     return made
+
+
+@asynccontextmanager
+async def bounded() -> AsyncIterator[None]:
+    """Ends a round trip of tasks, connecting included, after WITHIN: raises the library's TimeoutError."""
+    try:
+        async with asyncio.timeout(WITHIN):
+            yield
+    except builtins.TimeoutError:
+        raise TimeoutError(f"no answer within {WITHIN:.0f} s") from None
 
 
 def is_denial(error: Exception) -> bool:
@@ -301,7 +321,7 @@ class _TaskConnection:
     ssl_context: Any
     finder: _TaskFinder | None = None
     check: Callable[[], None] | None
-    namespace: str | None
+    namespace: Callable[[], str | None]
     is_connected: bool
     reader: "_BoundedReader | None" = None
     _until = 0.0
@@ -309,7 +329,7 @@ class _TaskConnection:
     async def connect_check_health(self, *arguments: object, **options: object) -> None:
         if self.is_connected:
             return
-        before = NAMESPACE.set(self.namespace)
+        before = NAMESPACE.set(self.namespace())
         try:
             if self.check is not None and self.ssl_context.context is None:
                 await on_own_thread(self._read_files)

@@ -10,6 +10,7 @@ KIND = QueueKind(
     needs=("url", "urlSecretRef"),
     fenced=True,
     announces=True,
+    answers_within=60.0,  # with the waiting for a turn: a round trip has `connection.WITHIN`
     session_required=True,
     most_partitions=1024,  # keys are routed over so many slots; a partition without a slot would stay empty
     limits_unacknowledged=True,

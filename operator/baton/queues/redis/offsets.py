@@ -81,9 +81,7 @@ class OffsetScripts:
             raise QueueConflict(f"{self._queue}/{partition} {_REFUSED.get(answer, 'is no partition of this queue')}")
 
     async def _refuse_others(self) -> None:
-        with self._transport.explained():
-            answer = await self._transport.client.hmget(queue_key(self._queue), "group", "uid")
-            group, uid = records.fields(2)(answer)
+        group, uid = await self._transport.fields(queue_key(self._queue), "group", "uid")
         if uid != self._claimant.uid.encode():
             raise QueueConflict(claimed_by_other(self._queue, self._claimant, group, uid or b""))
 

@@ -19,6 +19,7 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
         max_redeliveries=queue.max_redeliveries,
         stands_in=where.stands_in,
         tls_folder=queue.tls_files,
+        shared=True,
     )
 
 

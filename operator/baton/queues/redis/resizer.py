@@ -23,6 +23,8 @@ _PAIRS = 1000
 """What is known of so many producers travels together."""
 _SOURCES, _PAGES = 8, 8
 """Of so many partitions so many pages are read before the targets are told: many pages share a request to a target."""
+_PAGE = 32
+"""KiB of what is known of some 300 producers."""
 _WAYS = 4
 """On so many at once entries are let follow: the server carries them out in one go."""
 _FOR = 1.0
@@ -105,7 +107,9 @@ class Resizer:
     async def _pages(self, change: ResizeRecord, cursors: Mapping[int, str], known: Mapping[int, list[str]]) -> dict[int, str]:
         """Add the next page of each partition to what is known, by target; where it goes on, "" at the end."""
         sources = [source for source, cursor in cursors.items() if cursor]
-        asked = [ScriptRun(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one])) for one in sources]
+        asked = [
+            ScriptRun(scripts.SEQUENCES, self._keys(one), (cursors[one], *change.leaving[one]), weight=_PAGE) for one in sources
+        ]
         found: dict[int, str] = {}
         pages = await self._transport.all(self._transport.asking, asked, records.fields(2))
         for source, page in zip(sources, pages, strict=True):

@@ -5,7 +5,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from redis.exceptions import ResponseError
 
@@ -13,7 +15,7 @@ from baton.queues.protocol import QueueConflict, QueueUnreachable
 from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer, Aside
 from baton.queues.redis.batches import Batches, ScriptRun, round_trip
-from baton.queues.redis.connection import OLDEST, async_client
+from baton.queues.redis.connection import OLDEST, async_client, bounded
 from baton.queues.redis.explanations import explained, not_primary
 from baton.queues.redis.keys import queue_key
 from baton.queues.redis.records import ForeignRecord
@@ -78,45 +80,145 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_CONNECTIONS = 8
+_CONNECTIONS, _ASKING, _WRITING = 16, 4, 10
+"""In all; for `Connections.asking`; and for changes of owners, which may wait for a replica."""
+_DESCRIBED_FOR = 1.0
+"""Seconds for which queues that share connections also share the server's description."""
 _DURABLE_WITHIN = 1000
 """Milliseconds that what must be durable waits for a replica. A grant that did not get there in time still stands; should
 a crash undo it, the server's new run id makes the operator assert its owners again."""
+
+_shared: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Connections]]" = WeakKeyDictionary()
+
+
+class Connections:
+    """Connections to one server as one user. Raises the library's errors.
+
+    A request waits for its turn without a time limit; the limit of a round trip counts from when it is sent.
+    """
+
+    def __init__(self, url: RedisUrl, key: str, files: TlsFiles, ended: Callable[[], object] | None = None) -> None:
+        """`key`: in a cluster they go to the node that has this one. `ended` is called when the last queue has left; None: they
+        belong to one queue."""
+        self.client = async_client(url, key, connections=_CONNECTIONS, files=files, namespace=self._next_namespace)
+        self.asking = Batches(self.round_trip, _ASKING)
+        self.writing = asyncio.Semaphore(_WRITING)
+        self._key = key if url.cluster is not None else None
+        self._ended = ended
+        self._namespaces: dict[str, int] = {}
+        """How many queues of each use them."""
+        self._described: tuple[float, asyncio.Task[Server]] | None = None
+        """When the server was last asked what it is, and its answer."""
+
+    @classmethod
+    def shared(cls, url: RedisUrl, files: TlsFiles) -> "Connections":
+        """One object for all queues of this event loop with the same URL. With TLS: of one namespace, which has files for it."""
+        known = _shared.setdefault(asyncio.get_running_loop(), {})
+        says = url.scheme, tuple(sorted(url.options.items())), url.sentinels, url.user, url.password
+        alike = (*says, files if url.scheme == "rediss" else None)
+        if (found := known.get(alike)) is None:
+            found = known[alike] = cls(url, "", files, partial(known.pop, alike))
+        return found
+
+    def join(self, namespace: str) -> None:
+        """Add a queue of this namespace."""
+        self._namespaces[namespace] = self._namespaces.get(namespace, 0) + 1
+
+    async def leave(self, namespace: str) -> None:
+        """Remove a queue of this namespace. The last one closes the connections."""
+        self._namespaces[namespace] -= 1
+        if not self._namespaces[namespace]:
+            del self._namespaces[namespace]
+        if self._namespaces:
+            return
+        if self._ended is not None:
+            self._ended()
+        if self._described is not None:
+            self._described[1].cancel()
+        await self.asking.close()
+        await self.client.aclose()
+
+    def _next_namespace(self) -> str | None:
+        """The namespace on whose account a connection looks its host up. They take turns, for all look-ups of one may hang."""
+        namespace = next(iter(self._namespaces), None)
+        if namespace is not None:
+            self._namespaces[namespace] = self._namespaces.pop(namespace)
+        return namespace
+
+    async def round_trip(self, requests: Sequence[ScriptRun], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
+        """Answers in order; what was refused is answered with the exception."""
+        async with bounded():
+            return await round_trip(self.client, requests, others)
+
+    async def described(self) -> Server:
+        """What the server is, or was a second ago."""
+        if self._ended is None:
+            return await self._describe()
+        now, known = asyncio.get_running_loop().time(), self._described
+        if known is None or (known[1].done() and now - known[0] > _DESCRIBED_FOR):
+            known = self._described = now, asyncio.create_task(self._describe())
+        return await asyncio.shield(known[1])
+
+    def changed(self) -> None:
+        """Ask again: the server may be another one by now."""
+        self._described = None
+
+    async def _describe(self) -> Server:
+        async with bounded(), self.client.pipeline(transaction=False) as pipe:
+            if self._key is not None:
+                pipe.exists(self._key)  # a node that has the queue no more refuses this alone
+            pipe.info()
+            pipe.config_get("appendfsync")
+            *_, info, fsync = await pipe.execute(raise_on_error=False)
+        if isinstance(info, Exception):
+            raise info
+        return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
 
 
 class Transport:
     """Of one queue. Whatever goes wrong is raised as QueueUnreachable, with a sentence for the user."""
 
-    def __init__(self, url: RedisUrl, queue: str, announcing: Announcer, files: TlsFiles) -> None:
-        self._key = queue_key(queue)
-        namespace = queue.partition("/")[0]
-        self.client = async_client(url, self._key, connections=_CONNECTIONS, files=files, namespace=namespace)
+    def __init__(
+        self, url: RedisUrl, queue: str, announcing: Announcer, files: TlsFiles, connections: Connections | None = None
+    ) -> None:
+        """`connections`: those that it shares; None: it makes some."""
+        self._namespace = queue.partition("/")[0]
+        self.connections = connections or Connections(url, queue_key(queue), files)
+        self.connections.join(self._namespace)
         self._aside = None
         if url.cluster is not None:
-            self._aside = Aside(async_client(url, announcing.key, connections=1, files=files, namespace=namespace), announcing)
+            aside = async_client(url, announcing.key, connections=1, files=files, namespace=lambda: self._namespace)
+            self._aside = Aside(aside, announcing)
         self.server: Server | None = None
         """As it was last seen; None: it has to be looked at (again)."""
         self.durably = Batches(self._send_durably)
-        self.asking = Batches(self.send)
+        self._open = True
         self._url = url
         self._queue = queue
         self._announcing = announcing
 
     async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
         await self.durably.close()
-        await self.asking.close()
-        await self.client.aclose()
+        await self.connections.leave(self._namespace)
         if self._aside is not None:
             await self._aside.close()
+
+    @property
+    def asking(self) -> Batches:
+        return self.connections.asking
 
     async def discover(self) -> Server:
         """Ask the server what it is. Raises QueueUnreachable also where it is too old, takes no writes, or is a node of a cluster
         and the URL names none."""
         with self.explained():
-            server = await self._described()
+            server = await self.connections.described()
             if server.replica:  # it was the primary, perhaps, and another has its address now
-                await self.client.connection_pool.disconnect(inuse_connections=False)
-                server = await self._described()
+                self.connections.changed()
+                await self.connections.client.connection_pool.disconnect(inuse_connections=False)
+                server = await self.connections.described()
         if server.replica:
             raise QueueUnreachable(not_primary("READONLY", self._url, self._queue))
         if server.clustered and not self._url.cluster:
@@ -131,16 +233,6 @@ class Transport:
         self.server = server
         return server
 
-    async def _described(self) -> Server:
-        async with self.client.pipeline(transaction=False) as pipe:
-            pipe.exists(self._key)  # a node of a cluster that has the queue no more refuses this alone
-            pipe.info()
-            pipe.config_get("appendfsync")
-            _, info, fsync = await pipe.execute(raise_on_error=False)
-        if isinstance(info, Exception):
-            raise info
-        return Server.from_answers(info, None if isinstance(fsync, ResponseError) else fsync)
-
     async def run(self, script: scripts.Script, keys: Sequence[str], arguments: Sequence[Any], read: Callable[[Any], T]) -> T:
         """One script."""
         return await self.batched(self.asking, read, ScriptRun(script, keys, arguments))
@@ -152,19 +244,24 @@ class Transport:
 
     async def all(self, batches: Batches, requests: Sequence[ScriptRun], read: Callable[[object], T]) -> list[T]:
         """The answers to many requests, in order."""
-        return list(await asyncio.gather(*(self.batched(batches, read, request) for request in requests)))
+        with self.explained():
+            return [read(answer) for answer in await batches.ask_all(requests)]
 
-    async def send(self, requests: Sequence[ScriptRun]) -> list[object]:
-        """In one round trip. Answers in order; what was refused is answered with the exception."""
-        return await self._round_trip(requests)
+    async def fields(self, key: str, *names: str) -> list[bytes | None]:
+        """Fields of a hash."""
+        with self.explained():
+            async with bounded():
+                answer: object = await self.connections.client.hmget(key, *names)
+            return records.fields(len(names))(answer)
 
     async def _send_durably(self, requests: Sequence[ScriptRun]) -> list[object]:
-        """The same, and announced; and wait on the connection until a replica has what was written, where there is one."""
-        server = self.server or await self.discover()
-        waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
-        announcements = self._announcing.requests(requests)
-        beside = announcements if self._aside is None else []
-        answered = await self._round_trip([*requests, *beside], waits)
+        """Answers in order. Announces the changes, and waits until a replica has them, where there is one."""
+        async with self.connections.writing:
+            server = self.server or await self.discover()
+            waits = [("WAIT", 1, _DURABLE_WITHIN)] if server.replicas else []
+            announcements = self._announcing.requests(requests)
+            beside = announcements if self._aside is None else []
+            answered = await self.connections.round_trip([*requests, *beside], waits)
         waited_from = len(answered) - len(waits)
         self._announcing.answered(answered[len(requests) : waited_from])
         if self._aside is not None:
@@ -172,10 +269,8 @@ class Transport:
         if not all(_arrived(reply) for reply in answered[waited_from:]):
             log.warning("%s: a change of owner in %s has no replica after %d ms", self._url.place, self._queue, _DURABLE_WITHIN)
             self.server = None  # its replicas may have changed: look again next time
+            self.connections.changed()
         return answered[: len(requests)]
-
-    async def _round_trip(self, requests: Sequence[ScriptRun], others: Sequence[tuple[object, ...]] = ()) -> list[object]:
-        return await round_trip(self.client, requests, others)
 
     @contextmanager
     def explained(self) -> Iterator[None]:

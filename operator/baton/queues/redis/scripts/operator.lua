@@ -16,10 +16,12 @@ if free then redis.call('HSET', QUEUE, 'group', ARGV[1], 'uid', ARGV[2]) end
 if (free or recorded == ARGV[2]) and redis.call('HSETNX', QUEUE, 'partitions', ARGV[3]) == 1 then
   redis.call('HSET', QUEUE, 'version', ARGV[4], 'table', ARGV[5], 'born', ARGV[6])
 end
-return redis.call(
+local found = redis.call(
   'HMGET', QUEUE, 'group', 'uid', 'partitions', 'version', 'table', 'ready', 'maxDeliveredUnacked', 'maxRedeliveries',
   'former', 'next', 'target'
 )
+for n, text in ipairs(found) do found[n] = text and text:sub(1, 8192) end -- none of Baton's is longer
+return found
 
 --@script ready
 #!lua flags=allow-oom
@@ -97,6 +99,35 @@ return in_use()
 --@include partition
 local _, _, paused = record()
 return paused and in_use() or outstanding()
+
+--@script check
+#!lua flags=no-writes
+-- A look at a queue and its partitions, former ones included. KEYS: the queue's hash; and the keys of a partition, in the order in which
+-- every script takes them, with # instead of its number. ARGV: the first partition, and how many.
+-- Answer: born, partitions and most of the queue; and for each partition, in JSON: owner record, whether it is complete, last, done, staged,
+-- lost, dead, refused owners, the number of its dead letters, and the length of its stream.
+local QUEUE, NAMES, LONGEST = KEYS[1], {unpack(KEYS, 2, 9)}, 400
+local function known(key, ...)
+  local found = redis.call('HMGET', key, ...)
+  for n, text in ipairs(found) do found[n] = text and text:sub(1, LONGEST) end
+  return found
+end
+local queue = known(QUEUE, 'born', 'partitions', 'most')
+local told, first, count = {}, tonumber(ARGV[1]), math.max(tonumber(queue[2] or 0) or 0, tonumber(queue[3] or 0) or 0)
+for partition = first, math.min(count, first + ARGV[2]) - 1 do
+  local keys = {}
+  for n, name in ipairs(NAMES) do keys[n] = name:gsub('#', partition) end
+  local OWNER, STREAM, PROGRESS, _, REFUSED, SLOTS, _, DEAD = unpack(keys)
+  local owner = known(OWNER, 'uid', 'epoch', 'paused', 'maxDeliveredUnacked', 'maxRedeliveries')
+  local progress = known(PROGRESS, 'last', 'done', 'staged', 'lost', 'dead')
+  local whole = redis.call('EXISTS', STREAM, PROGRESS, SLOTS) == 3 and owner[4] and owner[5]
+  local refused = redis.call('GET', REFUSED)
+  told[#told + 1] = {
+    owner[1], owner[2], owner[3], whole and true or false, progress[1], progress[2], progress[3], progress[4], progress[5],
+    refused and refused:sub(1, LONGEST), redis.call('XLEN', DEAD), redis.call('XLEN', STREAM),
+  }
+end
+return {queue[1], queue[2], queue[3], #told > 0 and cjson.encode(told) or '[]'}
 
 --@script announce
 #!lua flags=allow-oom
