@@ -25,6 +25,7 @@ from baton.queues.kind import ANSWERS_WITHIN
 from baton.queues.protocol import QueueAdapter, QueueConflict, QueueUnreachable, Resizing
 
 LOOK_EVERY = 5.0
+"""Seconds between two looks, unless the queue asks for more (`QueueCheck.rest`)."""
 RESIZE_EVERY = 0.1
 """Seconds between two steps of a change of the number of partitions, and"""
 REST = 4
@@ -66,6 +67,7 @@ class QueueWorker:
         self._adapter: QueueAdapter | None = None
         self._asked_for: int | None = None
         self._backoff = FIRST_BACKOFF
+        self._look_every = LOOK_EVERY
         self._patient: bool | None = None
         """The queue is to be given up: at all events, or if that is possible at once. None: it is not."""
         self._moved = False
@@ -197,6 +199,7 @@ class QueueWorker:
         asked = self._clock.ticks()
         # After the queue was made, for before it had no incarnation.
         seen = await answer(self.queue, adapter.check(), adapter.answers_within)
+        self._look_every = max(LOOK_EVERY, seen.rest)
         self.effects.saw(seen.incarnation)
         self.begun_with = self.begun_with or seen.incarnation
         known = self.facts
@@ -239,7 +242,7 @@ class QueueWorker:
 
     async def _rest(self, adapter: QueueAdapter) -> None:
         """Until the next look is due. A change of the number of partitions goes on meanwhile; its end is worth a look."""
-        rests_until, took = self._clock.ticks() + LOOK_EVERY, 0.0
+        rests_until, took = self._clock.ticks() + self._look_every, 0.0
         while self.facts.resizing is not None and not self._look_now.is_set() and self._clock.ticks() < rests_until:
             await _until(self._look_now, max(RESIZE_EVERY, REST * took))
             began = self._clock.ticks()

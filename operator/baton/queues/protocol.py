@@ -99,6 +99,8 @@ class QueueCheck(NamedTuple):
     """The number of dead letters now. None: the queue keeps none."""
     oldest: float | None = None
     """Seconds since the oldest entry of `lag` was sent. Left out while entries are finished with, as it costs another look."""
+    rest: float = 0.0
+    """Seconds to wait at least before the next look, as many other queues of the server are looked at too."""
 
 
 class QueueAdapter(Protocol):

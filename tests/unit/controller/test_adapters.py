@@ -2,6 +2,8 @@
 
 import base64
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -21,6 +23,39 @@ SECRET = {"type": "Redis", "redis": {"urlSecretRef": {"name": "redis", "key": "u
 def queue(source: dict[str, Any], **spec: Any) -> Any:
     metadata = {"namespace": "shop", "name": "orders", "uid": "q-1", "generation": 1, "resourceVersion": "1"}
     return queue_view({"metadata": metadata, "spec": {"source": source, **spec}})
+
+
+OPENING = """
+import asyncio, sys, threading
+from importlib import import_module
+from types import SimpleNamespace
+from baton.queues.opening import QueueToOpen
+from baton.queues.protocol import Claimant
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("redis", "aiokafka"):
+            seen.append(threading.current_thread() is threading.main_thread())
+
+async def main():
+    source = SimpleNamespace(
+        url="redis://127.0.0.1:1", bootstrap_servers="127.0.0.1:1", topic="orders",
+        start_from=None, group_id=None, dead_letter_topic=None, sasl=None, tls=None,
+    )
+    queue = QueueToOpen("shop", "orders", source, 1, 0, None, None)
+    adapter = await import_module(f"baton.queues.{sys.argv[1]}.operator_side").open_queue(queue, Claimant("shop/orders", "uid"))
+    await adapter.close()
+
+seen = []
+sys.meta_path.insert(0, Finder())
+asyncio.run(main())
+assert set(seen) == {False}, seen
+"""
+
+
+@pytest.mark.parametrize("kind", ["redis", "kafka"])
+def test_a_client_library_is_imported_on_another_thread_than_the_event_loops(kind: str) -> None:
+    subprocess.run([sys.executable, "-c", OPENING, kind], check=True)
 
 
 async def test_an_external_queue_fences_nobody() -> None:

@@ -1,5 +1,8 @@
 """The operator's side of a Kafka queue: from its spec to the adapter."""
 
+import asyncio
+from importlib import import_module
+
 from baton.model.extras import extra
 from baton.queues.kafka.address import KafkaAddress, servers
 from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
@@ -11,6 +14,8 @@ from baton.schema.object_name import SecretKey
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Kafka."""
     with extra("kafka"):
+        # The first time it would hold up the event loop.
+        await asyncio.to_thread(import_module, "baton.queues.kafka.adapter")
         from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 
     source: KafkaSource = queue.source

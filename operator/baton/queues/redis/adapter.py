@@ -126,6 +126,8 @@ T = TypeVar("T")
 
 _LOOKED_AT = 256
 """Partitions in one script: so few that the server is free again in a few milliseconds."""
+_LONGEST_REST, _REST_FOR_EACH = 10.0, 0.01
+"""Seconds between two looks at one of many queues at a server: in all, and for each of them. A look takes about 0.5 ms."""
 _TABLES = 24
 """KiB that a claim is answered with at most: three tables of 1024 partitions."""
 
@@ -203,6 +205,7 @@ class RedisQueue:
             vanished=sum(vanished.values()),
             unfinished={partition: (one.oldest, one.times) for partition, one in waiting.items() if one.times > 1},
             warnings=(*server.warnings(self._url.place), *self._vanished.warnings(vanished)),
+            rest=min(_LONGEST_REST, self._transport.connections.queues * _REST_FOR_EACH),
         )
         if not all(one.whole for one in seen):
             self._made = None  # somebody deleted some: `ensure` makes them again

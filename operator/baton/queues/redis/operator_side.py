@@ -1,17 +1,22 @@
 """The operator's side of a Redis queue: from its spec to the adapter."""
 
+import asyncio
+from typing import TYPE_CHECKING
+
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis.resource import RedisSource
 from baton.queues.redis.url import SCHEMES
 
+if TYPE_CHECKING:
+    from baton.queues.redis import RedisQueue
+
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     """`OpenQueueSide` of Redis."""
-    from baton.queues.redis import RedisQueue
-
+    kind = await asyncio.to_thread(_adapter)  # to import redis-py would hold up the event loop
     where = await address(queue)
-    return RedisQueue(
+    return kind(
         where.text,
         queue=queue.full_name,
         claimant=claimant,
@@ -21,6 +26,12 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
         tls_folder=queue.tls_files,
         shared=True,
     )
+
+
+def _adapter() -> "type[RedisQueue]":
+    from baton.queues.redis import RedisQueue
+
+    return RedisQueue
 
 
 async def address(queue: QueueToOpen) -> ServerAddress:

@@ -124,6 +124,11 @@ class Connections:
         """Add a queue of this namespace."""
         self._namespaces[namespace] = self._namespaces.get(namespace, 0) + 1
 
+    @property
+    def queues(self) -> int:
+        """How many use them."""
+        return sum(self._namespaces.values())
+
     async def leave(self, namespace: str) -> None:
         """Remove a queue of this namespace. The last one closes the connections."""
         self._namespaces[namespace] -= 1
