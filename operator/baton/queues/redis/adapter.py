@@ -81,22 +81,16 @@ class KnownSlots:
         return (table.version, table.to_text(), there, max(there, self.partitions), *under_way)
 
 
-_SLOTS_TEXT = 16
-"""KiB for 1024 slots."""
-
-
 async def known_slots(transport: Transport, keys: Callable[[int], PartitionKeys], count: int) -> KnownSlots | None:
     """What `count` partitions know, and those after them up to one that knows nothing. None: nobody knows anything."""
-    found, partition, highest = KnownSlots(), 0, 0
-    while partition < count or (highest and partition < SLOTS):
-        asked = range(partition, max(count, partition + 1))
-        requests = [ScriptRun(scripts.SLOTS, keys(one), (), weight=_SLOTS_TEXT) for one in asked]
-        for partition, (text, version) in zip(
-            asked, await transport.all(transport.asking, requests, records.scalars(2)), strict=True
-        ):
+    found, asked = KnownSlots(), range(count)
+    while asked:
+        requests = [ScriptRun(scripts.SLOTS, keys(partition), (), weight=_SLOTS_TEXT) for partition in asked]
+        answers = await transport.all(transport.asking, requests, records.scalars(2))
+        for partition, (text, version) in zip(asked, answers, strict=True):
             highest = records.recorded(version, "version")
             found.take(partition, (records.text(text) or b"").decode(errors="replace"), highest)
-        partition += 1
+        asked = range(asked.stop, min(asked.stop + 1, SLOTS) if highest else asked.stop)
     return found if found.highest else None
 
 
@@ -128,8 +122,8 @@ _LOOKED_AT = 256
 """Partitions in one script: so few that the server is free again in a few milliseconds."""
 _LONGEST_REST, _REST_FOR_EACH = 10.0, 0.01
 """Seconds between two looks at one of many queues at a server: in all, and for each of them. A look takes about 0.5 ms."""
-_TABLES = 24
-"""KiB that a claim is answered with at most: three tables of 1024 partitions."""
+_TABLES, _SLOTS_TEXT = 24, 16
+"""KiB of answers: three tables of 1024 partitions; what is known of 1024 slots."""
 
 
 class RedisQueue:
