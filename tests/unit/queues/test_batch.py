@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from baton.queues.protocol import QueueUnreachable
 from baton.queues.redis import scripts
@@ -18,15 +19,27 @@ def request(number: int) -> ScriptRun:
 class Server:
     def __init__(self) -> None:
         self.trips: list[int] = []
+        self.sent: list[int] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
         self.trips.append(len(requests))
+        self.sent += [one.arguments[0] for one in requests]
         await self.open.wait()
         if any(one.arguments[0] == -1 for one in requests):
             raise QueueUnreachable("down")
         return [ValueError("refused") if one.arguments[0] == 7 else one.arguments[0] * 10 for one in requests]
+
+
+class Hanging:
+    def __init__(self) -> None:
+        self.asked = False
+
+    async def send(self, requests: Sequence[ScriptRun]) -> list[Any]:
+        assert not self.asked, "it is asked again"
+        self.asked = True
+        raise RedisTimeoutError("no answer")
 
 
 async def some_turns() -> None:
@@ -65,6 +78,26 @@ async def test_no_more_round_trips_are_under_way_than_may_be_and_what_nobody_wai
     server.open.set()
     assert await asyncio.gather(*asking) == [80, 80, 80]
     assert server.trips == [1, 1, 1]
+
+
+async def test_what_begins_something_waits_until_nothing_else_does() -> None:
+    server = Server()
+    server.open.clear()
+    batches = Batches(server.send, at_once=1)
+    asking = []
+    for number, later in ((1, True), (2, True), (3, False), (4, True)):
+        asking.append(asyncio.create_task(batches.ask(request(number)._replace(later=later, weight=MOST))))
+        await some_turns()
+    server.open.set()
+    await asyncio.gather(*asking)
+    assert server.sent == [1, 3, 2, 4]
+
+
+async def test_what_hangs_ends_what_waits_behind_it() -> None:
+    batches = Batches(Hanging().send, at_once=1)
+    asking = [batches.ask(request(8)._replace(later=later, weight=MOST)) for later in (False, False, True)]
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RedisTimeoutError] * 3
 
 
 async def test_what_weighs_more_shares_its_round_trip_with_fewer() -> None:

@@ -215,7 +215,7 @@ class RedisQueue:
         key = queue_key(self._queue)
         us = self._claimant
         arguments = (us.group, us.uid, count, 1, _even(count), token_hex(4), *sorted(us.takes_over))
-        run = ScriptRun(scripts.CLAIM, [key], arguments, weight=_TABLES)
+        run = ScriptRun(scripts.CLAIM, [key], arguments, later=self._made is None, weight=_TABLES)
         claimed = await self._transport.batched(self._transport.asking, records.fields(11), run)
         group, uid, found, version, text, ready, *others = claimed
         limits, under_way = others[:2], others[2:]

@@ -38,6 +38,8 @@ class ScriptRun(NamedTuple):
     arguments: Sequence[Any]
     hints: Sequence[Hint] = ()
     """To be announced when it has run."""
+    later: bool = False
+    """It begins something: what others have begun goes first."""
     weight: int = 1
     """Its answer has at most so many KiB, and takes the server and the event loop as long as so many small requests."""
 
@@ -50,6 +52,7 @@ class Batches:
         self._send = send
         self._at_once = at_once
         self._waiting: deque[tuple[ScriptRun, asyncio.Future[Any]]] = deque()
+        self._later: deque[tuple[ScriptRun, asyncio.Future[Any]]] = deque()
         self._carriers: set[asyncio.Task[None]] = set()
         self._beginning = False
         """A carrier has been started, and has taken nothing yet."""
@@ -64,7 +67,7 @@ class Batches:
 
     def _put(self, request: ScriptRun) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, answer))
+        (self._later if request.later else self._waiting).append((request, answer))
         self._begin()
         return answer
 
@@ -74,11 +77,15 @@ class Batches:
         for carrier in carriers:
             carrier.cancel()
         await asyncio.gather(*carriers, return_exceptions=True)
-        _end(self._waiting, QueueUnreachable("the connection was closed"))
-        self._waiting.clear()
+        self._end_waiting(QueueUnreachable("the connection was closed"))
+
+    def _end_waiting(self, error: Exception) -> None:
+        for waiting in (self._waiting, self._later):
+            _end(waiting, error)
+            waiting.clear()
 
     def _begin(self) -> None:
-        if self._waiting and not self._beginning and len(self._carriers) < self._at_once:
+        if (self._waiting or self._later) and not self._beginning and len(self._carriers) < self._at_once:
             self._beginning = True
             self._carriers.add(asyncio.create_task(self._carry_all()))
 
@@ -97,8 +104,8 @@ class Batches:
         """Requests that fit into one round trip, or one that is too large for any."""
         those: list[tuple[ScriptRun, asyncio.Future[Any]]] = []
         weight = 0
-        while self._waiting and (not those or weight + self._waiting[0][0].weight <= MOST):
-            request, answer = self._waiting.popleft()
+        while (waiting := self._waiting or self._later) and (not those or weight + waiting[0][0].weight <= MOST):
+            request, answer = waiting.popleft()
             if not answer.done():
                 those.append((request, answer))
                 weight += request.weight
@@ -111,8 +118,8 @@ class Batches:
             _end(those, QueueUnreachable("the connection was closed"))
             raise
         except TimeoutError as error:
-            _end([*those, *self._waiting], error)  # the server hangs: the others would only time out later
-            self._waiting.clear()
+            _end(those, error)
+            self._end_waiting(error)  # the server hangs: they would only time out later
             return
         except Exception as error:
             _end(those, error)
