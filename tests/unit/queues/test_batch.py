@@ -66,7 +66,7 @@ async def test_many_are_sent_in_several_round_trips_that_do_not_wait_for_each_ot
     await asking
 
 
-async def test_no_more_round_trips_are_under_way_than_may_be_and_what_nobody_waits_for_any_more_is_not_sent() -> None:
+async def test_no_more_round_trips_are_under_way_than_may_be_and_a_cancelled_request_is_not_sent() -> None:
     server = Server()
     server.open.clear()
     batches = Batches(server.send, at_once=2)
