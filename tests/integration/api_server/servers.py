@@ -6,11 +6,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from copy import copy
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from kubernetes.aio import client
 
 from baton.kube.api import Api, core_path, group_path
 from baton.kube.errors import ApiError
@@ -161,10 +161,8 @@ class Real(Server):
                 {**named, "roleRef": reference, "subjects": [subject]},
             )
             await in_force(self.api, name, rule.namespace, content)
-        connection: Any = self.client._client
-        other = client.ApiClient(configuration=connection.configuration)
-        other.rest_client = connection.rest_client  # the same connections; closed with them
-        other.default_headers["Impersonate-User"] = name
+        other: Any = copy(self.client._client)  # the same connections; closed with them
+        other.default_headers = {**other.default_headers, "Impersonate-User": name}
         return Api(other)
 
     async def bookmark(self, path: str, version: str, meanwhile: Callable[[], Awaitable[object]]) -> Json:
