@@ -188,13 +188,8 @@ class LedgerWriter:
         if not self.doubtful or self.written is None:
             return False
         self._must_lead()
-        self._doubtful = False
-        try:
-            with self._counting():
-                return await self._overrule(None)
-        except REFUSALS:
-            self._doubtful = True
-            raise
+        with self._counting():
+            return await self._overrule(None)
 
     async def _make_it(self, data: Mapping[str, str]) -> bool:
         try:
@@ -207,7 +202,16 @@ class LedgerWriter:
             raise
 
     async def _overrule(self, data: Mapping[str, str] | None) -> bool:
-        """Make it so, whatever stands there; None: as it was written last. True if others wrote what stood there."""
+        """Make it so, whatever stands there; None: as it was written last. True if others wrote what stood there. Where that is
+        refused, the ledger stays in doubt: the next list may show nothing newer than what was seen here."""
+        self._doubtful = False
+        try:
+            return await self._look_and_overrule(data)
+        except REFUSALS:
+            self._doubtful = True
+            raise
+
+    async def _look_and_overrule(self, data: Mapping[str, str] | None) -> bool:
         found = await self._see()
         mine = found.data if found is not None and self._wrote(found) else None
         if found is not None and mine is not None and mine != self.written and mine in self._unanswered:

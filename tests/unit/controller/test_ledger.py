@@ -13,12 +13,14 @@ from baton.engine.state import PartitionRecord, in_doubt
 from baton.engine.step import size, step
 from baton.kube.clock import ApiServerClock
 from baton.kube.elector import Elector, Terms
-from baton.kube.errors import UnavailableError
+from baton.kube.errors import ConflictError, UnavailableError
 from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION, ForeignConfigMap, LedgerOwner, stored
 from baton.kube.releases import OperatorReleases
 from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.protocol import Owner
+from tests.simulation.api_server import Refuse
+from tests.simulation.api_server.faults import no_trouble
 from tests.unit.engine.group import Group, grants, partition
 from tests.unit.kube.memory_api import ShopApi
 
@@ -170,6 +172,21 @@ async def test_an_edit_that_could_not_be_put_right_at_once_is_put_right_later() 
         await ledger_writer.check()
     api.read_only = False
     assert await ledger_writer.check()
+    assert data(api) == {"group": "1"}
+
+
+async def test_an_edit_that_a_write_met_and_could_not_replace_is_put_right_also_without_that_write() -> None:
+    api = ShopApi()
+    ledger_writer = await Desk(api).written()
+    edit(api, group="mine")
+    refused = Refuse(409, "Conflict", "the object has been modified")
+    api.trouble = lambda verb, path: refused if (verb, path) == ("update", OWNER.path) else None
+    with pytest.raises(ConflictError):
+        await ledger_writer.write({"group": "2"})
+    api.trouble = no_trouble
+    ledger_writer.listed(api.objects[OWNER.path]["metadata"]["resourceVersion"])
+    assert await ledger_writer.check()
+    assert not await ledger_writer.write({"group": "1"})
     assert data(api) == {"group": "1"}
 
 
