@@ -105,6 +105,8 @@ class Moves:
         self._origins: dict[Partition, str | None] | None = None
         self._aims: Mapping[Partition, str | None] = {}
         self._facts: object = None
+        self._planned = False
+        """The rebalance has a plan: it did not only fill slots or place partitions."""
         self._lower = self._here = self._spent = self._grants = 0
         self.fewest = tenant.spec["assignors"] == ["solace"]
         self.least = self.most = 0
@@ -121,12 +123,15 @@ class Moves:
 
     def written(self, made: Step) -> None:
         """Raises InvariantError."""
-        running = None if made.state.rebalance is None else made.state.rebalance.origins
+        rebalance = made.state.rebalance
+        running, planned = (None, False) if rebalance is None else (rebalance.origins, rebalance.full)
         reads = {member: known.subscribed for member, known in made.state.known.items()}
         facts = (made.state.queues, reads, {(slot.member, slot.uid, slot.vacated is None) for slot in made.state.member_slots})
-        if self._facts is not None and facts != self._facts and (self._origins, running) != (None, None):
+        changed = self._facts is not None and facts != self._facts and (self._origins, running) != (None, None)
+        over = self._origins is not None and (running is None or self._another(self._origins, running))
+        if changed or (planned and not self._planned and self._origins is not None and not over):
             self._spent = self._grants + len(self._aims)  # also where the change ends the rebalance: a queue is deleted
-        self._facts = facts
+        self._facts, self._planned = facts, planned
         for event in made.events:
             if isinstance(event, Granted):
                 self._grants += 1
@@ -138,7 +143,7 @@ class Moves:
                         self._here += 1
                 self._last[event.partition] = owner
         lower = made.state.totals.lower_bound
-        if self._origins is not None and (running is None or self._another(self._origins, running)):
+        if over:
             least = lower - self._lower
             if self._here > least + 2 * self._spent and self.fewest and not self.lost:
                 raise InvariantError(
