@@ -77,6 +77,25 @@ def test_two_releases_that_begin_together_agree() -> None:
     played(story)
 
 
+def test_a_group_that_came_after_the_last_list_of_ledgers_is_left_to_the_other_release_all_the_time() -> None:
+    """The list was older than the ledger, so the release that stood back opened the group every few seconds."""
+
+    async def story(lone: Lone) -> None:
+        second = lone.start("two", ["shop"], lease="second")
+        await asyncio.sleep(10)
+        await lone.group("shop", "a", "b")
+        await asyncio.sleep(10)
+        assert await writer(lone) == FIRST
+        left = []
+        for _ in range(2 * round(LEDGERS_EVERY)):
+            await asyncio.sleep(0.5)
+            name, labels = "baton_groups_served_elsewhere", {"release": SECOND, "by": FIRST}
+            left.append(second.metrics.registry.get_sample_value(name, labels))
+        assert set(left) == {1}
+
+    played(story)
+
+
 def test_when_a_release_is_gone_the_other_takes_over() -> None:
     async def story(lone: Lone) -> None:
         await lone.group("shop", "a", "b")

@@ -244,6 +244,7 @@ class GroupLoops:
             for key, (loop, _) in self._loops.items():
                 if scope in (None, key[0]):
                     loop.ledgers_listed()
+            self.other_releases.ledgers_listed(scope)
 
     def _wake(self, key: GroupKey) -> None:
         if key in self._loops:

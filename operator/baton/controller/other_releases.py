@@ -72,12 +72,15 @@ class OtherReleases:
         """This replica does not lead any more."""
         self._groups.clear()
 
+    def ledgers_listed(self, namespace: str | None) -> None:
+        """The ledgers of this namespace (None: of all) were listed just now. An older list may lack a ledger that has come since."""
+        for key, release in list(self._groups.items()):
+            if namespace in (None, key[0]) and ((ledger := self._ledger(key)) is None or ledger.release != release):
+                self._let_go(key)
+
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY)
-            for key, release in list(self._groups.items()):
-                if (ledger := self._ledger(key)) is None or ledger.release != release:
-                    self._let_go(key)
             for release, namespace in {(release, key[0]) for key, release in self._groups.items()}:
                 try:
                     serves = await self._releases.serves(release, namespace)
