@@ -278,7 +278,7 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
             with TemporaryDirectory(prefix="baton-") as folder:
                 try:
                     await library.load_kube_config(str(kubeconfig), context, settings, temp_file_path=folder)
-                    _read_authority(settings)
+                    _read_authority(settings, folder)
                     api = await stack.enter_async_context(connected(settings))
                 finally:  # the library would take files that are gone for written
                     written = library._temp_files
@@ -286,10 +286,12 @@ async def connect(kubeconfig: Path | None, context: str | None = None) -> AsyncI
         yield api, settings
 
 
-def _read_authority(settings: Any) -> None:
-    """Other clients may be made with these settings when the file is gone."""
-    if settings.ssl_ca_cert is not None:
-        settings.ca_cert_data, settings.ssl_ca_cert = Path(settings.ssl_ca_cert).read_text(encoding="utf-8"), None
+def _read_authority(settings: Any, folder: str) -> None:
+    """Other clients may be made with these settings when the folder is gone. Comments between certificates may be in any
+    encoding, but `ssl` takes a text in ASCII only."""
+    file = settings.ssl_ca_cert
+    if file is not None and Path(file).is_relative_to(folder):
+        settings.ca_cert_data, settings.ssl_ca_cert = Path(file).read_text("ascii", "ignore"), None
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import ssl
 import tempfile
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -86,6 +86,22 @@ async def test_the_operator_and_the_command_leave_no_file(kubeconfig: Path, temp
             assert left(temporary) == []
             assert await api.get("/api/v1/pods") == {"items": []}
             assert left(temporary) == []
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_comments_between_certificates_may_be_in_any_encoding(kubeconfig: Path, temporary: Path, inline: bool) -> None:
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster = config["clusters"][0]["cluster"]
+    bundle = "# Főtanúsítvány\n".encode() + b"# Autorit\xe9\n" + b64decode(cluster.pop("certificate-authority-data"))
+    if inline:
+        cluster["certificate-authority-data"] = b64encode(bundle).decode()
+    else:
+        (kubeconfig.parent / "ca.pem").write_bytes(bundle)
+        cluster["certificate-authority"] = "ca.pem"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    async with connect(kubeconfig) as (api, _):
+        assert left(temporary) == []
+        assert await api.get("/api/v1/pods") == {"items": []}
 
 
 async def test_a_kubeconfig_that_does_not_do_leaves_no_file(kubeconfig: Path, temporary: Path) -> None:
