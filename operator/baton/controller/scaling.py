@@ -169,7 +169,7 @@ class Scaling:
             return said
         if external:
             if (wanted := self._to_unmark(spec, there)) or self._applied != goal or self._read_with != seen.pods:
-                self._begin(goal, self._read(goal, wanted))
+                self._begin(goal, self._read(goal, wanted), tried_again=bool(wanted))
         elif spec.replicas is None:
             if (wanted := self._to_unmark(spec, there)) or self._applied != goal:
                 self._begin(goal, self._seed(goal, wanted, spec.scale))
@@ -195,7 +195,8 @@ class Scaling:
             self._task.cancel()
         return self._task is None
 
-    def _begin(self, goal: Goal | None, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, goal: Goal | None, work: Coroutine[Any, Any, None], *, tried_again: bool = True) -> None:
+        """`tried_again`: by the next `apply`, if it is refused."""
         self._for = goal
         external = goal is not None and goal[1] is not ScaleMode.WORKLOAD
         before, size = self.problem, self._size
@@ -203,8 +204,8 @@ class Scaling:
 
         def ended(task: asyncio.Task[None]) -> None:
             self._task = None
-            # What a refused mark or size says may differ each time, and a size that others give is read only now and then.
-            trouble = self.problem != before if external else (self.problem is None) != (before is None)
+            # The words of a refusal may differ each time: what is tried again must not be woken by them.
+            trouble = (self.problem is None) != (before is None) if tried_again else self.problem != before
             outdated = self._read_with not in (None, self._pods)
             if task.cancelled() or self._said is not None or trouble or outdated or self._size != size:
                 self._changed()

@@ -211,6 +211,7 @@ class Pods(Workload):
         super().__init__()
         self.costs: dict[str, str | None] = dict.fromkeys(names or ("a", "b"))
         self.refuse: set[str] = set()
+        self.said = "a webhook says no"
         self.written: list[str] = []
         """Pods, and the workload's size."""
 
@@ -226,7 +227,7 @@ class Pods(Workload):
             return {}
         pod = path.rsplit("/", 1)[-1]
         if pod in self.refuse:
-            raise ApiError(403, "Forbidden", "a webhook says no")
+            raise ApiError(403, "Forbidden", self.said)
         self.costs[pod] = body["metadata"]["annotations"][DELETION_COST]
         self.written.append(pod)
         return {}
@@ -262,6 +263,25 @@ async def test_no_pod_stays_cheap_to_lose_when_nothing_is_scaled_any_more(fields
     await done()
     assert set(pods.costs.values()) == {None}
     assert scaling.problem is None
+
+
+async def test_a_refusal_in_other_words_is_no_reason_to_try_again_at_once() -> None:
+    pods, woken = Pods(), 0
+
+    def changed() -> None:
+        nonlocal woken
+        woken += 1
+
+    scaling = Scaling(("shop", "orders"), "g", Scaler(pods), Tasks(ApiServerClock()), changed)
+    scaling.apply(spec(scale=TARGET, replicas=1), BOTH, pods.views, {})
+    await done()
+    pods.refuse = {"a", "b"}
+    for number in range(5):
+        pods.said = f"request {number} was denied"
+        scaling.apply(spec(scale=OF_OTHERS), BOTH, pods.views, {})
+        await done()
+        assert scaling.problem is not None and pods.said in scaling.problem.message
+    assert woken == 2, "it was scaled, and then a mark was refused"
 
 
 @pytest.mark.parametrize(("fields", "left"), [({"scale": TARGET}, None), ({}, "-1000")])
