@@ -113,9 +113,11 @@ class DevGroup:
         """Let the next user have the queue, without waiting for a server that does not answer."""
         adapter = await self._connect()
         with suppress(TimeoutError, QueueUnreachable):
-            async with asyncio.timeout(_LAST_WORD):
-                while not await adapter.release():
-                    continue
+            try:
+                async with asyncio.timeout(_LAST_WORD):
+                    while not await adapter.release():
+                        continue
+            finally:
                 await adapter.close()
 
     async def _work(self) -> None:

@@ -241,6 +241,9 @@ _NEXT_AFTER = 0.5
 """Seconds for which one server alone is waited for before the next one is tried, too."""
 _ANSWERS = 6
 """That it takes to connect: versions, three of SASL, and the brokers there are; and one for the connection itself."""
+_LAST_ANSWER = 0.2
+"""Seconds that a cancelled attempt has to end by itself: if aiokafka is cancelled while it waits for the names of brokers, it
+leaves that connection open."""
 _ERRORS = (KafkaError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -251,10 +254,17 @@ async def connected(address: KafkaAddress, client_id: str, within: float) -> Any
 
     async def to(server: str) -> Any:
         client = AIOKafkaClient(client_id=client_id, request_timeout_ms=int(within * 1000), bootstrap_servers=[server], **parts)
+        begun = asyncio.ensure_future(client.bootstrap())
         try:
             async with asyncio.timeout(_ANSWERS * within):
-                await client.bootstrap()
+                await asyncio.shield(begun)
         except BaseException:
+            try:
+                await asyncio.wait({begun}, timeout=_LAST_ANSWER)
+            finally:
+                begun.cancel()
+            with suppress(asyncio.CancelledError, *_ERRORS):
+                await begun
             with suppress(*_ERRORS):
                 await client.close()
             raise
