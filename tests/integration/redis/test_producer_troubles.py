@@ -1,6 +1,7 @@
 """Rare troubles of a producer: a server that is busy with somebody's script, callbacks that wait, a process without room for
 another thread."""
 
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -100,6 +101,39 @@ def test_a_callback_that_ends_its_thread_keeps_no_other_from_being_called(queue:
     queue.producer.produce(queue.key(0), "y", on_delivery=lambda _: told.set())
     queue.producer.flush()
     assert told.is_set()
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def test_a_close_that_is_interrupted_does_not_wait_for_a_callback_that_hangs(queue: Queue) -> None:
+    inside, go_on, over, main = threading.Event(), threading.Event(), threading.Event(), threading.get_ident()
+
+    def hang(_: PendingSend) -> None:
+        inside.set()
+        go_on.wait(PATIENCE)
+        over.set()
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted
+
+    def interrupt() -> None:
+        until(lambda: bool(producer._alarms), "it waits for the callback")
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    producer = RedisProducer(queue.url, queue.name, patience=PATIENCE)
+    producer.produce(queue.key(0), "x", on_delivery=hang)
+    assert inside.wait(PATIENCE)
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(Interrupted):
+        producer.close()
+    assert not over.is_set()
+    go_on.set()
+    interrupting.join()
+    signal.signal(signal.SIGUSR1, before)
 
 
 def test_where_callbacks_are_slow_produce_waits_for_them(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
 """Putting entries into a partitioned queue on Redis streams: in order per key, and once each, whatever happens on the way.
 
-What a signal's handler raises comes up in the main thread between any two steps of what is here. So locks are taken by `with` on
-the bare lock alone: between taking it and the block, and between the block and letting go, Python runs no handler
-(https://github.com/python/cpython/issues/74174). A change of the outbox that is interrupted is mended at once (`_change`), a
-request that is, by the thread that sends next (`Outbox.next`).
+What a signal's handler raises comes up in the main thread between any two steps of what is here, also while another such
+exception is on its way. So nothing here relies on cleaning up. Locks are taken by `with` on the bare lock alone: between taking
+it and the block, and between the block and letting go, Python runs no handler (https://github.com/python/cpython/issues/74174).
+The thread that sends holds a lock, so that all see when it has ended. An interrupted change of the outbox is mended before the
+next one (`_mend`), an interrupted request by the thread that sends next (`Outbox.next` and `_ask`).
 """
 
 import atexit
@@ -54,8 +55,12 @@ class RedisProducer(Sending, InWith):
         self._client = client(self._url, queue_key(self._queue), once=True)
         self._lock = Lock()
         """Of all that is here, and of the outbox. Nobody waits while it is held."""
-        self._sender: object = None
-        """Of the call that sends now."""
+        self._torn = False
+        """A change of the outbox has begun, and not ended."""
+        self._turn = self._free = Lock()
+        """Is locked while a thread sends."""
+        self._asking = False
+        """A request has begun, and not ended."""
         self._alarms: set[Lock] = set()
         """Each wakes somebody by being released."""
         self._thread: threading.Thread | None = None
@@ -126,8 +131,8 @@ class RedisProducer(Sending, InWith):
                 self._closed = True
                 self._change(self._outbox.give_up, list(self._outbox.open), f"The {self._name} was closed before it was sent.")
                 self._wake()
-            self._until(lambda: self._sender is None, inf)
-            self._wait_for_callbacks(max(until, time.monotonic() + _LAST_CALLBACKS))
+            self._until(lambda: not self._turn.locked(), inf)
+            self._wait_for_callbacks(time.monotonic() + _LAST_CALLBACKS)
             self._client.close()
             self._ended = True
         self._report()
@@ -159,7 +164,7 @@ class RedisProducer(Sending, InWith):
 
     def _why(self, entry: Waiting) -> str:
         busy = f"{self._url.place}: other threads have kept this producer busy for {self._patience:g} s."
-        return self._outbox.waits_for(entry) or busy
+        return self._change(self._outbox.waits_for, entry) or busy
 
     def _add_lingering(self, entry: Waiting) -> bool:
         """False: there is no room."""
@@ -205,49 +210,56 @@ class RedisProducer(Sending, InWith):
 
     def _until(self, done: Callable[[], bool], until: float) -> None:
         """Sends, or waits for the thread that sends, until this is so, or the time is over."""
-        alarm, me = Lock(), object()
-        try:
-            while True:
+        alarm = Lock()
+        while True:
+            turn = Lock()
+            with turn:
                 with self._lock:
+                    self._mend()
                     self._alarms.discard(alarm)
                     now = time.monotonic()
                     if done() or now >= until:
                         return
-                    what = inf if self._sender is not None else self._change(self._outbox.next, now)
+                    what = inf if self._turn.locked() else self._change(self._outbox.next, now)
                     if isinstance(what, float):
                         alarm.acquire(blocking=False)
                         self._alarms.add(alarm)
                     else:
-                        self._sender = me
-                if isinstance(what, float):
-                    alarm.acquire(timeout=max(0.0, min(until, what, now + _LOOK) - now))
-                else:
+                        self._turn = turn
+                if not isinstance(what, float):
                     self._ask(what)
-        finally:
-            if self._sender is me:
-                self._sender = None
+                    continue
+            alarm.acquire(timeout=max(0.0, min(until, what, now + _LOOK) - now))
 
     def _ask(self, what: Round | None) -> None:
         answers: list[object] | Exception
+        if self._asking:  # the request before was interrupted: its answers may come, and nothing has read them
+            self._client.connection_pool.disconnect()
+            self._client.connection_pool.reset()
+        self._asking = True
         try:
             answers = ask(self._client, self._adding.request(what))
         except (RedisError, OSError) as error:
             answers = error
-        except BaseException:  # a signal's handler raised: answers may come that nobody has read
-            self._client.connection_pool.disconnect()
-            raise
+        self._asking = False
         with self._lock:
             self._change(self._adding.answered, self._outbox, what, answers, time.monotonic())
-            self._sender = None
+            self._turn = self._free
             self._wake()
 
     def _change(self, change: Callable[..., T], *arguments: Any) -> T:
         """Of the outbox. The lock is held."""
-        try:
-            return change(*arguments)
-        except BaseException:
+        self._mend()
+        self._torn = True
+        answer = change(*arguments)
+        self._torn = False
+        return answer
+
+    def _mend(self) -> None:
+        """The outbox, where its last change was interrupted. The lock is held."""
+        if self._torn:
             self._outbox.mend()
-            raise
+            self._torn = False
 
     def _wake(self) -> None:
         """Everybody who waits."""
