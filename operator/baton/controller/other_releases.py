@@ -73,7 +73,7 @@ class OtherReleases:
         self._groups.clear()
 
     def ledgers_listed(self, namespace: str | None) -> None:
-        """The ledgers of this namespace (None: of all) were listed just now. An older list may lack a ledger that has come since."""
+        """Those of this namespace (None: of all) were listed just now. An older list may lack a ledger that has come since."""
         for key, release in list(self._groups.items()):
             if namespace in (None, key[0]) and ((ledger := self._ledger(key)) is None or ledger.release != release):
                 self._let_go(key)

@@ -80,6 +80,19 @@ def without_key(kubeconfig: Path) -> None:
     kubeconfig.write_text(yaml.safe_dump(config))
 
 
+def comment(kubeconfig: Path, inline: bool) -> None:
+    """Comments in two encodings, above the API server's certificate."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster = config["clusters"][0]["cluster"]
+    bundle = "# Főtanúsítvány\n".encode() + b"# Autorit\xe9\n" + b64decode(cluster.pop("certificate-authority-data"))
+    if inline:
+        cluster["certificate-authority-data"] = b64encode(bundle).decode()
+    else:
+        (kubeconfig.parent / "ca.pem").write_bytes(bundle)
+        cluster["certificate-authority"] = "ca.pem"
+    kubeconfig.write_text(yaml.safe_dump(config))
+
+
 async def test_the_operator_and_the_command_leave_no_file(kubeconfig: Path, temporary: Path) -> None:
     for _ in range(2):
         async with connect(kubeconfig) as (api, _):
@@ -90,15 +103,7 @@ async def test_the_operator_and_the_command_leave_no_file(kubeconfig: Path, temp
 
 @pytest.mark.parametrize("inline", [True, False])
 async def test_comments_between_certificates_may_be_in_any_encoding(kubeconfig: Path, temporary: Path, inline: bool) -> None:
-    config = yaml.safe_load(kubeconfig.read_text())
-    cluster = config["clusters"][0]["cluster"]
-    bundle = "# Főtanúsítvány\n".encode() + b"# Autorit\xe9\n" + b64decode(cluster.pop("certificate-authority-data"))
-    if inline:
-        cluster["certificate-authority-data"] = b64encode(bundle).decode()
-    else:
-        (kubeconfig.parent / "ca.pem").write_bytes(bundle)
-        cluster["certificate-authority"] = "ca.pem"
-    kubeconfig.write_text(yaml.safe_dump(config))
+    comment(kubeconfig, inline)
     async with connect(kubeconfig) as (api, _):
         assert left(temporary) == []
         assert await api.get("/api/v1/pods") == {"items": []}
