@@ -232,7 +232,8 @@ def test_with_several_values_there_is_nothing_to_draw(tmp_path: Path) -> None:
         ("queues: {a: 1}\nuntil: " + "9" * 5000, "a value cannot be read"),
         ("queues: {a: 1}\nuntil: 5\nexpect: " + "[" * 3000, "it is nested too deeply"),
         ("queues: &a [*a]\nuntil: 5\n", "queues: "),
-        ('queues: {a: 1}\nuntil: "\\ud800"\n', "until: "),
+        ('queues: {a: 1}\nuntil: "\\ud800"\n', "line 2: half of a character (a surrogate); write the whole of it"),
+        ('queues: {a: 1}\nuntil: 5\ngroup: {"\\ud800": 1}\n', "line 3: half of a character"),
         (
             "queues: {a: 1}\nuntil: 5\nevents: [{at: 1, join: [group]}]\n",
             "events.0.join.0.id: a pod of this name cannot take part, for the ledger has a key of that name; give it another",

@@ -24,7 +24,7 @@ from baton.simulation.scenario import (
     merged,
 )
 
-# YAML as people write it by hand: a key that stands twice is a mistake
+# YAML as people write it by hand: a key that stands twice is a mistake, and so is half of a character
 
 
 class DocumentError(ValueError):
@@ -43,6 +43,16 @@ class _Loader(yaml.SafeLoader):
                     )
                 seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        value = super().construct_scalar(node)
+        try:
+            value.encode()
+        except UnicodeEncodeError:  # which pydantic raises too, where it would tell of a mistake
+            raise yaml.constructor.ConstructorError(
+                None, None, "half of a character (a surrogate); write the whole of it", node.start_mark
+            ) from None
+        return value
 
 
 def read_document(text: str) -> object:
