@@ -38,7 +38,7 @@ def _uninterrupted(code: CodeType) -> frozenset[int]:
 
 
 class Steps:
-    """Watches the steps of a thread in some files, and interrupts it before those that are told."""
+    """Watches the steps of a thread in some files, and interrupts it before the given ones."""
 
     def __init__(self, files: tuple[str, ...], at: set[int]) -> None:
         """`files`: what their paths end with. `at`: numbers of the steps before which it is interrupted."""
@@ -69,6 +69,6 @@ class Steps:
                 self.where.append((frame.f_code, frame.f_lasti))
             elif number in self._at:
                 self.interrupted.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}+{frame.f_lasti}")
-                # Python takes the trace back where it raises: it is set again by whoever goes on.
+                # Python takes the trace back where it raises: the code that goes on sets it again.
                 raise Interrupted
         return self._step

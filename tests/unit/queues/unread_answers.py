@@ -7,7 +7,7 @@ import redis
 
 
 class UnreadAnswers(redis.Connection):
-    """Answers that nobody has read stay there until the connection is closed. `server` answers a command by `answer(words)`."""
+    """Unread answers stay there until the connection is closed. `server` answers a command by `answer(words)`."""
 
     def __init__(self, server: Any, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
