@@ -81,7 +81,7 @@ def test_a_topic_that_is_not_there_is_said_and_waited_for(dev: Dev, broker: Kafk
 def test_while_a_topic_is_not_there_and_at_the_end_no_connection_is_left_open(dev: Dev, broker: KafkaBroker) -> None:
     dev.environment["PYTHONWARNINGS"] = "always::ResourceWarning"
     process = dev.start("--kafka-url", f"kafka://{broker.servers}", "--topic", "never", "--queue", "never")
-    until(says(dev, "never"), "it reports that")
+    until(says(dev, "never"), "the missing topic is reported")
     stopped(process)
     assert "nclosed" not in dev.said.read_text()
 

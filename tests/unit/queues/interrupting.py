@@ -69,6 +69,6 @@ class Steps:
                 self.where.append((frame.f_code, frame.f_lasti))
             elif number in self._at:
                 self.interrupted.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}+{frame.f_lasti}")
-                # Python takes the trace back where it raises: the code that goes on sets it again.
+                # Python takes the trace back where it raises: the next `run` sets it again.
                 raise Interrupted
         return self._step
