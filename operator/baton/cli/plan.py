@@ -434,5 +434,15 @@ def _requests(file: BinaryIO | None) -> Iterable[bytes]:
     try:
         json.loads(content)
     except (ValueError, RecursionError):
-        return filter(bytes.strip, content.splitlines())
-    return [content]
+        lines = [line for line in content.splitlines() if line.strip()]
+        if any(map(_is_object, lines)):
+            return lines
+    return [content] if content.strip() else []
+
+
+def _is_object(line: bytes) -> bool:
+    """Otherwise it may be a line of a request over several lines."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

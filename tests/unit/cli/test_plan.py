@@ -104,6 +104,27 @@ def test_a_file_may_have_many_requests(tmp_path: Path) -> None:
     assert len(answers(plan(args=["--request", str(file)]))) == 2
 
 
+def test_a_slip_in_a_request_over_several_lines_is_told_once_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(ASKED, indent=2).replace(",\n", "\n", 1))
+    result = plan(args=["--request", str(file)])
+    (answer,) = answers(result)
+    assert result.exit_code == 1
+    assert re.match(r"not JSON: Expecting ',' delimiter: line 3 ", str(answer["error"]))
+
+
+def test_a_line_of_a_file_that_is_no_request_does_not_hide_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "requests.jsonl"
+    file.write_text("{\n" + json.dumps(ASKED) + "\n")
+    assert ["error" in answer for answer in answers(plan(args=["--request", str(file)]))] == [True, False]
+
+
+def test_an_empty_file_is_no_answer(tmp_path: Path) -> None:
+    file = tmp_path / "requests.jsonl"
+    file.write_text("\n")
+    assert plan(args=["--request", str(file)]).stdout == ""
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     result = plan(args=["--request", "nowhere.jsonl"])
     assert result.exit_code == 2
