@@ -132,6 +132,10 @@ def test_a_check_with_json_prints_the_lines_and_says_the_rest_beside_them(tmp_pa
         ("queues: {orders: 2}\nevents: []\n", "until: is missing; add it"),
         ("- a\n", "a scenario is a mapping with queues, group, consumers, events and until"),
         ("queues: {orders: 2\n", "line 2: not YAML"),
+        (
+            "queues: {orders: two}\nuntil: 5\n",
+            "queues.orders: expected a number of partitions, or a PartitionedQueue's spec, found 'two'",
+        ),
         ("queues: {orders: -1}\nuntil: 5\n", "queues.orders.partitions: "),
         ("queues: {orders: 2}\nuntil: 5\nevent: []\n", "event: there is no such field; did you mean events?"),
         ("queues: {orders: 2}\nuntil: 5\nevents: [{at: 1, jion: [a]}]\n", "events.0.jion: there is no such field"),

@@ -53,7 +53,7 @@ def in_words(
     kind, known = mistake["type"], {**_EXPECTED, **(expected or {})}
     if kind == "missing":
         return "is missing; add it"
-    if (wanted := known.get(mistake.get("ctx", {}).get("class_name", kind))) is not None:
+    if (wanted := known.get(mistake.get("ctx", {}).get("class_name", kind), known.get(kind))) is not None:
         return f"expected {wanted}, found {show(mistake['input'])}"
     said = mistake["msg"].removeprefix("Value error, ")
     said = f"{said[:1].lower()}{said[1:]}"

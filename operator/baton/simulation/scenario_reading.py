@@ -321,13 +321,19 @@ def _members_are_there(event: EventPart, number: int, joins: Mapping[str, float]
             raise FaultError(f"events.{number}.{field}.{place}: {name!r} has not joined by {event.at:g}; {cure}")
 
 
+_EXPECTED = {
+    "ConsumerPart": "{release: SECONDS}, for a member of this name",
+    "QueuePart": "a number of partitions, or a PartitionedQueue's spec",
+}
+
+
 def _sentence(error: ValidationError) -> str:
     """The first fault: the field, and what it should be."""
     fault = first_mistake(error)
     at: tuple[object, ...] = fault["loc"]
     if at[:2] == ("consumers", "own"):
         at = (at[0], *at[2:])  # in the file a member's name stands directly under consumers
-    cure = in_words(fault, expected={"ConsumerPart": "{release: SECONDS}, for a member of this name"})
+    cure = in_words(fault, expected=_EXPECTED)
     if fault["type"] == "unknown_field":
         unknown, known = fault["ctx"]["field"], fault["ctx"]["known"]
         at, cure = (*at, unknown), f"there is no such field; {choose(unknown.rpartition('.')[2], known)}"
