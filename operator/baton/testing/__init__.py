@@ -136,12 +136,12 @@ class TestQueue:
         partition: int | None = None,
     ) -> Entry:
         """Append an entry to the partition of its key, or to `partition`; without a key they take turns. Return it as it will
-        stand in `acked`. Raises ValueError for a partition that there is not."""
-        bare = b"" if key is None else _bytes(key)
+        stand in `acked`. Raises ValueError for a partition that there is not, TypeError for what is neither bytes nor str."""
+        bare = b"" if key is None else _bytes(key, "key")
         if partition is None:
             partition = self._routing.partition_of(bare) if bare else next(self._next) % len(self._queue.epochs)
         self._queue.see(partition)
-        return self._queue.append(partition, bare, _bytes(value), headers)
+        return self._queue.append(partition, bare, _bytes(value, "value"), headers)
 
     def settled(self) -> None:
         """Wait until every entry of the member's partitions is acknowledged or a dead letter, and callbacks have returned. Where
@@ -151,7 +151,8 @@ class TestQueue:
         while left := self._queue.left():
             self._see_it_runs()
             if time.monotonic() >= until:
-                raise TimeoutError(f"not finished after {self._timeout:g} s: {', '.join(left)}; see what the consumer has logged")
+                cure = "call `start` first" if self._consumer is None else "see what the consumer has logged"
+                raise TimeoutError(f"not finished after {self._timeout:g} s: {', '.join(left)}; {cure}")
             self._move(None)
             with self._queue.changed:
                 self._queue.changed.wait(_LOOK_EVERY)
@@ -481,8 +482,13 @@ class InMemoryAssignments:
         self._changed()
 
 
-def _bytes(text: bytes | str) -> bytes:
-    return text.encode() if isinstance(text, str) else text
+def _bytes(text: bytes | str, what: str) -> bytes:
+    """As the producers take it."""
+    if isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"a {what} is bytes or str, not {type(text).__name__}")
 
 
 def _handed_out(sent: Entry, epoch: Epoch, *, again: bool) -> Entry:

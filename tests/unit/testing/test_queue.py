@@ -34,6 +34,19 @@ def test_an_entry_that_always_fails_is_named_with_its_tries() -> None:
             queue.settled()
 
 
+def test_a_test_that_starts_no_handler_is_told_so() -> None:
+    with TestQueue(timeout=0.1) as queue:
+        queue.send("customer-1", "x")
+        with pytest.raises(TimeoutError, match="orders/0 entry 0; call `start` first"):
+            queue.settled()
+
+
+@pytest.mark.parametrize(("key", "value", "what"), [("a", 5, "value"), (5, "a", "key"), ("a", bytearray(b"a"), "value")])
+def test_it_takes_no_other_types_than_a_producer(key: object, value: object, what: str) -> None:
+    with pytest.raises(TypeError, match=f"a {what} is bytes or str, not (int|bytearray)"):
+        TestQueue().send(key, value)  # type: ignore[arg-type]
+
+
 def test_after_max_redeliveries_it_is_a_dead_letter() -> None:
     tries = []
     with TestQueue(max_redeliveries=2) as queue:
