@@ -165,6 +165,20 @@ def test_a_group_whose_ledger_cannot_be_written_sleeps_between_two_attempts(faul
 
 
 @in_virtual_time
+async def test_a_group_whose_spec_became_invalid_after_a_refused_write_sleeps(world: OneReplica) -> None:
+    await serve(world)
+    world.change_group("orders", rebalance={"delaySeconds": 2, "resyncSeconds": 60})
+    world.trouble = of_ledgers(AT_ONCE[0])
+    world.delete_pod("orders-b")
+    await world.until_told("LedgerRefused")
+    world.change_group("orders", queues="none")
+    await world.until_told("InvalidSpec")
+    world.looks = 0
+    await asyncio.sleep(30)
+    assert world.looks < 1_000
+
+
+@in_virtual_time
 async def test_what_fails_for_a_moment_is_no_news(world: OneReplica) -> None:
     await serve(world)
     faults = [Refuse(500, "InternalError", "leader changed")] * 2

@@ -400,6 +400,8 @@ class GroupLoop:
                 self._tell_restored()
             if step is not None:
                 await step()
+            else:
+                self._ledger_writer.settled()  # what could not be written is not due any more
             self._trouble_told = False
             return self._doubt_what_pods_let_go_of()
         except AlreadyWritten as landed:  # what the ledger was thought not to say, it says
