@@ -2,8 +2,8 @@
 
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
@@ -18,8 +18,9 @@ from baton.cli.main import HintingGroup
 from baton.cli.options import QUEUE, REDIS_URL, ClusterTarget, Form, Parsed, cluster_options, output_option, say_object
 from baton.cli.printing import agree, console, need_redis, refuse, say, table
 from baton.controller.adapters import SecretForbidden, queue_address
+from baton.kube.api import Api
 from baton.kube.errors import NotFoundError
-from baton.kube.objects import queue_view, queues_path
+from baton.kube.objects import QueueView, queue_view, queues_path
 from baton.model.wording import counted
 from baton.queues.dead_letters import DeadLetters, Letter, LetterId, LetterLine, OpenDeadLetters
 from baton.queues.kind import QueueKind, load
@@ -64,17 +65,31 @@ def queue_options(command: F) -> F:
 
 
 def _server(queue: str, url: str | None, target: ClusterTarget) -> QueueServer:
-    name, target = target.within(queue)
     if url is None:
-        return ask(_of_resource(name, target))
+        return ask(_of_resource(*target.within(queue)))
+    return QueueServer(within_server(queue, target), url, f"--redis-url or {VARIABLE}", kind("Redis"))
+
+
+def within_server(queue: str, target: ClusterTarget) -> str:
+    """The queue's namespace/name at a server that was named, without a look at the cluster."""
+    name, target = target.within(queue)
     try:
-        namespace = namespace_of(target)
+        return f"{namespace_of(target)}/{name}"
     except NoAnswerError:
         raise click.UsageError(f"a server has queues of many namespaces: give NAMESPACE/{name}, or -n NAMESPACE") from None
-    return QueueServer(f"{namespace}/{name}", url, f"--redis-url or {VARIABLE}", kind("Redis"))
 
 
 async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
+    async with resource(name, target) as (api, queue, kind):
+        address = await queue_address(api, queue)
+        if address is None:
+            raise has_no_server(queue, kind)
+        return QueueServer(queue.full_name, address.text, address.stands_in, kind)
+
+
+@asynccontextmanager
+async def resource(name: str, target: ClusterTarget) -> AsyncIterator[tuple[Api, QueueView, QueueKind]]:
+    """A PartitionedQueue whose spec can be read. What goes wrong at it and at its server is a NoAnswerError."""
     async with cluster(target) as (api, where):
         try:
             queue = queue_view(await api.get(queues_path(where, name)))
@@ -85,28 +100,29 @@ async def _of_resource(name: str, target: ClusterTarget) -> QueueServer:
             ) from None
         if queue.spec is None:
             raise NoAnswerError(f"PartitionedQueue {queue.full_name}: {queue.problem}")
+        source = queue.spec.source.kind
         try:
-            address = await queue_address(api, queue)
+            yield api, queue, source
         except SecretForbidden:
             raise NoAnswerError(
-                f"you may not read the Secret that spec.source.redis.urlSecretRef of {queue.full_name} names: put the URL into "
-                f"{VARIABLE}, or ask for the verb get on that Secret"
+                f"you may not read the Secret that spec.source.{source.field} of {queue.full_name} names: put the URL into "
+                f"{source.variable}, or ask for the verb get on that Secret"
             ) from None
         except QueueUnreachable as problem:
             raise NoAnswerError(str(problem)) from None
-        if address is None:
-            raise NoAnswerError(
-                f"PartitionedQueue {queue.full_name} has no server to be asked: its spec.source.type is {queue.spec.source.type}"
-            )
-        return QueueServer(queue.full_name, address.text, address.stands_in, queue.spec.source.kind)
+
+
+def has_no_server(queue: QueueView, kind: QueueKind) -> NoAnswerError:
+    """Where a command cannot ask it."""
+    return NoAnswerError(f"PartitionedQueue {queue.full_name} has no server to be asked: its spec.source.type is {kind.name}")
 
 
 MOST_SHOWN = 4_096
 """Bytes of a value on a terminal."""
-_KEY, _WHY = 32, 80
+KEY, WHY = 32, 80
 """Characters in a list."""
-_LINE = 1_000
-"""Characters of a line about one letter."""
+LINE = 1_000
+"""Characters of a line about one letter, or one entry."""
 _ROW = 16
 
 
@@ -116,11 +132,11 @@ def letter_table(lines: Sequence[LetterLine]) -> Table:
         (
             one.letter,
             one.offset,
-            _cut(_shown(one.key), _KEY),
+            cut(shown(one.key), KEY),
             "?" if one.deliveries is None else f"{one.deliveries:,}",
             f"{one.size:,}",
             _died(one),
-            _cut(one.why, _WHY),
+            cut(one.why, WHY),
         )
         for one in lines
     )
@@ -146,14 +162,14 @@ def lines(one: Letter, *, as_hex: bool) -> Iterator[str]:
     """One letter, with the beginning of its value."""
     yield f"letter      {one.letter}"
     yield f"offset      {one.offset}"
-    yield f"key         {_cut(_shown(one.key), _LINE)}"
-    sent = "by no producer of Baton: it cannot be sent again" if one.timestamp is None else _moment(one.timestamp)
+    yield f"key         {cut(shown(one.key), LINE)}"
+    sent = "by no producer of Baton: it cannot be sent again" if one.timestamp is None else moment(one.timestamp)
     yield f"sent        {sent}"
     yield f"died        {_died(one)}"
     yield f"deliveries  {'?' if one.deliveries is None else one.deliveries}"
-    yield f"why         {_cut(one.why, _LINE)}"
+    yield f"why         {cut(one.why, LINE)}"
     for name, value in one.headers.items():
-        yield f"header      {_cut(f'{name}: {_shown(value)}', _LINE)}"
+        yield f"header      {cut(f'{name}: {shown(value)}', LINE)}"
     text = None if as_hex else readable(one.value)
     yield f"value       {counted(len(one.value), 'byte')}, {'in hexadecimal' if text is None else 'text'}"
     yield from _dump(one.value[:MOST_SHOWN]) if text is None else text[:MOST_SHOWN].split("\n")
@@ -167,11 +183,11 @@ def letter_json(one: Letter) -> dict[str, object]:
         "letter": str(one.letter),
         "partition": one.letter.partition,
         "offset": one.offset,
-        "key": _text(one.key),
+        "key": text_of(one.key),
         "keyBase64": b64encode(one.key).decode(),
-        "value": _text(one.value),
+        "value": text_of(one.value),
         "valueBase64": b64encode(one.value).decode(),
-        "headers": {name: _text(value) for name, value in one.headers.items()},
+        "headers": {name: text_of(value) for name, value in one.headers.items()},
         "headersBase64": {name: b64encode(value).decode() for name, value in one.headers.items()},
         "timestamp": one.timestamp,
         "deliveries": one.deliveries,
@@ -181,18 +197,20 @@ def letter_json(one: Letter) -> dict[str, object]:
 
 def readable(value: bytes) -> str | None:
     """As text, if it is one that a terminal shows as it is."""
-    text = _text(value)
+    text = text_of(value)
     return text if text is not None and all(char.isprintable() or char in "\n\t" for char in text) else None
 
 
-def _text(value: bytes) -> str | None:
+def text_of(value: bytes) -> str | None:
+    """If it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _shown(value: bytes) -> str:
+def shown(value: bytes) -> str:
+    """On one line."""
     text = readable(value)
     return repr(value)[1:] if text is None or "\n" in text else text
 
@@ -206,17 +224,19 @@ def _dump(value: bytes) -> Iterator[str]:
 
 def _died(one: LetterLine | Letter) -> str:
     """Its id begins with the time."""
-    return _moment(one.letter.died()[0])
+    return moment(one.letter.died()[0])
 
 
-def _moment(milliseconds: int) -> str:
+def moment(milliseconds: int) -> str:
+    """A timestamp of a queue."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return "?"
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Its beginning, where it is longer."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

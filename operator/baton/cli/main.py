@@ -81,11 +81,14 @@ COMMANDS = {
     "offsets": ("baton.cli.offsets", "Show where a ConsumerGroup is in each partition, or set it"),
     "operator": ("baton.cli.operator", "Run the operator until it is told to stop"),
     "pause": ("baton.cli.pause", "Begin no more hand-offs in a ConsumerGroup"),
+    "peek": ("baton.cli.entries", "Show the oldest entries of a partition, and take none"),
     "plan": ("baton.cli.plan", "Answer assignment requests, one in a line of JSON"),
     "rebalance": ("baton.cli.rebalance", "Ask for a rebalance of a ConsumerGroup"),
     "resume": ("baton.cli.pause", "Let hand-offs begin again in a ConsumerGroup"),
+    "send": ("baton.cli.entries", "Send entries to a queue"),
     "simulate": ("baton.cli.simulate", "Simulate pods that join and leave, in virtual time"),
     "status": ("baton.cli.status", "Show a ConsumerGroup: its state, who owns what, what moves"),
+    "tail": ("baton.cli.entries", "Show the entries that come to a queue, live"),
     "top": ("baton.cli.top", "Show all ConsumerGroups live"),
 }
 """Where each is, and what it does in a few words."""

@@ -68,6 +68,7 @@ HOST = _name(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", 253, "no name of a host: give sm
 ADDRESS = _name(r"[0-9a-f.:]+", 45, "no address: give one such as 0.0.0.0, which is all of them")
 WORD = _name(r"[!-~]+", 253, "no name: give letters, digits and signs without blanks")
 TOPIC = _name(r"[a-zA-Z0-9._-]+", 249, "no name of a topic: give letters, digits, ., _ and -, such as orders")
+OFFSET = _name(r"[0-9]{1,18}(-0)?", 20, "no offset: give one as `baton peek` shows it, behind partition/")
 DEV_PROCESS = _name(_PART, 50, "no name of a process: give at most 50 small letters, digits and -, such as orders-1")
 DEV_QUEUE = _name(_PART, 50, "no name of a queue: give at most 50 small letters, digits and -, such as orders")
 

@@ -10,6 +10,7 @@ from baton.kube.api import Api, core_path
 from baton.kube.errors import FORBIDDEN, ApiError, NotFoundError
 from baton.kube.objects import QueueView
 from baton.queues.kind import load
+from baton.queues.onlooker import Onlooker, OpenOnlooker
 from baton.queues.opening import FindAddress, OpenQueueSide, QueueToOpen, ReadSecret, SecretText, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 
@@ -44,6 +45,16 @@ async def queue_address(api: Api, queue: QueueView) -> ServerAddress | None:
         return None
     find: FindAddress = load(kind.address)
     return await find(_to_open(api, queue, queue.spec, TLS_FOLDER))
+
+
+async def open_onlooker(api: Api, queue: QueueView, group: str | None) -> Onlooker | None:
+    """What shows the queue's entries; None: nothing does. `group`: the ConsumerGroup that reads it. Raises as `queue_address`."""
+    assert queue.spec is not None
+    side = queue.spec.source.kind.onlooker
+    if side is None:
+        return None
+    opened: OpenOnlooker = load(side)
+    return await opened(_to_open(api, queue, queue.spec, TLS_FOLDER), queue.full_name, group)
 
 
 def _to_open(api: Api, queue: QueueView, spec: PartitionedQueueSpec, tls_files: Path) -> QueueToOpen:

@@ -58,6 +58,8 @@ class QueueKind:
     """Spark's side: an OpenSparkSide (baton.queues.spark_side)."""
     dead_letters: str | None = None
     """Where it keeps dead letters: an OpenDeadLetters (baton.queues.dead_letters)."""
+    onlooker: str | None = None
+    """Shows entries and takes none: an OpenOnlooker (baton.queues.onlooker)."""
     address: str | None = None
     """Where its server is: a FindAddress (baton.queues.opening), for commands that ask it themselves. None: there are none."""
 

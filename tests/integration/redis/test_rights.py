@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from baton.queues.protocol import Claimant, Heard, QueueUnreachable
 from baton.queues.redis import RedisAnnouncements, RedisDeadLetters, RedisProducer, RedisQueue, RedisReader
 from baton.queues.redis.explanations import explained
 from baton.queues.redis.keys import announcements_key, partition_keys
+from baton.queues.redis.onlooker import RedisOnlooker
 from baton.queues.redis.ranges import RedisRanges
 from baton.queues.redis.routing import RoutingTable
 from baton.queues.redis.url import read
@@ -273,6 +274,18 @@ async def test_a_producers_rights_are_enough_for_dead_letters(roles: Roles) -> N
         assert letters.redrive([one.letter for one in others]).sent == 2
         assert letters.drop([first.letter]) == 1
         assert letters.counts() == {0: 0}
+
+
+@pytest.mark.parametrize("user", ["operator", "producer", "consumer"])
+async def test_each_users_rights_are_enough_to_look_at_entries(roles: Roles, user: str) -> None:
+    await roles.operator.ensure(1)
+    roles.send(3)
+    with closing(RedisOnlooker(f"redis://{user}:word@{roles.server.bind}:{roles.server.port}/0", QUEUE)) as onlooker:
+        assert [entry.value for entry in onlooker.peek(0)] == [b"0", b"1", b"2"]
+        coming = onlooker.tail()
+        assert next(coming) is None
+        roles.send(1)
+        assert next(entry for entry in coming if entry is not None).value == b"0"
 
 
 async def test_keys_that_are_not_permitted_are_named(roles: Roles) -> None:

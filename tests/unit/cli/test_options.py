@@ -34,7 +34,7 @@ NO_OBJECT = {
     "another's digits": "a٣",
     "a dash": "-a-",
 }
-FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address"), ("dev run", "command")}
+FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address"), ("dev run", "command"), ("send", "value"), ("send", "key")}
 """Texts that are no names."""
 NEEDS = {
     "approve": ["orders"],
@@ -44,6 +44,9 @@ NEEDS = {
     "dead-letters show": ["orders", "0/1-0"],
     "dead-letters redrive": ["orders", "0/1-0"],
     "dead-letters drop": ["orders", "0/1-0"],
+    "peek": ["orders", "--partition", "0"],
+    "send": ["orders", "value"],
+    "tail": ["orders"],
 }
 
 

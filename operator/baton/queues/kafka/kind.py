@@ -23,4 +23,5 @@ KIND = QueueKind(
     consumer="baton.queues.kafka.consumer_side:KafkaConsumerSide",
     producer="baton.queues.kafka.producer:KafkaProducer",
     schemes=("kafka", "kafkas"),
+    onlooker="baton.queues.kafka.operator_side:open_onlooker",
 )

@@ -4,9 +4,10 @@ import asyncio
 from importlib import import_module
 
 from baton.model.extras import extra
-from baton.queues.kafka.address import KafkaAddress, servers
+from baton.queues.kafka.address import KafkaAddress, read, servers
 from baton.queues.kafka.resource import KafkaSource, Mechanism, StartFrom
-from baton.queues.opening import QueueToOpen
+from baton.queues.onlooker import Onlooker
+from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.schema.object_name import SecretKey
 
@@ -29,6 +30,18 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
     )
     group = source.group_id or claimant.group.replace("/", ".", 1)
     return KafkaQueue(await _address(queue, source), group, spec, claimant)
+
+
+async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
+    """`OpenOnlooker` of Kafka."""
+    with extra("kafka"):
+        from baton.queues.kafka.onlooker import KafkaOnlooker
+
+    if isinstance(where, ServerAddress):
+        address = read(where.text)
+        return KafkaOnlooker(address, name, address.group)
+    source: KafkaSource = where.source
+    return KafkaOnlooker(await _address(where, source), source.topic, source.group_id or (group and group.replace("/", ".", 1)))
 
 
 async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:

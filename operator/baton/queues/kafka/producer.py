@@ -17,7 +17,7 @@ from confluent_kafka import Producer as Client
 
 from baton.model.options import function, number
 from baton.model.wording import counted
-from baton.queues.kafka.address import read
+from baton.queues.kafka.address import KafkaAddress, read
 from baton.queues.producer_side import Given, Headers, InWith, Key, Sent
 from baton.queues.protocol import QueueUnreachable
 
@@ -92,7 +92,13 @@ class KafkaProducer(InWith):
     """
 
     def __init__(
-        self, url: str, topic: str, *, patience: float = 30.0, linger: float = 0.005, buffer_bytes: int = 32_000_000
+        self,
+        url: str | KafkaAddress,
+        topic: str,
+        *,
+        patience: float = 30.0,
+        linger: float = 0.005,
+        buffer_bytes: int = 32_000_000,
     ) -> None:
         """`url`: as in BATON_KAFKA_URL. `patience`: seconds for which a message is tried again. `linger`: seconds that what is
         given to `produce` waits for others, half of `patience` at most. `buffer_bytes`: so much may wait; then `produce` waits
@@ -104,7 +110,7 @@ class KafkaProducer(InWith):
         if not isinstance(topic, str) or not topic:
             raise TypeError(f"the topic is {topic!r}: give its name as a text")
         self._topic, self._patience, self._buffer = topic, patience, buffer_bytes
-        self._address = read(url)
+        self._address = url if isinstance(url, KafkaAddress) else read(url)
         self._under_way: set[KafkaDelivery] = set()
         self._failed: set[KafkaDelivery] = set()
         """That nothing has looked at."""

@@ -14,7 +14,7 @@ from baton.queues.redis.headers import unpack
 from baton.queues.redis.keys import PartitionKeys, partition_keys, queue_key
 from baton.queues.redis.producer import RedisProducer
 from baton.queues.redis.records import ForeignRecord, OddAnswerError, count
-from baton.queues.redis.url import read
+from baton.queues.redis.url import RedisUrl, read
 
 PAGE = 100
 """Letters that are asked for at once, and the most that are sent or dropped at once."""
@@ -42,7 +42,7 @@ class RedisDeadLetters:
     def counts(self) -> dict[int, int]:
         """Of each partition that there is or was: how many."""
         with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
-            partitions = self._partitions()
+            partitions = partitions_of(self._client, self._url, self._queue)
             for partition in range(partitions):
                 pipe.xlen(self._keys(partition).dead)
             return dict(enumerate(pipe.execute()))
@@ -116,15 +116,6 @@ class RedisDeadLetters:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _partitions(self) -> int:
-        fields: list[Any] = self._client.hmget(queue_key(self._queue), "partitions", "most")
-        if fields[0] is None:
-            raise QueueUnreachable(absent(self._url, "queue", self._queue))
-        try:
-            return max(count(each) for each in fields if each is not None)
-        except ForeignRecord as what:
-            raise OddAnswerError(f"a foreign record: {what}") from None
-
     def _read(self, letters: Sequence[LetterId]) -> list[_StoredLetter | None]:
         with explained(self._url, self._queue), self._client.pipeline(transaction=False) as pipe:
             for partition, entry in letters:
@@ -134,6 +125,17 @@ class RedisDeadLetters:
 
     def _keys(self, partition: int) -> PartitionKeys:
         return partition_keys(self._queue, partition)
+
+
+def partitions_of(server: Any, url: RedisUrl, queue: str) -> int:
+    """How many there are or were. Raises QueueUnreachable where there is no such queue, and RedisError."""
+    fields: list[Any] = server.hmget(queue_key(queue), "partitions", "most")
+    if fields[0] is None:
+        raise QueueUnreachable(absent(url, "queue", queue))
+    try:
+        return max(count(each) for each in fields if each is not None)
+    except ForeignRecord as what:
+        raise OddAnswerError(f"a foreign record: {what}") from None
 
 
 def _name(letter: LetterId) -> str:

@@ -21,5 +21,6 @@ KIND = QueueKind(
     schemes=(*SCHEMES, SOCKET),
     spark="baton.queues.redis.ranges:RedisRanges",
     dead_letters="baton.queues.redis.dead_letters:RedisDeadLetters",
+    onlooker="baton.queues.redis.operator_side:open_onlooker",
     address="baton.queues.redis.operator_side:address",
 )

@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from baton.queues.onlooker import Onlooker
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
 from baton.queues.redis.resource import RedisSource
@@ -32,6 +33,14 @@ def _adapter() -> "type[RedisQueue]":
     from baton.queues.redis import RedisQueue
 
     return RedisQueue
+
+
+async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
+    """`OpenOnlooker` of Redis."""
+    from baton.queues.redis.onlooker import RedisOnlooker
+
+    found = where if isinstance(where, ServerAddress) else await address(where)
+    return RedisOnlooker(found.text, name, found.stands_in)
 
 
 async def address(queue: QueueToOpen) -> ServerAddress:

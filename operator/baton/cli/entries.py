@@ -1,0 +1,312 @@
+"""`baton send`, `baton peek` and `baton tail`: entries by hand, and a look at them that takes none."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import wraps
+from itertools import islice
+from typing import IO, Any, NamedTuple, TypeVar, cast
+
+import click
+
+from baton.cli.cluster import NoAnswerError, ask
+from baton.cli.dead_letters import KEY, LINE, WHY, cut, has_no_server, moment, resource, shown, text_of, within_server
+from baton.cli.options import KAFKA_URL, OFFSET, QUEUE, REDIS_URL, TOPIC, ClusterTarget, Parsed, cluster_options
+from baton.cli.printing import refuse, say, say_json
+from baton.controller.adapters import open_onlooker
+from baton.kube.objects import group_view, groups_path
+from baton.model.extras import cure
+from baton.model.wording import counted, quoted
+from baton.queues.entry import Entry
+from baton.queues.kind import QueueKind, load
+from baton.queues.kinds import kind
+from baton.queues.onlooker import Onlooker, OpenOnlooker
+from baton.queues.opening import ServerAddress
+from baton.queues.protocol import QueueUnreachable
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_URLS = {"Redis": "--redis-url or BATON_REDIS_URL", "Kafka": "--kafka-url or BATON_KAFKA_URL"}
+
+
+class Shown(NamedTuple):
+    """A queue, and what shows its entries."""
+
+    queue: str
+    """namespace/name, or a topic."""
+    onlooker: Onlooker
+
+
+def onlooker_options(command: F) -> F:
+    """QUEUE, the options that name its server, and those that name a cluster. The command gets `opened`, to be used in `with`."""
+
+    @click.argument("queue", type=QUEUE)
+    @click.option(
+        "--redis-url",
+        type=REDIS_URL,
+        envvar="BATON_REDIS_URL",
+        show_envvar=True,
+        help="A Redis. Default: that of the queue's spec.",
+    )
+    @click.option(
+        "--kafka-url",
+        type=KAFKA_URL,
+        envvar="BATON_KAFKA_URL",
+        show_envvar=True,
+        help="A Kafka. Default: that of the queue's spec.",
+    )
+    @click.option("--topic", type=TOPIC, help="The topic, with --kafka-url. Default: the queue's name.")
+    @cluster_options
+    @wraps(command)
+    def with_onlooker(
+        *args: object,
+        queue: str,
+        redis_url: str | None,
+        kafka_url: str | None,
+        topic: str | None,
+        target: ClusterTarget,
+        **rest: object,
+    ) -> object:
+        if redis_url is not None and kafka_url is not None:
+            raise click.UsageError("give one server: --redis-url (BATON_REDIS_URL) or --kafka-url (BATON_KAFKA_URL)")
+        if topic is not None and kafka_url is None:
+            raise click.UsageError("--topic belongs to --kafka-url")
+
+        async def opened() -> Shown:
+            if redis_url is not None:
+                return await _at("Redis", redis_url, within_server(queue, target))
+            if kafka_url is not None:
+                return await _at("Kafka", kafka_url, topic or queue.rpartition("/")[2])
+            return await _of_resource(*target.within(queue))
+
+        return command(*args, opened=_opened(opened), **rest)
+
+    return cast(F, with_onlooker)
+
+
+async def _at(name: str, url: str, queue: str) -> Shown:
+    """At a server that was named."""
+    of = kind(name)
+    assert of.onlooker is not None
+    open_queue: OpenOnlooker = load(of.onlooker)
+    with _installed(of):
+        return Shown(queue, await open_queue(ServerAddress(url, _URLS[name]), queue))
+
+
+async def _of_resource(name: str, target: ClusterTarget) -> Shown:
+    async with resource(name, target) as (api, queue, source):
+        group = None
+        if source.keeps_finished:  # so it is the group that knows what is finished with
+            groups = map(group_view, (await api.get(groups_path(queue.namespace)))["items"])
+            readers = (one for one in groups if one.spec is not None and name in [each.name for each in one.spec.queues])
+            group = next((one.full_name for one in readers), None)
+        with _installed(source):
+            found = await open_onlooker(api, queue, group)
+        if found is None:
+            raise has_no_server(queue, source)
+        return Shown(queue.full_name, found)
+
+
+@contextmanager
+def _installed(of: QueueKind) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise NoAnswerError(f"{missing.name} is not installed: {cure(of.name.lower())}") from None
+
+
+@contextmanager
+def _opened(find: Callable[[], Any]) -> Iterator[Shown]:
+    """What goes wrong at the queue is a line."""
+    try:
+        found: Shown = ask(find())
+        with closing(found.onlooker):
+            yield found
+    except (QueueUnreachable, ValueError) as problem:
+        refuse(str(problem))
+
+
+# -- How an entry is shown.
+
+
+def entry_line(entry: Entry) -> str:
+    """For people: the beginnings of its parts, without parts that it does not have."""
+    parts = [f"{entry.partition}/{entry.offset}", moment(entry.timestamp)]
+    parts += [cut(shown(entry.key), KEY) if entry.key else "-"]
+    parts += [cut(f"{name}={shown(value or b'')}", WHY) for name, value in entry.headers.items()]
+    return "  ".join([*parts, cut(shown(entry.value), LINE) if entry.value is not None else "(deleted)"])
+
+
+def entry_json(entry: Entry) -> dict[str, object]:
+    """For programs, and for `baton send --file`: all of it, in base64 where it is no text."""
+    parts, encoded = _texts({"key": entry.key, "value": entry.value})
+    headers, encoded_headers = _texts(entry.headers)
+    return {
+        "partition": entry.partition,
+        "offset": entry.offset,
+        "timestamp": entry.timestamp,
+        **parts,
+        **{f"{name}Base64": value for name, value in encoded.items()},
+        "headers": headers,
+        **({"headersBase64": encoded_headers} if encoded_headers else {}),
+    }
+
+
+def _texts(given: Mapping[str, bytes | None]) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Those that are texts, or nothing; and the others, in base64."""
+    texts = {name: None if value is None else text_of(value) for name, value in given.items()}
+    encoded = {name: b64encode(value).decode() for name, value in given.items() if value is not None and texts[name] is None}
+    return {name: text for name, text in texts.items() if name not in encoded}, encoded
+
+
+def _show(entry: Entry, form: str | None) -> None:
+    if form is None:
+        say(entry_line(entry))
+    else:
+        say_json(entry_json(entry))
+
+
+# -- How an entry is given.
+
+Given = tuple[bytes | None, bytes, Mapping[str, bytes]]
+_AT_ONCE = 500
+
+
+def given(line: str) -> Given:
+    """Of a line of JSON. Raises ValueError."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError('it is no object such as {"key": "a", "value": "b"}')
+    headers, encoded = found.get("headers") or {}, found.get("headersBase64") or {}
+    if not isinstance(headers, dict) or not isinstance(encoded, dict):
+        raise ValueError("its headers are no object")
+    key, value = (_bytes(found.get(name), found.get(f"{name}Base64"), name) for name in ("key", "value"))
+    if value is None:
+        raise ValueError("it has no value")
+    named = {name: _bytes(headers.get(name), encoded.get(name), f"the header {quoted(name)}") for name in headers | encoded}
+    return key, value, {name: each for name, each in named.items() if each is not None}
+
+
+def _bytes(text: object, encoded: object, name: str) -> bytes | None:
+    """Of a text, or of base64. None: it has neither."""
+    given = text if encoded is None else encoded
+    if given is None:
+        return None
+    if not isinstance(given, str) or (text is not None and encoded is not None):
+        raise ValueError(f"{name} is no text, or it is there twice")
+    try:
+        return given.encode() if encoded is None else b64decode(given, validate=True)
+    except ValueError:
+        raise ValueError(f"{name} is no {'text in UTF-8' if encoded is None else 'base64'}") from None
+
+
+def _portions(lines: Iterable[str]) -> Iterator[list[Given]]:
+    """Raises ValueError behind those that come before a line that cannot be read."""
+    portion: list[Given] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            portion += [given(line)] if line.strip() else []
+        except ValueError as problem:
+            yield portion
+            raise ValueError(f"line {number}: {problem}") from None
+        if len(portion) == _AT_ONCE:
+            yield portion
+            portion = []
+    yield portion
+
+
+def _header(value: str) -> tuple[str, str]:
+    name, equals, text = value.partition("=")
+    if not name or not equals:
+        raise ValueError("no header such as trace=abc")
+    return name, text
+
+
+# -- The commands.
+
+_HEADER = Parsed("header", _header)
+_output = click.option(
+    "--output", "-o", "form", type=click.Choice(["json"]), help="For programs: json, an object for each entry."
+)
+
+
+@click.command()
+@onlooker_options
+@click.argument("value", required=False)
+@click.option("--file", type=click.File(encoding="utf-8"), help="Send the lines of JSON of this file; -: of standard input.")
+@click.option("--key", help="The entry's key. Default: none.")
+@click.option("--header", "headers", type=_HEADER, metavar="NAME=VALUE", multiple=True, help="A header; may be repeated.")
+@click.option("--partition", type=click.IntRange(0), help="Where to send instead of where the key goes.")
+def send(
+    opened: Any,
+    value: str | None,
+    file: IO[str] | None,
+    key: str | None,
+    headers: Sequence[tuple[str, str]],
+    partition: int | None,
+) -> None:
+    """Send VALUE to QUEUE, or the entries of a file: a line for each, {"key": "a", "value": "b", "headers": {"c": "d"}}.
+
+    Bytes that are no text are keyBase64, valueBase64 and headersBase64, as `baton peek -o json` shows them. Ends with 1 at the
+    first line that cannot be read; those before it are sent.
+    """
+    if (value is None) == (file is None):
+        raise click.UsageError("give VALUE or --file")
+    if file is not None and (key is not None or headers):
+        raise click.UsageError("--key and --header belong to VALUE: a line of --file has its own")
+    with opened as (queue, onlooker), onlooker.producer() as producer:
+        if value is not None:
+            sent = producer.send(key, value, dict(headers), partition=partition)
+            say(f"{queue}: sent to partition {sent.partition}" + ("" if sent.offset is None else f" at offset {sent.offset}"))
+            return
+        assert file is not None
+        count = 0
+        try:
+            for portion in _portions(file):
+                for one in [producer.produce(*each, partition=partition) for each in portion]:
+                    one.result()
+                    count += 1
+        except (QueueUnreachable, ValueError) as problem:
+            refuse(f"{counted(count, 'entry', 'entries')} sent, then: {problem}")
+        say(f"{queue}: {counted(count, 'entry', 'entries')} sent")
+
+
+@click.command()
+@onlooker_options
+@click.option("--partition", type=click.IntRange(0), required=True, help="The partition.")
+@click.option("--offset", type=OFFSET, help="Begin with this offset. Default: the oldest entry that is not finished with.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="The most entries to show.")
+@_output
+def peek(opened: Any, partition: int, offset: str | None, limit: int, form: str | None) -> None:
+    """Show the oldest unfinished entries of a partition of QUEUE, also those that a consumer works on, and take none.
+
+    A line for each: partition/offset, time, key, headers, and the beginning of the value.
+    """
+    with opened as (queue, onlooker):
+        if partition >= (count := onlooker.partitions()):
+            refuse(f"there is no partition {partition}: {queue} has 0 to {count - 1}")
+        for entry in islice(onlooker.peek(partition, offset), limit):
+            _show(entry, form)
+
+
+@click.command()
+@onlooker_options
+@_output
+def tail(opened: Any, form: str | None) -> None:
+    """Show the entries that come to QUEUE, of all partitions, until Ctrl-C, and take none.
+
+    A line for each, as `baton peek` shows them. A Redis queue deletes finished entries, so one that is finished within 0.2 s may
+    not be seen.
+    """
+    begun = False
+    with suppress(KeyboardInterrupt), opened as (queue, onlooker):
+        for entry in onlooker.tail():
+            if entry is not None:
+                _show(entry, form)
+            elif not begun:
+                begun = True
+                say(f"{queue}: what comes to {counted(onlooker.partitions(), 'partition')}; Ctrl-C ends it", error=True)

@@ -1,0 +1,118 @@
+"""Messages of a topic for people, by a consumer that is in no group and commits nothing."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from re import ASCII, fullmatch
+from typing import Any
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from baton.model.ids import Epoch, QueueName
+from baton.queues.entry import Entry
+from baton.queues.kafka.address import KafkaAddress
+from baton.queues.kafka.fetcher import END_OF_LOG, fetching_client, why_not_read
+from baton.queues.kafka.messages import MessageEntries
+from baton.queues.kafka.producer import KafkaProducer
+from baton.queues.protocol import QueueUnreachable
+
+_ANSWERS_WITHIN = 10.0
+_LOOK_EVERY = 0.2
+_AT_ONCE = 100
+_KILOBYTES = 16_384
+"""That are fetched ahead."""
+_NO_GROUP = "baton-onlooker"
+"""librdkafka needs a name."""
+
+
+class KafkaOnlooker:
+    """`Onlooker` (baton.queues.onlooker). READ on topic and group is enough, as operator and pods have it."""
+
+    def __init__(self, address: KafkaAddress, topic: str, group: str | None = None) -> None:
+        """`group`: whose offsets say what is finished with."""
+        self._address, self._topic, self._group = address, topic, group
+        self._trouble = ""
+        more = {"error_cb": self._heard, "queued.max.messages.kbytes": _KILOBYTES}
+        self._client = fetching_client(address, group or _NO_GROUP, **more)
+
+    def partitions(self) -> int:
+        """How many there are."""
+        with self._explained():
+            topic = self._client.list_topics(self._topic, timeout=_ANSWERS_WITHIN).topics[self._topic]
+            if topic.error is not None:
+                raise QueueUnreachable(why_not_read(self._address, self._topic, None, topic.error))
+            return len(topic.partitions)
+
+    def peek(self, partition: int, offset: str | None = None) -> Iterator[Entry]:
+        """Those that are there now, of transactions only what is committed."""
+        if offset is not None and not fullmatch("[0-9]{1,18}", offset, ASCII):
+            raise ValueError("a topic has offsets such as 4711")
+        with self._explained(partition):
+            first, end = self._ends(partition)
+            begin = max(first, self._committed(partition) if offset is None else int(offset))
+            if begin >= end:
+                return
+            self._client.assign([TopicPartition(self._topic, partition, begin)])
+            until = time.monotonic() + _ANSWERS_WITHIN
+            while time.monotonic() < until:
+                for message in self._client.consume(_AT_ONCE, _LOOK_EVERY):
+                    if _ends_log(message) or (message.error() is None and (message.offset() or 0) >= end):
+                        return
+                    yield self._entry(message)
+                    until = time.monotonic() + _ANSWERS_WITHIN
+        raise QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}")
+
+    def tail(self) -> Iterator[Entry | None]:
+        """Of the partitions that there are when it begins."""
+        known = range(self.partitions())
+        with self._explained():
+            self._client.assign([TopicPartition(self._topic, partition, self._ends(partition)[1]) for partition in known])
+            while True:
+                yield None
+                for message in self._client.consume(_AT_ONCE, _LOOK_EVERY):
+                    if not _ends_log(message):
+                        yield self._entry(message)
+
+    def producer(self) -> KafkaProducer:
+        """That the caller closes."""
+        return KafkaProducer(self._address, self._topic)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ends(self, partition: int) -> tuple[int, int]:
+        found = self._client.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_ANSWERS_WITHIN)
+        if found is None:
+            raise QueueUnreachable(f"{self._address.place} has not answered within {_ANSWERS_WITHIN:g} s{self._trouble}")
+        return found
+
+    def _committed(self, partition: int) -> int:
+        """Where the group goes on; below 0: nowhere yet."""
+        if self._group is None:
+            raise ValueError("no group is known that reads the topic: give --offset, or ?group=… in the URL")
+        [found] = self._client.committed([TopicPartition(self._topic, partition)], timeout=_ANSWERS_WITHIN)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset
+
+    def _entry(self, message: Any) -> Entry:
+        """Raises QueueUnreachable where it stands for an error."""
+        partition = message.partition()
+        if message.error() is not None:
+            raise QueueUnreachable(why_not_read(self._address, self._topic, partition, message.error()))
+        return MessageEntries(QueueName(self._topic), partition, Epoch(0), [message], [message.offset()], 0)[0]
+
+    @contextmanager
+    def _explained(self, partition: int | None = None) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as error:
+            raise QueueUnreachable(why_not_read(self._address, self._topic, partition, error.args[0])) from None
+
+    def _heard(self, error: object) -> None:
+        self._trouble = f" ({error})"
+
+
+def _ends_log(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == END_OF_LOG

@@ -1,0 +1,163 @@
+"""`baton send`, `baton peek` and `baton tail` on a real queue."""
+
+import asyncio
+import json
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from baton.cli.main import main
+from baton.model.ids import Epoch
+from tests.following import tailing
+from tests.integration.redis.conftest import Queue
+from tests.integration.redis.test_foreign_entries import FOREIGN, add
+from tests.integration.redis.test_resizing import key
+
+ONE = Epoch(1)
+BYTES = bytes(range(256))
+
+
+def call(queue: Queue, command: str, *arguments: str, given: str | None = None) -> Result:
+    words = [command, "--redis-url", queue.url, queue.name, *arguments]
+    with ThreadPoolExecutor(1) as away:  # from the test's event loop, for the command has one
+        return away.submit(CliRunner().invoke, main, words, input=given).result()
+
+
+def peeked(queue: Queue, *arguments: str, partition: int = 0) -> list[Any]:
+    done = call(queue, "peek", "--partition", str(partition), "-o", "json", *arguments)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def values(queue: Queue, *arguments: str, partition: int = 0) -> list[str]:
+    return [one["value"] for one in peeked(queue, *arguments, partition=partition)]
+
+
+def everything(queue: Queue) -> dict[bytes, bytes | None]:
+    """All that the server has of the queue."""
+    with queue.raw() as raw:
+        return {name: raw.dump(name) for name in raw.scan_iter(f"pq:{{{queue.name}}}:*")}
+
+
+async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Queue) -> None:
+    name = queue.key(1).decode()
+    done = call(queue, "send", "--key", name, "--header", "trace=a=b", "paid: 3 €")
+    [shown] = peeked(queue, partition=1)
+    assert done.output == f"{queue.name}: sent to partition 1 at offset {shown['offset']}\n"
+    owner = await queue.granted("a", ONE, 1)
+    [entry] = owner.read(1, ONE)
+    assert (entry.offset, entry.key, entry.value) == (shown["offset"], name.encode(), "paid: 3 €".encode())
+    assert entry.headers == {"trace": b"a=b"} and entry.timestamp == shown["timestamp"]
+    assert (shown["key"], shown["value"], shown["headers"]) == (name, "paid: 3 €", {"trace": "a=b"})
+    line = call(queue, "peek", "--partition", "1").stdout
+    assert line.startswith(f"1/{entry.offset}  20") and line.endswith(f"Z  {name}  trace=a=b  paid: 3 €\n")
+    assert "sent to partition 0" in call(queue, "send", "--key", name, "--partition", "0", "x").output
+
+
+async def test_a_look_changes_nothing_and_shows_what_is_not_finished(queue: Queue) -> None:
+    queue.send("1", "2", "3", "4")
+    add(queue, *FOREIGN)
+    queue.send("5", partition=0)
+    owner = await queue.granted("a", ONE)
+    first, second, *_ = owner.read(0, ONE, 3)
+    owner.ack(0, ONE, [first.offset])
+    before = everything(queue)
+    assert values(queue) == ["2", "3", "4", "5"]
+    assert values(queue, "--limit", "2") == ["2", "3"]
+    assert values(queue, "--offset", second.offset, "--limit", "1") == ["2"]
+    third = peeked(queue)[1]["offset"]
+    assert values(queue, "--offset", third) == ["3", "4", "5"]
+    assert values(queue, partition=1) == []
+    assert everything(queue) == before
+
+
+async def test_the_entries_of_a_moving_key_are_shown_where_and_when_they_can_be_read(queue: Queue) -> None:
+    old, new = await queue.granted("old", 1, 0), await queue.granted("new", 1, 2)
+    queue.producer.send(key(0, 2), "1")
+    held = old.read(0, ONE)
+    await queue.operator.ensure(3)
+    queue.producer.send(key(0, 2), "2")
+    assert (values(queue), values(queue, partition=2)) == (["1"], [])
+    old.ack(0, ONE, [entry.offset for entry in held])
+    assert await queue.operator.ensure(3) is None
+    assert [entry.value for entry in new.read(2, ONE)] == [b"2"]
+    assert (values(queue), values(queue, partition=2)) == ([], ["2"])
+
+
+async def test_a_file_of_json_lines_is_sent_and_what_peek_shows_is_one(queue: Queue) -> None:
+    queue.producer.send(queue.key(0), BYTES, {"bytes": BYTES, "text": "a"})
+    queue.producer.send(queue.key(0), "2")
+    shown = call(queue, "peek", "--partition", "0", "-o", "json").stdout
+    bytes_shown = json.loads(shown.splitlines()[0])
+    assert bytes_shown["valueBase64"] == b64encode(BYTES).decode() and "value" not in bytes_shown
+    sent = call(queue, "send", "--file", "-", "--partition", "1", given=f"{shown}\n")
+    assert sent.output == f"{queue.name}: 2 entries sent\n"
+    owner = await queue.granted("a", ONE, 1)
+    found = [(entry.key, entry.value, dict(entry.headers)) for entry in owner.read(1, ONE)]
+    assert found == [(queue.key(0), BYTES, {"bytes": BYTES, "text": b"a"}), (queue.key(0), b"2", {})]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 3: it is no JSON"),
+        ("[]", "line 3: it is no object"),
+        ('{"key": "a"}', "line 3: it has no value"),
+        ('{"value": 3}', "line 3: value is no text"),
+        ('{"value": "\\ud800"}', "line 3: value is no text in UTF-8"),
+        ('{"valueBase64": "%"}', "line 3: value is no base64"),
+        ('{"value": "a", "valueBase64": "YQ=="}', "line 3: value is no text, or it is there twice"),
+        ('{"value": "a", "headers": "b"}', "line 3: its headers are no object"),
+    ],
+)
+def test_what_stands_before_a_bad_line_is_sent(queue: Queue, line: str, said: str) -> None:
+    done = call(queue, "send", "--file", "-", "--partition", "0", given=f'{{"value": "1"}}\n\n{line}\n{{"value": "2"}}\n')
+    assert done.exit_code == 1 and f"1 entry sent, then: {said}" in done.stderr
+    assert values(queue) == ["1"]
+
+
+def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue) -> None:
+    queue.send("before")
+    before = everything(queue)
+    with tailing("--redis-url", queue.url, queue.name, "-o", "json") as lines:
+        assert everything(queue) == before
+        queue.send("1", partition=0)
+        queue.send("2", partition=1)
+        found = [json.loads(lines.readline()) for _ in range(2)]
+    assert sorted((one["partition"], one["value"]) for one in found) == [(0, "1"), (1, "2")]
+
+
+def test_a_large_value_is_cut_for_people_and_nothing_in_it_moves_a_cursor(queue: Queue) -> None:
+    queue.send("x" * 3_000_000, "a\x1b[2Jb")
+    large, escaping = call(queue, "peek", "--partition", "0").stdout.splitlines()
+    assert len(large) < 1_200 and large.endswith("x…")
+    assert "\x1b" not in escaping and "[2J" in escaping
+    assert [len(one) for one in values(queue)] == [3_000_000, 6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["send"], 2, "give VALUE or --file"),
+        (["send", "--file", "-", "a"], 2, "give VALUE or --file"),
+        (["send", "--file", "-", "--key", "a"], 2, "belong to VALUE"),
+        (["send", "--header", "a", "b"], 2, "no header such as trace=abc"),
+        (["send", "--partition", "9", "a"], 1, "9"),
+        (["peek", "--partition", "2"], 1, "there is no partition 2: "),
+        (["peek", "--partition", "0", "--offset", "3-1"], 2, "no offset"),
+        (["peek", "--partition", "0", "--kafka-url", "kafka://127.0.0.1:9"], 2, "give one server"),
+        (["tail", "--topic", "a"], 2, "--topic belongs to --kafka-url"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(queue: Queue, arguments: list[str], status: int, said: str) -> None:
+    done = call(queue, *arguments, given="")
+    assert done.exit_code == status and said in done.stderr.splitlines()[-1], done.output
+
+
+async def test_a_queue_that_there_is_not(queue: Queue) -> None:
+    words = ["peek", "--redis-url", queue.url, "shop/nothing", "--partition", "0"]
+    done = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert done.exit_code == 1 and "has no queue shop/nothing" in done.stderr
