@@ -2,60 +2,44 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
-from typing import IO, Any, NamedTuple, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 import click
 
-from baton.cli.cluster import NoAnswerError, ask
+from baton.cli.cluster import ask
 from baton.cli.dead_letters import KEY, LINE, WHY, cut, has_no_server, moment, resource, shown, text_of, within_server
 from baton.cli.options import KAFKA_URL, OFFSET, QUEUE, REDIS_URL, TOPIC, ClusterTarget, Parsed, cluster_options
 from baton.cli.printing import refuse, say, say_json
 from baton.controller.adapters import open_onlooker
 from baton.kube.objects import group_view, groups_path
-from baton.model.extras import cure
+from baton.model.extras import MissingExtraError
 from baton.model.wording import counted, quoted
 from baton.queues.entry import Entry
-from baton.queues.kind import QueueKind, load
+from baton.queues.kind import load
 from baton.queues.kinds import kind
 from baton.queues.onlooker import Onlooker, OpenOnlooker
 from baton.queues.opening import ServerAddress
 from baton.queues.protocol import QueueUnreachable
 
 F = TypeVar("F", bound=Callable[..., object])
-
-_URLS = {"Redis": "--redis-url or BATON_REDIS_URL", "Kafka": "--kafka-url or BATON_KAFKA_URL"}
-
-
-class Shown(NamedTuple):
-    """A queue, and what shows its entries."""
-
-    queue: str
-    """namespace/name, or a topic."""
-    onlooker: Onlooker
+Opening = Callable[[], Coroutine[Any, Any, tuple[str, Onlooker]]]
 
 
 def onlooker_options(command: F) -> F:
-    """QUEUE, the options that name its server, and those that name a cluster. The command gets `opened`, to be used in `with`."""
+    """QUEUE, the options that name its server, and those that name a cluster. The command gets `opened`, to be used in `with`:
+    the queue's name (or the topic's), and its Onlooker."""
+
+    def url(name: str, what: Parsed) -> Callable[[Callable[..., object]], Callable[..., object]]:
+        variable, said = f"BATON_{name.upper()}_URL", f"A {name}. Default: that of the queue's spec."
+        return click.option(f"--{name.lower()}-url", type=what, envvar=variable, show_envvar=True, help=said)
 
     @click.argument("queue", type=QUEUE)
-    @click.option(
-        "--redis-url",
-        type=REDIS_URL,
-        envvar="BATON_REDIS_URL",
-        show_envvar=True,
-        help="A Redis. Default: that of the queue's spec.",
-    )
-    @click.option(
-        "--kafka-url",
-        type=KAFKA_URL,
-        envvar="BATON_KAFKA_URL",
-        show_envvar=True,
-        help="A Kafka. Default: that of the queue's spec.",
-    )
+    @url("Redis", REDIS_URL)
+    @url("Kafka", KAFKA_URL)
     @click.option("--topic", type=TOPIC, help="The topic, with --kafka-url. Default: the queue's name.")
     @cluster_options
     @wraps(command)
@@ -72,58 +56,47 @@ def onlooker_options(command: F) -> F:
             raise click.UsageError("give one server: --redis-url (BATON_REDIS_URL) or --kafka-url (BATON_KAFKA_URL)")
         if topic is not None and kafka_url is None:
             raise click.UsageError("--topic belongs to --kafka-url")
-
-        async def opened() -> Shown:
-            if redis_url is not None:
-                return await _at("Redis", redis_url, within_server(queue, target))
-            if kafka_url is not None:
-                return await _at("Kafka", kafka_url, topic or queue.rpartition("/")[2])
-            return await _of_resource(*target.within(queue))
-
+        opened: Opening
+        if redis_url is not None:
+            opened = partial(_at, "Redis", redis_url, within_server(queue, target))
+        elif kafka_url is not None:
+            opened = partial(_at, "Kafka", kafka_url, topic or queue.rpartition("/")[2])
+        else:
+            opened = partial(_of_resource, *target.within(queue))
         return command(*args, opened=_opened(opened), **rest)
 
     return cast(F, with_onlooker)
 
 
-async def _at(name: str, url: str, queue: str) -> Shown:
+async def _at(name: str, url: str, queue: str) -> tuple[str, Onlooker]:
     """At a server that was named."""
     of = kind(name)
     assert of.onlooker is not None
     open_queue: OpenOnlooker = load(of.onlooker)
-    with _installed(of):
-        return Shown(queue, await open_queue(ServerAddress(url, _URLS[name]), queue))
+    return queue, await open_queue(ServerAddress(url, f"--{name.lower()}-url or {of.variable}"), queue)
 
 
-async def _of_resource(name: str, target: ClusterTarget) -> Shown:
+async def _of_resource(name: str, target: ClusterTarget) -> tuple[str, Onlooker]:
     async with resource(name, target) as (api, queue, source):
         group = None
         if source.keeps_finished:  # so it is the group that knows what is finished with
             groups = map(group_view, (await api.get(groups_path(queue.namespace)))["items"])
             readers = (one for one in groups if one.spec is not None and name in [each.name for each in one.spec.queues])
             group = next((one.full_name for one in readers), None)
-        with _installed(source):
-            found = await open_onlooker(api, queue, group)
+        found = await open_onlooker(api, queue, group)
         if found is None:
             raise has_no_server(queue, source)
-        return Shown(queue.full_name, found)
+        return queue.full_name, found
 
 
 @contextmanager
-def _installed(of: QueueKind) -> Iterator[None]:
+def _opened(opening: Opening) -> Iterator[tuple[str, Onlooker]]:
+    """What goes wrong at the queue, or is not installed, is a line."""
     try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise NoAnswerError(f"{missing.name} is not installed: {cure(of.name.lower())}") from None
-
-
-@contextmanager
-def _opened(find: Callable[[], Any]) -> Iterator[Shown]:
-    """What goes wrong at the queue is a line."""
-    try:
-        found: Shown = ask(find())
-        with closing(found.onlooker):
-            yield found
-    except (QueueUnreachable, ValueError) as problem:
+        queue, onlooker = ask(opening())
+        with closing(onlooker):
+            yield queue, onlooker
+    except (QueueUnreachable, ValueError, MissingExtraError) as problem:
         refuse(str(problem))
 
 

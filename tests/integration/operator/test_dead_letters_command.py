@@ -13,6 +13,7 @@ from tests.integration.operator.world import Cluster
 from tests.redis_server import RedisServer
 
 NAMESPACE = "letters"
+BY_HAND = ("send", "bad", "--key", ""), ("peek", "--partition", "0")
 
 
 async def letters(kubeconfig: Path, command: str, queue: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,8 @@ async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconf
             assert "1 dead letter sent again" in sent.stdout, sent
             assert [one.value for one in reader.read(0, Epoch(1))] == [b"bad"]
         await queue.close()
+        both = [await baton(one, "orders", "--kubeconfig", kubeconfig, "-n", NAMESPACE, *more) for one, *more in BY_HAND]
+        assert [one.returncode for one in both] == [0, 0] and both[1].stdout.endswith("  -  bad\n"), both
 
         looker = await account(api, "looks-at-queues", kubeconfig, tmp_path, [NAMESPACE])
         refused = await letters(looker.kubeconfig, "list", "orders")
@@ -49,5 +52,7 @@ async def test_the_server_is_the_one_that_the_queue_names(api: Cluster, kubeconf
         assert missing.returncode == 1 and f"no PartitionedQueue {NAMESPACE}/nothing" in missing.stderr
         other = await letters(kubeconfig, "list", "others")
         assert other.returncode == 1 and "no server to be asked: its spec.source.type is External" in other.stderr
-        for done in (refused, missing, other):
+        by_hand = await baton("peek", "others", "--kubeconfig", kubeconfig, "-n", NAMESPACE, "--partition", "0")
+        assert by_hand.returncode == 1 and "no server to be asked" in by_hand.stderr
+        for done in (refused, missing, other, by_hand):
             assert len(done.stderr.splitlines()) == 1

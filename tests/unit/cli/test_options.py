@@ -34,7 +34,14 @@ NO_OBJECT = {
     "another's digits": "a٣",
     "a dash": "-a-",
 }
-FREE = {("simulate", "scenarios"), ("simulate", "changes"), ("operator", "metrics_address"), ("dev run", "command"), ("send", "value"), ("send", "key")}
+FREE = {
+    ("simulate", "scenarios"),
+    ("simulate", "changes"),
+    ("operator", "metrics_address"),
+    ("dev run", "command"),
+    ("send", "value"),
+    ("send", "key"),
+}
 """Texts that are no names."""
 NEEDS = {
     "approve": ["orders"],

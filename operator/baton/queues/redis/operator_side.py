@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from baton.model.extras import extra
 from baton.queues.onlooker import Onlooker
 from baton.queues.opening import QueueToOpen, ServerAddress
 from baton.queues.protocol import Claimant, QueueAdapter, QueueUnreachable
@@ -37,7 +38,8 @@ def _adapter() -> "type[RedisQueue]":
 
 async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
     """`OpenOnlooker` of Redis."""
-    from baton.queues.redis.onlooker import RedisOnlooker
+    with extra("redis"):
+        from baton.queues.redis.onlooker import RedisOnlooker
 
     found = where if isinstance(where, ServerAddress) else await address(where)
     return RedisOnlooker(found.text, name, found.stands_in)

@@ -129,6 +129,8 @@ async def test_a_topic_is_set_forward_and_back_after_a_preview_and_the_next_owne
     assert "kafka-set/told: 1 partition of told set to 3, and 3 entries left out\n" in yes.stdout
     assert "`baton resume told -n kafka-set` lets it go on" in yes.stdout
     await told.become((0, 3, 0, 5, 2, None, None), (1, 0, 0, 0, 0, None, None))
+    looked = await told.baton("peek", "told", "--partition", "0")
+    assert [line.split()[0::3] for line in looked.stdout.splitlines()] == [["0/3", "3"], ["0/4", "4"]], looked
     again = await told.reset("--to", "3", "--partition", "0", "--yes")
     assert again.returncode == 0 and "it is there already; nothing is changed" in again.stdout
     time = await told.reset("--to", "2001-09-09T01:46:41Z", "--yes")
