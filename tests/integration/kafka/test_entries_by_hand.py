@@ -70,7 +70,8 @@ async def test_a_look_begins_where_the_group_is_and_changes_nothing_there(queue:
     assert await values(queue, "--offset", "0", "--limit", "2") == ["1", "2"]
     assert await values(queue, "--offset", "3") == []
     assert await queue.seen() == before
-    described = queue.broker.admin().describe_consumer_groups([queue.group])[queue.group].result(PATIENCE)
+    admin = queue.broker.admin()
+    described = await asyncio.to_thread(admin.describe_consumer_groups([queue.group])[queue.group].result, PATIENCE)
     assert not described.members
     without = ["peek", *server(queue)[:-1], f"kafka://{queue.broker.servers}", "--partition", "0"]
     said = await asyncio.to_thread(CliRunner().invoke, main, without)
@@ -113,6 +114,11 @@ async def test_the_rights_of_the_guide_are_enough_to_look_and_sending_needs_writ
     assert await values(queue, user="pod") == ["1"]
     refused = await call(queue, "send", "2", user="pod")
     assert refused.exit_code == 1 and f"may not WRITE the topic {queue.topic}" in refused.stderr
+    *words, url = server(queue, "pod")
+    words = ["peek", *words, url.partition("?")[0], "--partition", "0", "--offset", "0"]
+    assert (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout.endswith("  k  1\n"), (
+        "it has no right to other groups"
+    )
     acls.allow("pod", ResourceType.TOPIC, queue.topic, AclOperation.WRITE)
     assert (await call(queue, "send", "--partition", "0", "2", user="pod")).exit_code == 0
     assert await values(queue, user="pod") == ["1", "2"]

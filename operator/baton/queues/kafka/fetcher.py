@@ -31,7 +31,7 @@ _NO_TOPIC = frozenset({KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
 
 def why_not_read(address: KafkaAddress, topic: str, partition: int | None, error: KafkaError) -> str:
     """A sentence with the cure."""
-    place = f"{topic}/{partition}"
+    place = topic if partition is None else f"{topic}/{partition}"
     if error.code() in _GONE:
         return (
             f"{address.place}: the place of the group in {place} is not in its log: retention has deleted what was not done, the "

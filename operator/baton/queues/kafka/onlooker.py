@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from re import ASCII, fullmatch
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from baton.model.ids import Epoch, QueueName
 from baton.queues.entry import Entry
@@ -55,7 +55,7 @@ class KafkaOnlooker:
             self._client.assign([TopicPartition(self._topic, partition, begin)])
             until = time.monotonic() + _ANSWERS_WITHIN
             while time.monotonic() < until:
-                for message in self._client.consume(_AT_ONCE, _LOOK_EVERY):
+                for message in self._consumed():
                     if _ends_log(message) or (message.error() is None and (message.offset() or 0) >= end):
                         return
                     yield self._entry(message)
@@ -69,7 +69,7 @@ class KafkaOnlooker:
             self._client.assign([TopicPartition(self._topic, partition, self._ends(partition)[1]) for partition in known])
             while True:
                 yield None
-                for message in self._client.consume(_AT_ONCE, _LOOK_EVERY):
+                for message in self._consumed():
                     if not _ends_log(message):
                         yield self._entry(message)
 
@@ -79,6 +79,11 @@ class KafkaOnlooker:
 
     def close(self) -> None:
         self._client.close()
+
+    def _consumed(self) -> list[Message]:
+        """Without what librdkafka says of the group, which only `_committed` needs."""
+        those, of_group = self._client.consume(_AT_ONCE, _LOOK_EVERY), KafkaError.GROUP_AUTHORIZATION_FAILED
+        return [one for one in those if (error := one.error()) is None or error.code() != of_group]
 
     def _ends(self, partition: int) -> tuple[int, int]:
         found = self._client.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_ANSWERS_WITHIN)
