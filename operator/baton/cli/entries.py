@@ -142,8 +142,10 @@ def _show(entry: Entry, form: str | None) -> None:
 
 # -- How an entry is given.
 
-Given = tuple[bytes | None, bytes, Mapping[str, bytes]]
+Given = tuple[bytes | str | None, bytes | str, Mapping[str, bytes | str]]
 _AT_ONCE = 500
+_SENT_WITHIN = 40.0
+"""More than a producer's patience: with a right too few an idempotent producer of Kafka's waits for ever."""
 
 
 def given(line: str) -> Given:
@@ -231,21 +233,25 @@ def send(
         raise click.UsageError("give VALUE or --file")
     if file is not None and (key is not None or headers):
         raise click.UsageError("--key and --header belong to VALUE: a line of --file has its own")
+    portions = _portions(file) if file is not None else [[(key, value or "", dict(headers))]]
+    count = 0
     with opened as (queue, onlooker), onlooker.producer() as producer:
-        if value is not None:
-            sent = producer.send(key, value, dict(headers), partition=partition)
-            say(f"{queue}: sent to partition {sent.partition}" + ("" if sent.offset is None else f" at offset {sent.offset}"))
-            return
-        assert file is not None
-        count = 0
         try:
-            for portion in _portions(file):
+            for portion in portions:
                 for one in [producer.produce(*each, partition=partition) for each in portion]:
-                    one.result()
+                    sent = one.result(_SENT_WITHIN)
                     count += 1
+        except TimeoutError:
+            with suppress(QueueUnreachable):
+                producer.close(0.0)  # which gives up what else it would wait for
+            why = f"no answer within {_SENT_WITHIN:g} s: see whether the server runs, and whether the user may WRITE there"
+            refuse(f"{counted(count, 'entry', 'entries')} sent, then: {why}")
         except (QueueUnreachable, ValueError) as problem:
             refuse(f"{counted(count, 'entry', 'entries')} sent, then: {problem}")
-        say(f"{queue}: {counted(count, 'entry', 'entries')} sent")
+        if file is not None:
+            say(f"{queue}: {counted(count, 'entry', 'entries')} sent")
+        else:
+            say(f"{queue}: sent to partition {sent.partition}" + ("" if sent.offset is None else f" at offset {sent.offset}"))
 
 
 @click.command()
