@@ -1,4 +1,4 @@
-"""`baton tail` in a process of its own, which Ctrl-C ends."""
+"""`baton tail` in another process, which Ctrl-C ends."""
 
 import signal
 import subprocess
