@@ -46,6 +46,12 @@ async def values(queue: Queue, *arguments: str, user: str = "") -> list[str]:
     return [one["value"] for one in await peeked(queue, *arguments, user=user)]
 
 
+def members(queue: Queue) -> list[str]:
+    """Of the group in Kafka."""
+    admin = queue.broker.admin()
+    return [one.member_id for one in admin.describe_consumer_groups([queue.group])[queue.group].result(PATIENCE).members]
+
+
 async def test_what_is_sent_by_hand_is_shown_as_its_consumer_reads_it(queue: Queue) -> None:
     done = await call(queue, "send", "--partition", "0", "--key", "k", "--header", "trace=7", "paid")
     assert done.output == f"{queue.topic}: sent to partition 0 at offset 0\n"
@@ -67,14 +73,12 @@ async def test_a_look_begins_where_the_group_is_and_changes_nothing_there(queue:
     reader = await queue.granted("a", ONE)
     those = await asyncio.to_thread(read, reader, 0, 1, 3)
     await asyncio.to_thread(reader.ack, 0, ONE, [those[0].offset])
-    before = await queue.seen()
+    before, joined = await queue.seen(), await asyncio.to_thread(members, queue)
     assert await values(queue) == ["2", "3"]
     assert await values(queue, "--offset", "0", "--limit", "2") == ["1", "2"]
     assert await values(queue, "--offset", "3") == []
     assert await queue.seen() == before
-    admin = queue.broker.admin()
-    described = await asyncio.to_thread(admin.describe_consumer_groups([queue.group])[queue.group].result, PATIENCE)
-    assert not described.members
+    assert await asyncio.to_thread(members, queue) == joined
     without = ["peek", *server(queue)[:-1], f"kafka://{queue.broker.servers}", "--partition", "0"]
     said = await asyncio.to_thread(CliRunner().invoke, main, without)
     assert said.exit_code == 1 and "no group is known" in said.stderr
