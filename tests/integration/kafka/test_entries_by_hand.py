@@ -111,6 +111,7 @@ async def test_what_is_new_of_all_partitions_is_shown_until_ctrl_c(queue: Queue)
     ).output == f"{queue.topic}: 1 entry sent\n"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # the producer's thread ends there
 async def test_the_rights_of_the_guide_are_enough_to_look_and_sending_needs_write(
     make: MakeQueue, acls: Acls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
