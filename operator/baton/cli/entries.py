@@ -144,8 +144,6 @@ def _show(entry: Entry, form: str | None) -> None:
 
 Given = tuple[bytes | str | None, bytes | str, Mapping[str, bytes | str]]
 _AT_ONCE = 500
-_SENT_WITHIN = 40.0
-"""More than a producer's patience: with a right too few an idempotent producer of Kafka's waits for ever."""
 
 
 def given(line: str) -> Given:
@@ -239,13 +237,8 @@ def send(
         try:
             for portion in portions:
                 for one in [producer.produce(*each, partition=partition) for each in portion]:
-                    sent = one.result(_SENT_WITHIN)
+                    sent = one.result()
                     count += 1
-        except TimeoutError:
-            with suppress(QueueUnreachable):
-                producer.close(0.0)  # which gives up what else it would wait for
-            why = f"no answer within {_SENT_WITHIN:g} s: see whether the server runs, and whether the user may WRITE there"
-            refuse(f"{counted(count, 'entry', 'entries')} sent, then: {why}")
         except (QueueUnreachable, ValueError) as problem:
             refuse(f"{counted(count, 'entry', 'entries')} sent, then: {problem}")
         if file is not None:

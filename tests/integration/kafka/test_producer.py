@@ -14,6 +14,7 @@ from confluent_kafka import Producer as Client
 from baton.producers import KafkaDelivery, KafkaProducer, Producer, QueueUnreachable, producer_from_environment
 from tests.integration.kafka.reading import committed_messages, committed_values
 from tests.kafka_broker import KafkaBroker
+from tests.kafka_broker.jars import USERS
 
 _topics = itertools.count(1)
 
@@ -197,3 +198,15 @@ def test_what_lingers_at_the_end_of_the_process_is_sent(broker: KafkaBroker, top
     )
     subprocess.run([sys.executable, "-c", program, f"kafka://{broker.servers}", topic], check=True, timeout=100)
     assert [value for values in committed_values(broker, topic) for value in values] == [b"v"]
+
+
+def test_a_user_that_may_not_write_is_told_what_to_allow_by_every_call(broker: KafkaBroker, topic: str) -> None:
+    url = f"kafka://pod:{USERS['pod'].replace(' ', '%20')}@127.0.0.1:{broker.sasl_port}"
+    producer = KafkaProducer(url, topic)
+    for _ in range(2):
+        with pytest.raises(QueueUnreachable, match=f"user pod may not WRITE the topic {topic}: allow it by an ACL"):
+            producer.send("k", "v")
+    with pytest.raises(QueueUnreachable, match="may not WRITE"):
+        producer.send_many([("k", "v")])
+    producer.flush()
+    producer.close()

@@ -115,6 +115,7 @@ class KafkaProducer(InWith):
         self._failed: set[KafkaDelivery] = set()
         """That nothing has looked at."""
         self._trouble = ""
+        self._fatal: KafkaError | None = None
         self._lock = threading.Lock()
         """Nothing is taken while the producer closes."""
         self._closing, self._ended, self._hurry = False, threading.Event(), threading.Event()
@@ -211,11 +212,17 @@ class KafkaProducer(InWith):
     def _poll(self) -> None:
         """Of the producer's thread, which alone serves deliveries."""
         while not self._ended.is_set():
-            if self._hurry.is_set():
-                self._hurry.clear()
-                self._client.flush(_LOOK_EVERY)
-            else:
-                self._client.poll(_LOOK_EVERY)
+            try:
+                if self._hurry.is_set():
+                    self._hurry.clear()
+                    self._client.flush(_LOOK_EVERY)
+                else:
+                    self._client.poll(_LOOK_EVERY)
+            except KafkaException as failure:  # librdkafka sends nothing any more, as where the user may not write
+                self._fatal = failure.args[0]
+                for delivery in list(self._under_way):
+                    self._delivered(delivery, self._fatal, None)
+                self._ended.wait(_LOOK_EVERY)
 
     def _flushed(self, within: float | None) -> int:
         """How many messages are left then."""
@@ -280,6 +287,8 @@ class KafkaProducer(InWith):
         self._trouble = f" ({error.str()})"
 
     def _delivered(self, delivery: KafkaDelivery, error: KafkaError | None, message: Message | None) -> None:
+        if delivery not in self._under_way:
+            return  # it was given up
         if error is None and message is not None:
             self._trouble = ""
             delivery._future.set_result(Sent(message.partition() or 0, str(message.offset())))
@@ -291,6 +300,8 @@ class KafkaProducer(InWith):
 
     def _error(self, error: KafkaError) -> Exception:
         """A sentence with the cure."""
+        if error.code() == KafkaError._FATAL and self._fatal is not None:
+            error = self._fatal
         code, place = error.code(), self._address.place
         if code in (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART):
             return QueueUnreachable(f"{place} has no topic {self._topic}: create it, or name another")
@@ -298,7 +309,7 @@ class KafkaProducer(InWith):
             return ValueError(f"the message is larger than the topic {self._topic} takes: raise its max.message.bytes")
         if code == KafkaError._UNKNOWN_PARTITION:
             return ValueError(f"the topic {self._topic} has no such partition")
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
             return QueueUnreachable(f"{self._address.who} may not WRITE the topic {self._topic}: allow it by an ACL")
         if code == KafkaError._MSG_TIMED_OUT:
             return QueueUnreachable(f"{place} has not taken the message within {self._patience:g} s{self._trouble}")
