@@ -20,6 +20,7 @@ def a_copy(of: Path, place: Path) -> Path:
     """The tree, with the programs of the same virtual environment, which `make` takes for ready whatever the change. None that
     could install something is among them: that would turn the environment to the copy."""
     shutil.copytree(of, place, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    shutil.copytree(of / ".github", place / ".github")  # which the documents name
     programs = place / ".venv" / "bin"
     programs.mkdir(parents=True)
     for program in (of / ".venv" / "bin").iterdir():

@@ -66,7 +66,9 @@ def test_of_two_drivers_the_later_one_reads_and_the_earlier_one_s_query_ends(wor
         wait_for(orders.committed, "the second reads on")
         assert second.isActive
         second.stop()
-    assert orders.values() == numbers(120), "each has its own, and no row twice"
+    assert sorted(set(orders.values())) == numbers(120)
+    unmarked = [row.value for row in orders.rows if not row.redelivered]
+    assert len(unmarked) == len(set(unmarked)), "what the first was at when the second began may come again, marked"
 
 
 class Table:
