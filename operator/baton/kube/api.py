@@ -291,7 +291,7 @@ def _read_authority(settings: Any, folder: str) -> None:
     encoding, but `ssl` takes a text in ASCII only."""
     file = settings.ssl_ca_cert
     if file is not None and Path(file).is_relative_to(folder):
-        settings.ca_cert_data, settings.ssl_ca_cert = Path(file).read_text("ascii", "ignore"), None
+        settings.ca_cert_data, settings.ssl_ca_cert = Path(file).read_text(encoding="ascii", errors="ignore"), None
 
 
 @asynccontextmanager
