@@ -28,8 +28,7 @@ async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
         max_unacknowledged=queue.max_delivered_unacked,
         dead_letters=source.dead_letter_topic or "",
     )
-    group = source.group_id or claimant.group.replace("/", ".", 1)
-    return KafkaQueue(await _address(queue, source), group, spec, claimant)
+    return KafkaQueue(await _address(queue, source), _group_id(source, claimant.group), spec, claimant)
 
 
 async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: str | None = None) -> Onlooker:
@@ -41,7 +40,13 @@ async def open_onlooker(where: QueueToOpen | ServerAddress, name: str, group: st
         address = read(where.text)
         return KafkaOnlooker(address, name, address.group)
     source: KafkaSource = where.source
-    return KafkaOnlooker(await _address(where, source), source.topic, source.group_id or (group and group.replace("/", ".", 1)))
+    known = source.group_id if group is None else _group_id(source, group)
+    return KafkaOnlooker(await _address(where, source), source.topic, known)
+
+
+def _group_id(source: KafkaSource, group: str) -> str:
+    """Kafka's name of a ConsumerGroup (namespace/name)."""
+    return source.group_id or group.replace("/", ".", 1)
 
 
 async def _address(queue: QueueToOpen, source: KafkaSource) -> KafkaAddress:
