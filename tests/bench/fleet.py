@@ -13,7 +13,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.names import session_lease_name
 from baton.model.ranges import format_grants
 from baton.model.session import PodReleases
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 QUEUE = QueueName("orders")
 DELAY = 5.0
@@ -61,7 +61,7 @@ class Fleet:
         self.let_go()
         for _ in range(3):
             made = self.step()
-            granted = frozenset(Outcome(e.partition, Owner(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
+            granted = frozenset(Outcome(e.partition, Ownership(e.uid, e.epoch)) for e in made.effects if isinstance(e, Grant))
             self.step(granted)
         if self.state.moves:
             raise RuntimeError("the group does not come to rest")

@@ -11,7 +11,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.names import LEDGER_GROUP_KEY
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.simulation.order import backwards
 
 GROUP = "shop/orders"
@@ -27,7 +27,7 @@ class Fleet:
     now: float = 0.0
     ledger: dict[str, str] = field(default_factory=dict)
     operator: GroupState | None = field(default_factory=lambda: GroupState.new(GROUP))
-    records: dict[Partition, Owner] = field(default_factory=dict)
+    records: dict[Partition, Ownership] = field(default_factory=dict)
     words: set[Release] = field(default_factory=set)
     outcomes: set[Outcome] = field(default_factory=set)
     uids: int = 0
@@ -127,9 +127,9 @@ class Fleet:
         for wanted in effects:
             if isinstance(wanted, Pause):
                 continue
-            record = self.records.get(wanted.partition, Owner(None, Epoch(0)))
+            record = self.records.get(wanted.partition, Ownership(None, Epoch(0)))
             if wanted.epoch > record.epoch:
-                record = self.records[wanted.partition] = Owner(wanted.uid, wanted.epoch)
+                record = self.records[wanted.partition] = Ownership(wanted.uid, wanted.epoch)
             self.outcomes.add(Outcome(wanted.partition, record))
 
     def restart(self) -> None:
@@ -218,7 +218,7 @@ class Fleet:
             if not readers:
                 continue
             assert record.owner in readers, f"{partition} is with {record.owner}"
-            assert self.records[partition] == Owner(live[record.owner].uid, record.epoch)
+            assert self.records[partition] == Ownership(live[record.owner].uid, record.epoch)
             loads[record.owner] += 1
         uniform = all(member.subscribed is None for member in live.values())
         plain = not any(queue.exclusive for queue in self.queues.values())

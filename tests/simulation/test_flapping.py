@@ -12,7 +12,7 @@ from baton.engine.step import size
 from baton.kube.api import group_path
 from baton.kube.objects import APPROVE_ANNOTATION, GROUP_VERSION, groups_path
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.simulation.one_replica import OneReplica, lives
 from tests.unit.controller.memory_queue import MemoryQueue
 
@@ -32,7 +32,7 @@ class Witness(MemoryQueue):
         self.told: dict[tuple[int, Epoch], Uid | None] = {}
         self.used_twice: set[tuple[int, Epoch]] = set()
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         before = self.records.get(partition)
         made = await super().grant(partition, uid, epoch)
         if self.told.setdefault((partition, epoch), uid) != uid or (before is not None and epoch < before.epoch):

@@ -19,7 +19,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, ledger_name
 from baton.model.times import to_text
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueUnreachable
 from baton.simulation.virtual_time import run
 from tests.simulation.api_server import ApiServer, MemoryApi, WatchFeed
 from tests.unit.controller.memory_queue import MemoryQueue
@@ -262,7 +262,7 @@ async def test_a_group_that_is_deleted_waits_as_long_as_its_queue_lets_something
     queue = shop.queues["orders"]
     grant, done = queue.grant, set[int]()
 
-    async def one_each_time(partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def one_each_time(partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """By connection."""
         if (connection := len(shop.claimants)) in done:
             await asyncio.sleep(ANSWERS_WITHIN - 1)
@@ -369,7 +369,7 @@ async def test_owners_that_somebody_else_wrote_are_noticed_told_and_granted_agai
     await shop.spread("orders", 4)
     await asyncio.sleep(10)
     queue = shop.queues["orders"]
-    queue.records[1] = Owner(Uid("a-pod-of-another-cluster"), Epoch(40))
+    queue.records[1] = Ownership(Uid("a-pod-of-another-cluster"), Epoch(40))
     queue.records[2] = queue.records[2]._replace(paused=True)
     del queue.records[3]
 
@@ -419,7 +419,7 @@ async def test_a_group_whose_queue_another_took_over_goes_without_touching_it(sh
     queue = shop.queues["orders"]
     queue.conflict = "the queue belongs to another group: take it over"
     assert "belongs to another" in await shop.told("Conflict")
-    theirs = {number: Owner(Uid("theirs"), Epoch(9)) for number in range(4)}
+    theirs = {number: Ownership(Uid("theirs"), Epoch(9)) for number in range(4)}
     queue.records = dict(theirs)
     await shop.api.delete(groups_path("shop", "orders"))
     assert await shop.gone(20) < 3 * ANSWERS_WITHIN

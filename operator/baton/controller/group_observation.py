@@ -18,7 +18,7 @@ from baton.kube.pods import PodView
 from baton.model.ids import MemberId, QueueName
 from baton.model.ranges import Spans
 from baton.model.wording import counted
-from baton.queues.protocol import Owner, Resizing
+from baton.queues.protocol import Ownership, Resizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class QueueFacts:
     """In operation; None: not known in this run of the operator."""
     fenced: bool = True
     incarnation: str | None = None
-    owners: Mapping[int, Owner] = field(default_factory=dict)
+    owners: Mapping[int, Ownership] = field(default_factory=dict)
     """As of the last look that found others than those that were known."""
     problem: Problem | None = None
     resizing: Resizing | None = None

@@ -27,7 +27,7 @@ from baton.kube.ledger_configmap import ForeignConfigMap, LedgerOwner, Stored, s
 from baton.kube.releases import OperatorReleases
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.model.wording import counted
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 APART = 0.05
 """Seconds between writes in the long run: what changes meanwhile goes into one."""
@@ -286,10 +286,10 @@ class LedgerWriter:
             raise
 
 
-_NOBODY = Owner(None, Epoch(0))
+_NOBODY = Ownership(None, Epoch(0))
 
 
-def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner]) -> list[int]:
+def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership]) -> list[int]:
     """Partitions at rest for which the queue has recorded something else than the ledger: another owner, another epoch, none, or
     that they are paused; or a higher epoch where no member is to own them."""
     wrong = []
@@ -305,7 +305,7 @@ def contradicted(state: GroupState, queue: QueueName, owner_records: Mapping[int
 
 
 def told_of(
-    state: GroupState, queue: QueueName, owner_records: Mapping[int, Owner], wrong: Sequence[int], *, first: bool
+    state: GroupState, queue: QueueName, owner_records: Mapping[int, Ownership], wrong: Sequence[int], *, first: bool
 ) -> tuple[EventReason, str]:
     """Reason and message of the event. `wrong`: the partitions that are contradicted. `first`: this operator found it when it
     took the group over."""

@@ -13,7 +13,7 @@ from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, Partition
-from baton.queues.protocol import IN_USE, Owner, PartitionUnavailable, QueueAdapter, QueueUnreachable
+from baton.queues.protocol import IN_USE, Ownership, PartitionUnavailable, QueueAdapter, QueueUnreachable
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class QueueWork:
         self._due: set[Partition] = set()
         self._draining: dict[Partition, Pause] = {}
         """The pauses that had something outstanding at the last question."""
-        self._next_owners: dict[Partition, set[Owner]] = {}
+        self._next_owners: dict[Partition, set[Ownership]] = {}
         """Of the pauses that are wanted (`next_owners`)."""
         self._outcomes: dict[Partition, Outcome] = {}
         self._last_told: dict[Partition, Epoch] = {}
@@ -84,7 +84,7 @@ class QueueWork:
         return 0 if self.held else len(self._due)
 
     @property
-    def next_owners(self) -> Mapping[int, Collection[Owner]]:
+    def next_owners(self) -> Mapping[int, Collection[Ownership]]:
         """Who is to have the partitions that are paused, or was to have them before that was another, by their numbers: their
         owners may have heard of that one alone."""
         return {partition.number: owners for partition, owners in self._next_owners.items()}
@@ -130,7 +130,7 @@ class QueueWork:
         self._drained.clear()
         self._last_told.clear()
 
-    def seen_before(self, grant: Grant, record: Owner) -> bool:
+    def seen_before(self, grant: Grant, record: Ownership) -> bool:
         """This record was seen at the queue before this grant. True: it is of an earlier grant, whose answer was lost, and the
         engine hears of that first. It does so once: where nothing follows from it, this grant is made."""
         is_news = grant.above is not None and record.uid is not None and grant.above < record.epoch < grant.epoch
@@ -194,7 +194,7 @@ class QueueWork:
         if not isinstance(effect, Pause):
             self._next_owners.pop(partition, None)
         elif effect.then is not None:
-            self._next_owners.setdefault(partition, set()).add(Owner(effect.then.uid, effect.then.epoch))
+            self._next_owners.setdefault(partition, set()).add(Ownership(effect.then.uid, effect.then.epoch))
 
     def _add(self, partitions: Iterable[Partition]) -> bool:
         """Make partitions due. Returns False if all of them were due already."""
@@ -355,7 +355,7 @@ class QueueEffects:
     async def _pause(self, adapter: QueueAdapter, pause: Pause, tasks: asyncio.TaskGroup) -> None:
         number = pause.partition.number
         within = max(0.0, pause.deadline - self._clock.now())
-        then = Owner(pause.then.uid, pause.then.epoch) if pause.then is not None else None
+        then = Ownership(pause.then.uid, pause.then.epoch) if pause.then is not None else None
         with self._records.changing(number):
             left = await answer(pause.partition.queue, adapter.pause(number, pause.epoch, within, then), adapter.answers_within)
             self._records.paused(number, pause.epoch)
@@ -399,10 +399,10 @@ class QueueEffects:
             left = await answer(pause.partition.queue, adapter.outstanding(pause.partition.number), adapter.answers_within)
             self._left(adapter, pause, left, granting)
 
-    def _left(self, adapter: QueueAdapter, pause: Pause, left: int | Owner | None, tasks: asyncio.TaskGroup) -> None:
+    def _left(self, adapter: QueueAdapter, pause: Pause, left: int | Ownership | None, tasks: asyncio.TaskGroup) -> None:
         if pause.partition in self._granting or self.work.held:  # held: the answer may be of another queue
             return
-        if isinstance(left, Owner):
+        if isinstance(left, Ownership):
             self._records.granted(pause.partition.number, left)
             self._unavailable.pop(pause.partition, None)
             self.work.handed_over(Outcome(pause.partition, left))

@@ -22,7 +22,7 @@ from baton.engine.state import IN_DOUBT, KnownQueue
 from baton.kube.clock import ApiServerClock
 from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Partition, QueueName
-from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueUnreachable
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueUnreachable
 
 UNRECORDED_WITHIN = 5.0
 """Seconds for which a group that is being deleted waits for a queue that its ledger does not name: it may be put right
@@ -217,7 +217,7 @@ class QueueWorkers:
             if (worker := self._workers.get(sight.name)) is not None and worker.facts.incarnation == sight.facts.incarnation:
                 worker.effects.go_on()
 
-    def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Owner], bool]]:
+    def surprising(self) -> Iterator[tuple[QueueName, Mapping[int, Ownership], bool]]:
         """Queues whose owner records were others at the last look than what was known, each once: its records as they are by now,
         and whether this is the first look."""
         for name, worker in self._workers.items():
@@ -272,7 +272,7 @@ class QueueWorkers:
     @property
     def outcomes(self) -> frozenset[Outcome]:
         gone = frozenset(
-            Outcome(one.partition, Owner(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
+            Outcome(one.partition, Ownership(one.uid, one.epoch)) for one in self._out_of_reach if isinstance(one, Grant)
         )
         return gone.union(*(worker.effects.work.outcomes for worker in self._workers.values()))
 

@@ -21,7 +21,7 @@ from baton.engine.state import (
     moment,
 )
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 _FIELDS = tuple(one.name for one in fields(GroupState))
 
@@ -263,7 +263,7 @@ class Draft(GroupState):
             self.owned[owner].discard(partition)
             self.changed_members.add(owner)
 
-    def record_grant(self, partition: Partition, at_queue: Owner) -> None:
+    def record_grant(self, partition: Partition, at_queue: Ownership) -> None:
         """The queue accepted the grant of the running move."""
         move = self.moves.pop(partition)
         if move.receiver is None:

@@ -12,7 +12,7 @@ from baton.engine.results import Effect, Grant, Pause, ReleaseCause, Released
 from baton.engine.state import Move
 from baton.model.ids import Partition
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 
 def take_outcomes(draft: Draft) -> None:
@@ -32,7 +32,7 @@ def take_outcomes(draft: Draft) -> None:
             draft.raise_epoch(partition, record.epoch)
 
 
-def _take_overtaken(draft: Draft, partition: Partition, at_queue: Owner) -> None:
+def _take_overtaken(draft: Draft, partition: Partition, at_queue: Ownership) -> None:
     """The queue had accepted a grant before it was told that the ledger has another receiver by now, or none. So that receiver
     is the owner, and lets go before anybody else gets the partition. Nothing changes by an outcome that an earlier step took in.
     """

@@ -17,7 +17,7 @@ from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
 from baton.model.ranges import Spans
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 
 class HeldBack(IntEnum):
@@ -76,7 +76,7 @@ class ObservedQueue:
     """False: the queue may tell of some, and has not answered yet in this run of the operator."""
     weights: Spans[Fraction] = ()
     """The weights of partitions as shares of the load; 1 where spec.partitionAttributes has none."""
-    owners: Mapping[int, Owner] = field(default_factory=dict)
+    owners: Mapping[int, Ownership] = field(default_factory=dict)
     """The queue's owner records by partition number; empty unless the ledger was lost or the incarnation changed."""
 
 
@@ -122,7 +122,7 @@ class Outcome(NamedTuple):
     """
 
     partition: Partition
-    record: Owner
+    record: Ownership
 
 
 @dataclass(frozen=True, slots=True)

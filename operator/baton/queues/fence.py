@@ -1,6 +1,6 @@
 """The answers of a queue to a pod that may not have what it asks for."""
 
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 
 class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fence's own word
@@ -9,7 +9,7 @@ class StaleOwner(Exception):  # noqa: N818 - a fact about the caller, in the fen
     There is nothing to retry: whatever was read under that epoch belongs to another pod now.
     """
 
-    def __init__(self, partition: int, uid: str, epoch: int, record: Owner, *, other_process: bool = False) -> None:
+    def __init__(self, partition: int, uid: str, epoch: int, record: Ownership, *, other_process: bool = False) -> None:
         """`other_process`: the owner is right, but a later process with its UID reads the partition now."""
         super().__init__(partition, uid, epoch, record)
         self.other_process = other_process

@@ -39,7 +39,7 @@ IN_USE = -1
 """The owner of a paused partition has not released it, and no number of entries says what it still does."""
 
 
-class Owner(NamedTuple):
+class Ownership(NamedTuple):
     """The owner record at the queue. `uid` None: no owner. Epoch 0: never granted."""
 
     uid: Uid | None
@@ -76,7 +76,7 @@ class QueueCheck(NamedTuple):
     the queue has not been made yet."""
     partitions: int | None = None
     """How many it has: while their number changes, the larger one. None: it has not been made yet."""
-    owners: Mapping[int, Owner] = MappingProxyType({})
+    owners: Mapping[int, Ownership] = MappingProxyType({})
     """All owner records, tombstones of withdrawn partitions included."""
     lag: Mapping[int, int] = MappingProxyType({})
     """Entries not yet acknowledged or committed, per partition."""
@@ -123,8 +123,8 @@ class QueueAdapter(Protocol):
         change that is under way is ended before another begins."""
 
     async def pause(
-        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
-    ) -> int | Owner | None:
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
+    ) -> int | Ownership | None:
         """Stop delivery under `epoch` and return how much is outstanding under it; acknowledgements stay allowed. `within`:
         seconds that the owner has to finish, for it to know. `then`: who is to be granted it, as the ledger has it, and
         may listen for that. Where the queue's pods hand over by themselves, the owner makes this the owner record when it
@@ -135,11 +135,11 @@ class QueueAdapter(Protocol):
         cannot say (External). IN_USE: ask again.
         """
 
-    async def outstanding(self, partition: int) -> int | Owner | None:
+    async def outstanding(self, partition: int) -> int | Ownership | None:
         """Entries delivered under the epoch in force, or in a range that a Spark query reads, and not finished with; an owner,
         IN_USE and None: as `pause`."""
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """Make `uid` the owner if `epoch` is above the recorded one, or both are equal to what is recorded.
 
         Returns the record that then stands there, durable as far as the server can make it.

@@ -11,7 +11,7 @@ from baton.engine.state import PodKey, moment
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry, flat
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from baton.simulation.scenario import EventPart, GroupPart, JoinPart, QueuePart, Scenario, merged
 
 # The simulated queues: they answer at once; their records say who would be let in.
@@ -24,7 +24,7 @@ class FencedQueues:
 
     drains: bool = False
     """Nothing is ever outstanding. Otherwise only the consumers say when they have let go."""
-    records: dict[Partition, Owner] = field(default_factory=dict)
+    records: dict[Partition, Ownership] = field(default_factory=dict)
     drained: frozenset[tuple[Partition, Epoch]] = frozenset()
     outcomes: frozenset[Outcome] = frozenset()
 
@@ -36,14 +36,14 @@ class FencedQueues:
 
     def _grant(self, wanted: Grant) -> Outcome:
         """Taken with a higher epoch, or with an equal one of the same owner; the answer is the record that then stands there."""
-        record = self.records.get(wanted.partition, Owner(None, Epoch(0)))
+        record = self.records.get(wanted.partition, Ownership(None, Epoch(0)))
         if wanted.epoch > record.epoch:
-            record = self.records[wanted.partition] = Owner(wanted.uid, wanted.epoch)
+            record = self.records[wanted.partition] = Ownership(wanted.uid, wanted.epoch)
         return Outcome(wanted.partition, record)
 
     def accepts(self, partition: Partition, uid: Uid, epoch: Epoch) -> bool:
         """What a fenced read, acknowledgement or commit would be answered."""
-        return self.records.get(partition) == Owner(uid, epoch)
+        return self.records.get(partition) == Ownership(uid, epoch)
 
 
 # The consumers' side: processes that read their own key of the ledger, and let go as fast as they can, or never.

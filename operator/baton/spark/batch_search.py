@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition, QueueName
 from baton.queues.logged_ranges import Ahead, AheadAnswer, AheadRequest, Gone, LaterQuery, Stale
-from baton.spark.ledger import Ownership, PartitionGrant
+from baton.spark.ledger import LedgerGrants, PartitionGrant
 from baton.spark.offsets import MAX_BYTES, Positions, SourceError, StreamOptions
 from baton.spark.queues import FleetQueues, QueueAwayError, Range
 from baton.spark.ranges import beyond, lost_and_cure, superseded
@@ -246,7 +246,7 @@ class BatchSearch:
         due: list[Candidate] = []
         idle: list[Candidate] = []
 
-        def pick(ownership: Ownership) -> list[PartitionGrant]:
+        def pick(ownership: LedgerGrants) -> list[PartitionGrant]:
             found, waiting = self._due.split(self._candidates(query, ownership, start), self._around.clock())
             due.extend(found)
             idle.extend(waiting)
@@ -283,7 +283,7 @@ class BatchSearch:
         """AvailableNow: those that are not read to their end."""
         return sorted(partition for partition, last in (self.target or {}).items() if start.get(partition, last) < last)
 
-    def _candidates(self, query: Mapping[QueueName, int], ownership: Ownership, start: Positions) -> Iterator[Candidate]:
+    def _candidates(self, query: Mapping[QueueName, int], ownership: LedgerGrants, start: Positions) -> Iterator[Candidate]:
         """The partitions that may be read: others stay where they are. Not those that are to be let go, nor those whose owner
         is not registered here, nor those of a queue that has given the query no number yet."""
         executors = self._around.executors()

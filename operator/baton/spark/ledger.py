@@ -45,7 +45,7 @@ class PartitionGrant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ownership:
+class LedgerGrants:
     """The whole ledger, turned around: grants instead of members."""
 
     owned: frozenset[PartitionGrant] = frozenset()
@@ -62,10 +62,10 @@ class Ownership:
         return frozenset(one.partition for one in self.owned | self.revoking)
 
 
-def ownership(entries: Iterable[MemberEntry]) -> Ownership:
+def ledger_grants(entries: Iterable[MemberEntry]) -> LedgerGrants:
     """The grants that the members' keys of the ledger record."""
     known = tuple(entries)
-    return Ownership(
+    return LedgerGrants(
         owned=frozenset(grant for entry in known for grant in _grants(entry, entry.owned)),
         revoking=frozenset(grant for entry in known for grant in _grants(entry, entry.revoking)),
     )
@@ -111,9 +111,9 @@ class LedgerSnapshot:
     scale: RequestedScale | None = None
 
     @cached_property
-    def ownership(self) -> Ownership:
+    def ownership(self) -> LedgerGrants:
         """The grants that it records."""
-        return ownership(self.entries.values())
+        return ledger_grants(self.entries.values())
 
     @property
     def generation(self) -> int:
@@ -261,7 +261,7 @@ class GrantsInUse:
         self._released: frozenset[Release] = frozenset()
         ledger.on_change(self.review)
 
-    def take(self, choose: Callable[[Ownership], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
+    def take(self, choose: Callable[[LedgerGrants], Iterable[PartitionGrant]]) -> list[PartitionGrant]:
         """Take what `choose` picks from the newest ledger; nothing of it is released until it is put back."""
         with self._lock:
             chosen = list(choose(self._ledger.read().ownership))

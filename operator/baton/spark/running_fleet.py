@@ -26,7 +26,7 @@ from baton.spark.executor_warm_up import ExecutorWarmUp, Warm
 from baton.spark.executors import Executor, Executors, by_pod, location
 from baton.spark.finishing import Finishing
 from baton.spark.fleet_loop import FleetLoop
-from baton.spark.ledger import GrantsInUse, Ownership
+from baton.spark.ledger import GrantsInUse, LedgerGrants
 from baton.spark.queries import GroupQueries, running_in
 from baton.spark.queues import FleetQueues
 from baton.spark.statistics import Counts, FleetView, RangeReport, parse_reports
@@ -134,7 +134,7 @@ def stopped(spark: SparkSession) -> bool:
 # -- queues that the fleet was not told of
 
 
-def unread_queues(ownership: Ownership, named: Set[QueueName]) -> str:
+def unread_queues(ownership: LedgerGrants, named: Set[QueueName]) -> str:
     """What is wrong and the cure, for people; empty: every queue of which the fleet owns something is `named`."""
     unread = sorted({partition.queue for partition in ownership.partitions} - named)
     if not unread:

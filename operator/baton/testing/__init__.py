@@ -28,7 +28,7 @@ from baton.model.ids import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import NO_HEADERS, Entry
 from baton.queues.fence import StaleOwner
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis.routing import RoutingTable
 
 __all__ = ["AsyncTestQueue", "SetAside", "TestQueue"]
@@ -415,7 +415,7 @@ class InMemoryReader:
         """Refuse a stale owner, and tell who waits of what has changed."""
         with self.changed:
             if partition in self.lost or epoch != self.epochs[partition]:
-                raise StaleOwner(partition, POD, epoch, Owner(Uid("another-pod"), self.epochs[partition]))
+                raise StaleOwner(partition, POD, epoch, Ownership(Uid("another-pod"), self.epochs[partition]))
             self._asked_at = time.monotonic()
             yield
             self.changed.notify_all()

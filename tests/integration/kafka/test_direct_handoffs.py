@@ -11,7 +11,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka.announcements import KafkaAnnouncements
 from baton.queues.kafka.reader import KafkaReader
 from baton.queues.kafka.record import BY_GIVER, Record
-from baton.queues.protocol import Heard, Owner
+from baton.queues.protocol import Heard, Ownership
 from tests.integration.kafka.conftest import Queue
 from tests.integration.kafka.reading import read_some
 from tests.kafka_pod import shared
@@ -115,7 +115,7 @@ async def begun(queue: Queue, pod: MakePod) -> tuple[Pod, list[Entry]]:
 
 async def handed(queue: Queue, giver: Pod, receiver: Pod, entries: list[Entry]) -> None:
     """From one to the other, without the operator."""
-    await queue.operator.pause(0, ONE, PATIENCE, Owner(receiver.uid, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Ownership(receiver.uid, TWO))
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries)
@@ -130,7 +130,7 @@ async def test_the_owner_grants_it_and_the_receiver_reads_on(queue: Queue, pod: 
     queue.send("4", "5")
     found = await receiver.reads(TWO, 2)
     assert [(one.value, one.redelivered) for one in found] == [(b"4", False), (b"5", False)]
-    assert await queue.operator.outstanding(0) == Owner(receiver.uid, TWO)
+    assert await queue.operator.outstanding(0) == Ownership(receiver.uid, TWO)
     assert await queue.operator.grant(0, receiver.uid, TWO) == (receiver.uid, TWO, False), "the operator sees it as its own"
     await receiver.finishes(TWO, found)
     await receiver.lets_go(TWO)
@@ -168,7 +168,7 @@ async def test_a_process_that_has_begun_since_takes_what_is_there_for_read(queue
 async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     receiver = pod("b")
-    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
     await giver.finishes(ONE, entries[:1])
@@ -181,8 +181,8 @@ async def test_where_something_is_left_in_hand_the_operator_grants(queue: Queue,
 
 async def test_the_last_plan_counts(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
-    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
-    await queue.operator.pause(0, ONE, PATIENCE, Owner(C, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Ownership(C, TWO))
     receiver = pod("c")
     await giver.hears(lambda heard: heard.paused)
     await receiver.looks_out()
@@ -194,7 +194,7 @@ async def test_the_last_plan_counts(queue: Queue, pod: MakePod) -> None:
 
 async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
-    await queue.operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await queue.operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     assert await queue.operator.grant(0, C, THREE) == (C, THREE, False), "the deadline has passed, and all has changed"
     await giver.finishes(ONE, entries)
@@ -205,7 +205,7 @@ async def test_whoever_grants_before_the_owner_lets_go_has_granted(queue: Queue,
 async def test_what_the_spec_says_since_is_in_the_operators_grant_alone(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     operator = queue.another(redeliveries=7)
-    await operator.pause(0, ONE, PATIENCE, Owner(B, TWO))
+    await operator.pause(0, ONE, PATIENCE, Ownership(B, TWO))
     await giver.hears(lambda heard: heard.paused)
     await giver.finishes(ONE, entries)
     await giver.lets_go(ONE)
@@ -220,8 +220,8 @@ async def test_to_whom_it_was_handed_is_told_once_and_then_granted_over(queue: Q
     await handed(queue, giver, receiver, entries)
     queue.send("4")
     await receiver.reads(TWO, 1)
-    redirected = Owner(C, THREE)
-    assert await queue.operator.pause(0, ONE, PATIENCE, redirected) == Owner(B, TWO), "the giver had not heard of it"
+    redirected = Ownership(C, THREE)
+    assert await queue.operator.pause(0, ONE, PATIENCE, redirected) == Ownership(B, TWO), "the giver had not heard of it"
 
     async def nothing_is_left() -> bool:
         return await queue.operator.pause(0, ONE, PATIENCE, redirected) == 0
@@ -236,13 +236,15 @@ async def test_a_grant_does_not_go_over_what_was_handed_over_and_nobody_was_told
     giver, entries = await begun(queue, pod)
     receiver = pod("b")
     await handed(queue, giver, receiver, entries)
-    assert await queue.operator.grant(0, C, THREE) == Owner(B, TWO), "it lets go first"
-    assert await queue.operator.grant(0, C, THREE) == Owner(C, THREE), "who knows that grants all the same"
-    assert await queue.operator.grant(0, B, Epoch(4)) == Owner(B, Epoch(4)), "and of what it granted itself it need not be told"
+    assert await queue.operator.grant(0, C, THREE) == Ownership(B, TWO), "it lets go first"
+    assert await queue.operator.grant(0, C, THREE) == Ownership(C, THREE), "who knows that grants all the same"
+    assert await queue.operator.grant(0, B, Epoch(4)) == Ownership(B, Epoch(4)), (
+        "and of what it granted itself it need not be told"
+    )
 
 
 async def test_an_operator_that_has_just_begun_is_told_as_well(queue: Queue, pod: MakePod) -> None:
     giver, entries = await begun(queue, pod)
     receiver = pod("b")
     await handed(queue, giver, receiver, entries)
-    assert await queue.another().grant(0, C, THREE) == Owner(B, TWO)
+    assert await queue.another().grant(0, C, THREE) == Ownership(B, TWO)

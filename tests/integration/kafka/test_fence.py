@@ -16,7 +16,7 @@ from baton.queues.fence import StaleOwner
 from baton.queues.kafka import guard
 from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.client import CommittedOffsets, KafkaClient, StaleToken
-from baton.queues.protocol import IN_USE, Claimant, Owner, QueueConflict, QueueUnreachable
+from baton.queues.protocol import IN_USE, Claimant, Ownership, QueueConflict, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import PATIENCE, eventually, until
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.promise
 
 
 async def test_the_last_grant_owns_the_partition_and_a_lower_epoch_changes_nothing(queue: Queue) -> None:
-    assert await queue.operator.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
-    assert await queue.operator.grant(0, Uid("b"), Epoch(1)) == Owner(Uid("a"), Epoch(2))
-    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
-    assert await queue.operator.grant(0, Uid("b"), Epoch(3)) == Owner(Uid("b"), Epoch(3))
-    assert (await queue.operator.check()).owners == {0: Owner(Uid("b"), Epoch(3))}
+    assert await queue.operator.grant(0, Uid("a"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(1)) == Ownership(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(3)) == Ownership(Uid("b"), Epoch(3))
+    assert (await queue.operator.check()).owners == {0: Ownership(Uid("b"), Epoch(3))}
 
 
 async def test_a_stale_owners_commit_is_refused_by_the_broker(queue: Queue) -> None:
@@ -75,7 +75,7 @@ async def test_two_operators_that_race_never_set_an_epoch_back_and_leave_an_owne
         before = (await queue.seen()).record
         delays = [chance.random() * 0.02 for _ in range(2)]
 
-        async def granting(operator: KafkaQueue, uid: str, epoch: int, delay: float) -> Owner:
+        async def granting(operator: KafkaQueue, uid: str, epoch: int, delay: float) -> Ownership:
             await asyncio.sleep(delay)
             return await operator.grant(0, Uid(uid), Epoch(epoch))
 
@@ -229,7 +229,7 @@ async def test_another_group_of_batons_is_refused_until_the_first_gives_it_up_or
     await told.ensure(None)
     await queue.operator.release()
     await other.ensure(None)
-    assert await other.grant(0, Uid("z"), Epoch(4)) == Owner(Uid("z"), Epoch(4))
+    assert await other.grant(0, Uid("z"), Epoch(4)) == Ownership(Uid("z"), Epoch(4))
 
 
 async def test_a_group_of_another_topic_is_refused_under_the_same_group_id(queue: Queue, make: MakeQueue) -> None:
@@ -267,10 +267,10 @@ async def test_two_queues_of_a_group_do_not_share_a_topic(queue: Queue) -> None:
     with pytest.raises(QueueConflict, match="for the queue orders"):
         await copy.grant(0, Uid("b"), Epoch(2))
     await copy.release()
-    assert (await queue.operator.check()).owners[0] == Owner(Uid("a"), Epoch(1)), "only its own is given up"
+    assert (await queue.operator.check()).owners[0] == Ownership(Uid("a"), Epoch(1)), "only its own is given up"
     told = queue.of_topic(queue.topic, GROUP._replace(takes_over=frozenset({GROUP.uid})), queue="copy")
     await told.ensure(None)
-    assert await told.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    assert await told.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
 
 
 async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there_by_the_pods_that_run(
@@ -284,7 +284,7 @@ async def test_a_queue_that_was_replaced_by_one_with_another_topic_is_read_there
     other.send("new")
     replaced = queue.of_topic(other.topic)
     await replaced.ensure(None)
-    assert await replaced.grant(0, Uid("a"), Epoch(2)) == Owner(Uid("a"), Epoch(2))
+    assert await replaced.grant(0, Uid("a"), Epoch(2)) == Ownership(Uid("a"), Epoch(2))
     with pytest.raises(StaleOwner):
         await asyncio.to_thread(reader.ack, 0, Epoch(5), [entry.offset])
     await asyncio.to_thread(reader.let_go, {number: Epoch(5) for number in range(4)}, PATIENCE)
@@ -305,7 +305,7 @@ async def test_a_queue_that_is_given_up_before_it_was_seen_with_its_new_topic_le
         assert await replaced.release()
     successor = queue.another(Claimant("shop/orders-group", "uid-of-the-next"))
     await successor.ensure(None)
-    assert await successor.grant(0, Uid("b"), Epoch(6)) == Owner(Uid("b"), Epoch(6))
+    assert await successor.grant(0, Uid("b"), Epoch(6)) == Ownership(Uid("b"), Epoch(6))
 
 
 async def test_a_record_that_somebody_has_overwritten_is_seen_and_granted_above(queue: Queue) -> None:
@@ -329,7 +329,7 @@ async def test_a_record_with_an_epoch_beyond_all_bounds_is_nobodys_and_granted_o
     token = await queue.operator._transactions.init(0)
     await queue.operator._transactions.commit(0, 0, replace(record, epoch=Epoch(2**63 - 1), token=token))
     assert (await queue.operator.check()).owners == {}
-    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     queue.send("1")
     (entry,) = await asyncio.to_thread(read, queue.reader("b"), 0, 2, 1)
     assert entry.value == b"1"
@@ -404,7 +404,7 @@ async def test_a_coordinator_that_answers_what_was_long_ago_sets_no_place_back(q
     other = queue.another()
     client = other._transactions.client = OldViews(queue.address, queue.group, "test")
     for epoch, client.old in enumerate((nothing, long_ago), 2):
-        assert await other.grant(0, Uid("b"), Epoch(epoch)) == Owner(Uid("b"), Epoch(epoch))
+        assert await other.grant(0, Uid("b"), Epoch(epoch)) == Ownership(Uid("b"), Epoch(epoch))
         assert await queue.committed() == 2
     client.old = long_ago
     with pytest.raises(StaleToken):
@@ -420,11 +420,11 @@ async def test_a_commit_that_nobody_ends_holds_up_neither_a_grant_nor_a_look(que
     queue.send("1")
     await asyncio.to_thread(read, await queue.granted("a", 1), 0, 1, 1)
     await begin_a_commit(queue)
-    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     reader = queue.reader("b")
     (entry,) = await asyncio.to_thread(read, reader, 0, 2, 1)
     await begin_a_commit(queue)
-    assert (await queue.operator.check()).owners[0] == Owner(Uid("b"), Epoch(2))
+    assert (await queue.operator.check()).owners[0] == Ownership(Uid("b"), Epoch(2))
     await asyncio.to_thread(reader.ack, 0, Epoch(2), [entry.offset])
     assert await queue.committed() == 1
 
@@ -500,4 +500,4 @@ async def test_members_that_speak_the_protocol_of_kip_848_are_seen(make: MakeQue
         await queue.operator.ensure(None)
     await asyncio.to_thread(member.close)
     await queue.operator.ensure(None)
-    assert await queue.operator.grant(0, Uid("a"), Epoch(1)) == Owner(Uid("a"), Epoch(1))
+    assert await queue.operator.grant(0, Uid("a"), Epoch(1)) == Ownership(Uid("a"), Epoch(1))

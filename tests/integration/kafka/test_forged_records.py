@@ -10,7 +10,7 @@ from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.fence import PartitionTransactions
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.kafka.record import Record
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueConflict
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueConflict
 from tests.integration.kafka.conftest import GROUP, MakeQueue, Queue
 from tests.integration.kafka.reading import read
 
@@ -99,10 +99,10 @@ async def test_whatever_epoch_somebody_writes_the_partition_is_granted_and_read_
     (entry,) = await asyncio.to_thread(read, reader, 0, 1, 1)
     await asyncio.to_thread(reader.ack, 0, Epoch(1), [entry.offset])
     await forge(queue, queue.topic, replace(await record_of(queue), uid=Uid("somebody"), epoch=Epoch(epoch)), 1)
-    seen = (await queue.operator.check()).owners.get(0, Owner(None, Epoch(1)))
+    seen = (await queue.operator.check()).owners.get(0, Ownership(None, Epoch(1)))
     for above in (seen.epoch + 1, seen.epoch + 2):
-        assert await queue.operator.grant(0, Uid("a"), Epoch(above)) == Owner(Uid("a"), Epoch(above))
-        assert (await queue.operator.check()).owners == {0: Owner(Uid("a"), Epoch(above))}
+        assert await queue.operator.grant(0, Uid("a"), Epoch(above)) == Ownership(Uid("a"), Epoch(above))
+        assert (await queue.operator.check()).owners == {0: Ownership(Uid("a"), Epoch(above))}
     (entry,) = await asyncio.to_thread(read, queue.reader("a"), 0, above, 1)
     assert entry.value == b"2"
 

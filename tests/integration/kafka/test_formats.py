@@ -7,7 +7,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, TopicPartition
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from tests.formats import same
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import committed_messages, read
@@ -40,7 +40,7 @@ async def test_what_stands_in_a_group_and_beside_a_dead_letter(make: MakeQueue) 
     await asyncio.to_thread(owner.retry, 0, ONE, failed.offset, "it failed, too")
     records = [await asyncio.to_thread(records_of, queue, queue.group)]
     ((letter,),) = await asyncio.to_thread(committed_messages, queue.broker, letters)
-    await queue.operator.pause(0, ONE, 30.0, Owner(Uid("pod-b"), TWO))
+    await queue.operator.pause(0, ONE, 30.0, Ownership(Uid("pod-b"), TWO))
 
     async def announced() -> Any:
         (found,) = await asyncio.to_thread(records_of, queue, f"{queue.group}/announcements")

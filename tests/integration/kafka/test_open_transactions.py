@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka import topic as topics
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from tests.integration.kafka.conftest import Queue
 from tests.integration.kafka.reading import read
 from tests.waiting import PATIENCE, eventually
@@ -71,16 +71,16 @@ async def test_a_transaction_over_the_place_of_one_partition_is_told_and_the_oth
     await asyncio.to_thread(read, reader, 0, 1, 1)
     over_place(1)
     seen = await queue.operator.check()
-    assert seen.owners == {0: Owner(Uid("a"), Epoch(1)), 1: Owner(Uid("a"), Epoch(1))}
+    assert seen.owners == {0: Ownership(Uid("a"), Epoch(1)), 1: Ownership(Uid("a"), Epoch(1))}
     (warning,) = seen.warnings
     assert f"open over the place of the group {queue.group} in partitions 0 of {queue.topic}" in warning
-    assert await queue.operator.grant(1, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    assert await queue.operator.grant(1, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     with pytest.raises(QueueUnreachable, match=r"kafka-transactions.sh forceTerminateTransaction --transactionalId"):
         await queue.operator.grant(0, Uid("b"), Epoch(2))
     foreign.abort_transaction(PATIENCE)
 
     async def granted() -> bool:
-        return await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+        return await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
 
     await eventually(granted, "it is granted")
     assert not (await queue.operator.check()).warnings

@@ -14,7 +14,7 @@ from baton.queues.kafka.client import StaleToken
 from baton.queues.kafka.ranges import KafkaRanges
 from baton.queues.logged_ranges import LaterQuery, RangeToFinish
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import Claimant, Owner, QueueConflict
+from baton.queues.protocol import Claimant, Ownership, QueueConflict
 from tests.integration.kafka.conftest import MakeQueue, Queue
 from tests.integration.kafka.reading import read
 from tests.integration.kafka.test_fence import begin_a_commit
@@ -59,7 +59,7 @@ async def test_a_set_offset_is_where_the_next_owner_begins_and_what_comes_again_
         await asyncio.to_thread(stale.ack, 0, Epoch(1), [entries[3].offset])
     with pytest.raises(StaleOwner, match=NO_OWNER):
         await asyncio.to_thread(stale.read, 0, Epoch(1), 1)
-    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Owner(Uid("b"), Epoch(2))
+    assert await queue.operator.grant(0, Uid("b"), Epoch(2)) == Ownership(Uid("b"), Epoch(2))
     queue.send("5")
     heir = queue.reader("b")
     found = await asyncio.to_thread(read, heir, 0, 2, 5)

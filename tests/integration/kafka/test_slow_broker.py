@@ -15,7 +15,7 @@ from baton.queues.kafka.adapter import KafkaQueue, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.kind import KIND
 from baton.queues.kafka.reader import KafkaReader
-from baton.queues.protocol import IN_USE, Owner, QueueUnreachable
+from baton.queues.protocol import IN_USE, Ownership, QueueUnreachable
 from tests.integration.kafka.conftest import GROUP
 from tests.integration.kafka.reading import read_some
 from tests.kafka_broker import ORDERED, KafkaBroker
@@ -129,7 +129,7 @@ async def test_grants_commits_and_hand_offs_go_on_where_every_answer_takes_long(
         return set((await in_time(operator.check())).lag.values()) == {EACH - 10}
 
     await eventually(committed, "what is finished is committed")
-    assert await in_time(operator.pause(0, Epoch(1), HANDOFF, Owner(Uid("b"), Epoch(2)))) == IN_USE
+    assert await in_time(operator.pause(0, Epoch(1), HANDOFF, Ownership(Uid("b"), Epoch(2)))) == IN_USE
     await asyncio.to_thread(giver.let_go, {0: Epoch(1)}, HANDOFF)
     for number in range(PARTITIONS):  # of 1 the giver is not told
         assert await in_time(operator.grant(number, Uid("b"), Epoch(2))) == ("b", 2, False)

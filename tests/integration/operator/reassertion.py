@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from baton.model.ids import Uid
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis import RedisQueue
 from tests.integration.operator.world import World
 from tests.waiting import eventually
 
 
-async def goes_on(world: World, name: str, queue: RedisQueue, owner: Uid, before: Mapping[int, Owner]) -> None:
+async def goes_on(world: World, name: str, queue: RedisQueue, owner: Uid, before: Mapping[int, Ownership]) -> None:
     """The group of this name grants its four partitions to their owner again, above the former epochs, and half of them to a
     second pod."""
 

@@ -8,7 +8,7 @@ from redis import Redis
 
 from baton.kube.api import connect
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Claimant, Owner
+from baton.queues.protocol import Claimant, Ownership
 from baton.queues.redis import RedisQueue
 from cluster import Cluster as ControlPlane
 from tests.integration.operator.conftest import apply_crds, namespace
@@ -55,7 +55,7 @@ async def fleet(world: World, name: str, server: RedisServer, pod: str) -> str:
     return str(made["metadata"]["uid"])
 
 
-async def owners(name: str, server: RedisServer) -> dict[int, Owner]:
+async def owners(name: str, server: RedisServer) -> dict[int, Ownership]:
     queue = RedisQueue(server.url, f"twin/{name}", Claimant(f"twin/{name}", "a test"))
     try:
         return dict((await queue.check()).owners)

@@ -26,7 +26,7 @@ from baton.model.ledger import MemberEntry
 from baton.model.names import GROUP_LABEL, RELEASES_ANNOTATION, ledger_name, session_lease_name
 from baton.model.session import Release, format_releases
 from baton.model.times import to_micro_text, to_text
-from baton.queues.protocol import Claimant, Owner
+from baton.queues.protocol import Claimant, Ownership
 from baton.queues.redis import RedisQueue
 from tests.processes import ChildProcess
 from tests.waiting import PATIENCE, eventually
@@ -211,7 +211,7 @@ class World:
         found = await self.api.get(group_path(EVENTS, self.namespace, "events"))
         return [event for event in found["items"] if event["reason"] == reason]
 
-    async def inherited(self, url: str, queue: str, partitions: int) -> Mapping[int, Owner]:
+    async def inherited(self, url: str, queue: str, partitions: int) -> Mapping[int, Ownership]:
         """The owner records that the next group finds when it takes the queue. Raises QueueConflict where it may not."""
         adapter = RedisQueue(url, queue=f"{self.namespace}/{queue}", claimant=Claimant(f"{self.namespace}/next", "next"))
         try:

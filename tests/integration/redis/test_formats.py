@@ -5,7 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.formats import same
 from tests.integration.redis.conftest import make_queue
 from tests.integration.redis.logged import ahead, logged, ranges_of
@@ -40,7 +40,7 @@ async def test_the_keys_of_a_queue() -> None:
             await queue.granted("pod-b", 1, 1)
             query, start = ranges.begin(), ranges.positions()[1].committed
             logged(ranges, query, start, ahead(ranges, query, ("pod-b", 1), start, most=1, partition=1).end, partition=1)
-            await queue.operator.pause(0, ONE, 30.0, Owner(Uid("pod-b"), TWO))
+            await queue.operator.pause(0, ONE, 30.0, Ownership(Uid("pod-b"), TWO))
             await queue.operator.ensure(3)
             queue.send("waits")
             same("redis.json", {text(key): content(raw, key) for key in sorted(raw.keys())}, VOLATILE)

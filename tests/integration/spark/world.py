@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from baton.model import Epoch, MemberId, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.model.session import Release
-from baton.queues.protocol import Claimant, Owner, QueueAdapter
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter
 from baton.queues.redis import RedisProducer, RedisQueue
 from baton.queues.redis.routing import RoutingTable
 from baton.spark import Directory, Fleet, Statistics
@@ -252,7 +252,7 @@ class World:
         return asyncio.run(ask())
 
 
-def _grant(number: int, uid: Uid, epoch: Epoch, queue: QueueAdapter) -> Awaitable[Owner]:
+def _grant(number: int, uid: Uid, epoch: Epoch, queue: QueueAdapter) -> Awaitable[Ownership]:
     return queue.grant(number, uid, epoch)
 
 

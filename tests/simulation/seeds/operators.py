@@ -17,7 +17,7 @@ from baton.kube.objects import QueueView
 from baton.model.ids import Epoch, Uid
 from baton.queues.external.operator_side import ExternalQueue
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueCheck, QueueConflict, QueueUnreachable
 from tests.simulation.api_server import MemoryApi, WatchFeed
 from tests.simulation.seeds.queues import DOWN, FULL, HANGS, Queue
 
@@ -106,17 +106,17 @@ class SeedQueue:
             raise QueueConflict(f"the queue {self._queue.name} belongs to {group} ({uid})")
 
     async def pause(
-        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
-    ) -> int | Owner | None:
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
+    ) -> int | Ownership | None:
         self._paused[partition] = epoch
         receiver = None if then is None or then.uid is None else (then.uid, then.epoch)
         return await self._left(partition, lambda: self._queue.pause(partition, epoch, receiver), write=True)
 
-    async def outstanding(self, partition: int) -> int | Owner | None:
+    async def outstanding(self, partition: int) -> int | Ownership | None:
         return await self._left(partition, lambda: self._queue.outstanding(partition))
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        def granted() -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
+        def granted() -> Ownership:
             return self._handed_over(partition) or _owner(*self._queue.grant(partition, uid, epoch))
 
         owner = await self._ask(granted, write=True)
@@ -130,17 +130,17 @@ class SeedQueue:
     async def close(self) -> None:
         pass
 
-    async def _left(self, partition: int, ask: Callable[[], int], write: bool = False) -> int | Owner:
-        def answered() -> int | Owner:
+    async def _left(self, partition: int, ask: Callable[[], int], write: bool = False) -> int | Ownership:
+        def answered() -> int | Ownership:
             left = ask()
             return self._handed_over(partition) or left
 
         answer = await self._ask(answered, write)
-        if isinstance(answer, Owner):
+        if isinstance(answer, Ownership):
             self._told[partition] = answer.epoch
         return answer
 
-    def _handed_over(self, partition: int) -> Owner | None:
+    def _handed_over(self, partition: int) -> Ownership | None:
         """To this owner, and the operator has not been told: as `Pauses` in baton/queues/kafka/adapter.py."""
         log = self._queue.log(partition)
         paused = self._paused.get(partition)
@@ -160,8 +160,8 @@ class SeedQueue:
         return await self._operator.connection.carry(0.002, carried_out, lambda: self._queue.state == HANGS)
 
 
-def _owner(uid: str | None, epoch: int) -> Owner:
-    return Owner(None if uid is None else Uid(uid), Epoch(epoch))
+def _owner(uid: str | None, epoch: int) -> Ownership:
+    return Ownership(None if uid is None else Uid(uid), Epoch(epoch))
 
 
 LEASE = ("baton-system", "baton-operator")

@@ -11,7 +11,7 @@ from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Uid
 from baton.queues.consumer_side import SURE_FOR
 from baton.queues.fence import StaleOwner
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.unit.consumer.readers import GoesAway, offsets, queue_of
 
 
@@ -42,7 +42,7 @@ class Taken(GoesAway):
     """Another has the partition by now."""
 
     def ack(self, partition: int, epoch: Epoch, offsets: Sequence[str], *, soon: bool = False) -> None:
-        raise StaleOwner(partition, "a", epoch, Owner(Uid("b"), Epoch(2)))
+        raise StaleOwner(partition, "a", epoch, Ownership(Uid("b"), Epoch(2)))
 
 
 def test_what_was_handled_of_a_partition_that_the_ledger_names_no_more_counts_where_the_queue_says_so() -> None:
@@ -83,7 +83,7 @@ def test_a_second_process_of_the_pod_is_warned_of_also_where_nothing_is_in_hand(
 ) -> None:
     class Refusing(GoesAway):
         def verify(self, partition: int, epoch: Epoch) -> None:
-            raise StaleOwner(partition, "a", epoch, Owner(Uid("a"), epoch), other_process=other_process)
+            raise StaleOwner(partition, "a", epoch, Ownership(Uid("a"), epoch), other_process=other_process)
 
     held = Held(Refusing)
     held.holding.handled.clear()

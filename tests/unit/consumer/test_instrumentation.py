@@ -12,7 +12,7 @@ from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.ledger import MemberEntry
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 
 ORDERS = QueueName("orders")
 FIRST, SECOND = Epoch(1), Epoch(2)
@@ -171,7 +171,7 @@ def test_a_release_is_timed_from_the_queues_word_where_that_comes_first(world: W
 @pytest.mark.parametrize("ask", [lambda r: r.read(0, FIRST), lambda r: r.ack(0, FIRST, ["1-1"]), lambda r: r.verify(0, FIRST)])
 def test_what_is_refused_is_counted_and_is_no_release(world: World, ask: Any) -> None:
     world.ledger({}, revoking={0: FIRST})
-    world.answers.raises = StaleOwner(0, Uid("a"), FIRST, Owner(Uid("b"), SECOND, False))
+    world.answers.raises = StaleOwner(0, Uid("a"), FIRST, Ownership(Uid("b"), SECOND, False))
     with pytest.raises(StaleOwner):
         ask(world.reader)
     world.reader.let_go({0: FIRST}, 1.0)

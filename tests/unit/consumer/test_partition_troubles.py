@@ -15,7 +15,7 @@ from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.entry import Entry
 from baton.queues.fence import StaleOwner
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 from baton.testing import InMemoryAssignments, InMemoryReader, TestQueue
 from tests.unit.consumer.readers import queue_of
 from tests.waiting import PATIENCE, until
@@ -88,7 +88,7 @@ def test_what_was_finished_before_a_long_handler_is_with_its_queue_before_the_pa
     holding.let_go()
     requests.stay_sure(holding, queue)
     assert queue.asked[1:] == ["ack [] soon=False", "verify"]
-    for answer in (QueueUnreachable("it is away"), StaleOwner(0, Uid("a"), Epoch(1), Owner(Uid("b"), Epoch(2)))):
+    for answer in (QueueUnreachable("it is away"), StaleOwner(0, Uid("a"), Epoch(1), Ownership(Uid("b"), Epoch(2)))):
         queue.answer, queue.asked = answer, []
         requests.stay_sure(holding, queue)
         assert queue.asked == ["ack [] soon=False"], "it is not asked once more"

@@ -11,7 +11,7 @@ from baton.consumer.partition import HeldPartition, Phase
 from baton.consumer.queue_requests import QueueRequests
 from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.fence import StaleOwner
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from tests.in_memory_lease import InMemoryLease
 from tests.unit.consumer.readers import GoesAway, consumer_of, queue_of
 from tests.waiting import HOUR, PATIENCE, until
@@ -94,7 +94,7 @@ def test_a_queue_that_is_away_is_asked_once_for_all_and_one_that_answers_keeps_o
 def test_what_is_somebody_elses_by_then_is_lost() -> None:
     class Taken(TakesNotAll):
         def verify(self, partition: int, epoch: Epoch) -> None:
-            raise StaleOwner(partition, Uid("a"), epoch, Owner(Uid("b"), Epoch(2)))
+            raise StaleOwner(partition, Uid("a"), epoch, Ownership(Uid("b"), Epoch(2)))
 
     (_, reader), requests, holding = queue_of(Taken), QueueRequests(), held(0)
     requests.untaken({holding: SLOW}, lambda _: reader)

@@ -4,7 +4,7 @@ import asyncio
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kind import ANSWERS_WITHIN
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable, Resizing
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable, Resizing
 
 NEVER = 1e9
 """Seconds."""
@@ -16,7 +16,7 @@ class MemoryQueue:
 
     def __init__(self, partitions: int | None = None) -> None:
         self.count = partitions
-        self.records: dict[int, Owner] = {}
+        self.records: dict[int, Ownership] = {}
         self.left: dict[int, int] = {}
         self.run = "run-1"
         self.down = False
@@ -31,7 +31,7 @@ class MemoryQueue:
         """Methods."""
         self.loses: frozenset[str] = frozenset()
         """The methods whose answers are lost: what is asked for is done."""
-        self.owners_say: dict[int, Owner] = {}
+        self.owners_say: dict[int, Ownership] = {}
         """Whom their owners have handed these partitions over to."""
         self.unavailable: dict[int, str] = {}
         """Why these partitions cannot be granted."""
@@ -64,22 +64,22 @@ class MemoryQueue:
         return None
 
     async def pause(
-        self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None
-    ) -> int | Owner | None:
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
+    ) -> int | Ownership | None:
         await self._called("pause")
         return self.owners_say.get(partition, self.left.get(partition, 0))
 
-    async def outstanding(self, partition: int) -> int | Owner | None:
+    async def outstanding(self, partition: int) -> int | Ownership | None:
         await self._called("outstanding")
         return self.owners_say.get(partition, self.left.get(partition, 0))
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         await self._called("grant")
         if partition in self.unavailable:
             raise PartitionUnavailable(self.unavailable[partition])
-        record = self.records.get(partition, Owner(None, Epoch(0)))
+        record = self.records.get(partition, Ownership(None, Epoch(0)))
         if epoch > record.epoch:
-            self.records[partition] = record = Owner(uid, epoch)
+            self.records[partition] = record = Ownership(uid, epoch)
         if "grant" in self.loses:
             raise QueueUnreachable("the connection was lost; connect again")
         return record

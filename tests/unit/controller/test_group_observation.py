@@ -34,7 +34,7 @@ from baton.kube.members import GroupMembers, LeftOut
 from baton.kube.objects import GroupView, QueueView
 from baton.kube.pods import PodView
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.queues.protocol import Owner, Resizing
+from baton.queues.protocol import Ownership, Resizing
 
 ORDERS = QueueName("orders")
 SPEC = ConsumerGroupSpec.model_validate({"queues": [{"name": "orders"}]})
@@ -106,7 +106,7 @@ def test_a_queue_has_as_many_partitions_as_can_be_believed(seen: QueueSight, par
 
 
 def test_the_queues_own_records_are_shown_only_when_they_are_wanted() -> None:
-    owners = {0: Owner(Uid("u"), Epoch(3))}
+    owners = {0: Ownership(Uid("u"), Epoch(3))}
     known = sight(facts=QueueFacts(partitions=4, owners=owners))
     assert observation(GROUP, SPEC, [known], GroupMembers()).queues[ORDERS].owners == {}
     wanted = replace(known, owners_wanted=True)

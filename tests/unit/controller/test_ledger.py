@@ -18,7 +18,7 @@ from baton.kube.leases import leases_path
 from baton.kube.ledger_configmap import PARTITIONS_ANNOTATION, ForeignConfigMap, LedgerOwner, stored
 from baton.kube.releases import OperatorReleases
 from baton.model.ids import Epoch, QueueName, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.simulation.api_server import Refuse
 from tests.simulation.api_server.faults import no_trouble
 from tests.unit.engine.group import Group, grants, partition
@@ -370,10 +370,10 @@ def test_size_is_in_bytes_of_keys_and_values() -> None:
 ORDERS = QueueName("orders")
 
 
-def found() -> tuple[Group, dict[int, Owner]]:
+def found() -> tuple[Group, dict[int, Ownership]]:
     """A group at rest, and what its queue has recorded."""
     group = Group(4, incarnation="run").start("a", "b")
-    return group, {p.number: Owner(*record) for p, record in group.records.items()}
+    return group, {p.number: Ownership(*record) for p, record in group.records.items()}
 
 
 def test_records_that_agree_leave_the_ledger_as_it_is() -> None:
@@ -387,20 +387,20 @@ def test_a_grant_under_way_is_no_contradiction() -> None:
     group.step(10)
     group.step(100)
     moving = next(iter(group.state.moves))
-    records[moving.number] = Owner(Uid("uid-c"), group.state.moves[moving].epoch)
+    records[moving.number] = Ownership(Uid("uid-c"), group.state.moves[moving].epoch)
     assert not contradicted(group.state, ORDERS, records)
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        Owner(Uid("uid-a"), Epoch(9)),
-        Owner(Uid("uid-b"), Epoch(1)),
-        Owner(Uid("uid-a"), Epoch(1), paused=True),
-        Owner(None, Epoch(0)),
+        Ownership(Uid("uid-a"), Epoch(9)),
+        Ownership(Uid("uid-b"), Epoch(1)),
+        Ownership(Uid("uid-a"), Epoch(1), paused=True),
+        Ownership(None, Epoch(0)),
     ],
 )
-def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: Owner) -> None:
+def test_another_epoch_another_owner_none_or_a_pause_is_a_contradiction(record: Ownership) -> None:
     group, records = found()
     assert contradicted(group.state, ORDERS, {**records, 0: record}) == [0]
 
@@ -412,7 +412,7 @@ def test_a_higher_epoch_where_nobody_is_to_own_is_a_contradiction_and_a_lower_on
         group.state, records={**group.state.records, partition(0): PartitionRecord(record.epoch, None, record.owner)}
     )
     assert contradicted(group.state, ORDERS, records) == []
-    assert contradicted(group.state, ORDERS, {**records, 0: Owner(Uid("elsewhere"), Epoch(9))}) == [0]
+    assert contradicted(group.state, ORDERS, {**records, 0: Ownership(Uid("elsewhere"), Epoch(9))}) == [0]
 
 
 @pytest.mark.parametrize("forged", [0, 900])
@@ -424,7 +424,7 @@ def test_everything_is_granted_again_above_ledger_and_queue(forged: int) -> None
     )
     assert contradicted(group.state, ORDERS, records)
     group.state = in_doubt(group.state, ORDERS)
-    owners = {number: Owner(one.uid, one.epoch) for number, one in records.items()}
+    owners = {number: Ownership(one.uid, one.epoch) for number, one in records.items()}
     group.queues[ORDERS] = ObservedQueue(4, incarnation="run", owners=owners)
     granted = {number: (owner, epoch) for number, owner, epoch in grants(group.step(60))}
     assert granted == {0: ("a", max(forged, 1) + 1), 1: ("b", 2), 2: ("a", 2), 3: ("b", 2)}
@@ -454,19 +454,19 @@ EMPTY = "the queue orders came back empty"
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({0: Owner(Uid("elsewhere"), Epoch(9))}, ANOTHER),
-        ({0: Owner(Uid("uid-a"), Epoch(3), paused=True)}, ANOTHER),
-        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: Owner(Uid("elsewhere"), Epoch(9))}, ANOTHER),
-        ({0: Owner(Uid("uid-a"), Epoch(2)), 1: None}, OLDER),
+        ({0: Ownership(Uid("elsewhere"), Epoch(9))}, ANOTHER),
+        ({0: Ownership(Uid("uid-a"), Epoch(3), paused=True)}, ANOTHER),
+        ({0: Ownership(Uid("uid-a"), Epoch(2)), 1: Ownership(Uid("elsewhere"), Epoch(9))}, ANOTHER),
+        ({0: Ownership(Uid("uid-a"), Epoch(2)), 1: None}, OLDER),
         (dict.fromkeys(range(4)), EMPTY),
     ],
 )
-def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Owner | None], said: str) -> None:
+def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, Ownership | None], said: str) -> None:
     group, _ = found()
     third = Epoch(3)
     records = {p: PartitionRecord(third, record.owner, record.last) for p, record in group.state.records.items()}
     group.state = replace(group.state, records=records)
-    before = {p.number: Owner(Uid(f"uid-{record.owner}"), third) for p, record in records.items()}
+    before = {p.number: Ownership(Uid(f"uid-{record.owner}"), third) for p, record in records.items()}
     owners = {number: one for number, one in {**before, **changed}.items() if one is not None}
     wrong = contradicted(group.state, ORDERS, owners)
     assert wrong == list(changed)
@@ -477,5 +477,5 @@ def test_what_was_found_says_what_has_happened_to_the_queue(changed: dict[int, O
 def test_a_queue_that_lost_its_data_is_told_so_also_by_an_operator_that_has_just_begun() -> None:
     group, records = found()
     assert told_of(group.state, ORDERS, {}, [0, 1, 2, 3], first=True)[1].startswith(EMPTY)
-    changed = {**records, 0: Owner(Uid("uid-b"), Epoch(1))}
+    changed = {**records, 0: Ownership(Uid("uid-b"), Epoch(1))}
     assert told_of(group.state, ORDERS, changed, [0], first=True)[0] == "LedgerRebuilt"

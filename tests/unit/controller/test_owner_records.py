@@ -2,13 +2,13 @@
 
 from baton.controller.owner_records import OwnerRecords
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
-A1, A2 = Owner(Uid("a"), Epoch(1)), Owner(Uid("a"), Epoch(2))
-B9, B10 = Owner(Uid("b"), Epoch(9)), Owner(Uid("b"), Epoch(10))
+A1, A2 = Ownership(Uid("a"), Epoch(1)), Ownership(Uid("a"), Epoch(2))
+B9, B10 = Ownership(Uid("b"), Epoch(9)), Ownership(Uid("b"), Epoch(10))
 
 
-def looked(*owners: Owner) -> OwnerRecords:
+def looked(*owners: Ownership) -> OwnerRecords:
     records = OwnerRecords()
     records.look()
     assert records.found(dict(enumerate(owners)), afresh=True, next_owners={})
@@ -72,7 +72,7 @@ def test_a_record_from_before_what_is_known_counts_when_it_is_found_twice() -> N
 def test_a_record_that_is_none_any_more_counts_at_once() -> None:
     records = looked(B9)
     records.look()
-    assert records.found({0: Owner(None, Epoch(0))}, afresh=False, next_owners={})
+    assert records.found({0: Ownership(None, Epoch(0))}, afresh=False, next_owners={})
     records = looked(B9)
     records.look()
     assert records.found({}, afresh=False, next_owners={})
@@ -107,7 +107,7 @@ def test_of_another_run_of_the_server_only_what_is_read_counts() -> None:
 
 
 def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_when_the_grant_was_asked_for() -> None:
-    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     records.look()
     assert not records.found({0: b2, 1: A1}, afresh=False, next_owners={0: {b2}})
     assert records.known[0] == A1, "the answer to the grant says so"
@@ -118,7 +118,7 @@ def test_a_partition_that_its_owner_has_handed_over_to_its_next_owner_is_known_w
 
 
 def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() -> None:
-    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     for _ in range(2):
         records.look()
         with records.changing(1):  # a pause of it says nothing
@@ -137,7 +137,7 @@ def test_what_a_look_leaves_to_be_told_was_seen_until_something_else_is_known() 
 
 
 def test_what_was_read_before_a_hand_over_was_told_does_not_count() -> None:
-    records, b2 = looked(A1, A1), Owner(Uid("b"), Epoch(2))
+    records, b2 = looked(A1, A1), Ownership(Uid("b"), Epoch(2))
     records.look()
     records.granted(0, b2)
     assert not records.found({0: A1, 1: A1}, afresh=False, next_owners={})

@@ -12,7 +12,7 @@ from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import IN_USE, Owner, QueueUnreachable
+from baton.queues.protocol import IN_USE, Ownership, QueueUnreachable
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import HOUR, eventually
 
@@ -38,7 +38,7 @@ def taken(work: QueueWork) -> list[Effect]:
 
 def accepted(effect: Effect) -> Outcome:
     assert isinstance(effect, Grant)
-    return Outcome(effect.partition, Owner(effect.uid, effect.epoch))
+    return Outcome(effect.partition, Ownership(effect.uid, effect.epoch))
 
 
 def done(work: QueueWork, wanted: Mapping[Partition, Effect]) -> None:
@@ -217,7 +217,7 @@ def _answered(work: QueueWork) -> bool:
 
 
 def handed(number: int, uid: str, epoch: int) -> Outcome:
-    return Outcome(partition(number), Owner(Uid(uid), Epoch(epoch)))
+    return Outcome(partition(number), Ownership(Uid(uid), Epoch(epoch)))
 
 
 def pause_for(uid: str, epoch: int) -> dict[Partition, Pause]:
@@ -253,7 +253,7 @@ def test_what_was_handed_over_after_a_later_grant_says_nothing() -> None:
 
 
 def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_was_heard() -> None:
-    work, b2, c3 = QueueWork(), Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(3))
+    work, b2, c3 = QueueWork(), Ownership(Uid("b"), Epoch(2)), Ownership(Uid("c"), Epoch(3))
     work.want(pause_for("b", 2))
     work.want(pause_for("c", 3))
     assert work.next_owners == {0: {b2, c3}}, "its owner may have heard of the first alone"
@@ -261,7 +261,7 @@ def test_who_was_to_have_it_before_is_remembered_while_it_is_paused_and_nothing_
     assert work.next_owners == {0: {b2, c3}}
     work.handed_over(handed(0, "b", 2))
     work.want(pause_for("d", 4), told=list(work.outcomes))
-    assert work.next_owners == {0: {Owner(Uid("d"), Epoch(4))}}
+    assert work.next_owners == {0: {Ownership(Uid("d"), Epoch(4))}}
     work.want({})
     assert work.next_owners == {}
 
@@ -282,14 +282,16 @@ class AnsweredByTests(MemoryQueue):
 
     def __init__(self) -> None:
         super().__init__(2)
-        self.pauses: dict[int, asyncio.Future[int | Owner]] = {}
+        self.pauses: dict[int, asyncio.Future[int | Ownership]] = {}
         self.grants: dict[tuple[int, str | None], asyncio.Future[None]] = {}
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
+    async def pause(
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
+    ) -> int | Ownership:
         self.pauses[partition] = asyncio.get_running_loop().create_future()
         return await self.pauses[partition]
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         self.grants[partition, uid] = asyncio.get_running_loop().create_future()
         await self.grants[partition, uid]
         return await super().grant(partition, uid, epoch)
@@ -343,8 +345,8 @@ async def _heard(at_work: AtWork) -> bool:
     return bool(list(at_work.effects.work.outcomes))
 
 
-@pytest.mark.parametrize("to", [Owner(Uid("b"), Epoch(2)), Owner(Uid("c"), Epoch(2))])
-async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well(to: Owner) -> None:
+@pytest.mark.parametrize("to", [Ownership(Uid("b"), Epoch(2)), Ownership(Uid("c"), Epoch(2))])
+async def test_a_partition_that_its_owner_has_handed_over_is_not_granted_as_well(to: Ownership) -> None:
     at_work = AtWork()
     await at_work.until_asked(pauses=2)
     at_work.queue.pauses[0].set_result(to)

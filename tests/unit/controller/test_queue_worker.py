@@ -13,7 +13,7 @@ from baton.engine.observation import Outcome
 from baton.engine.results import Effect, Grant, Pause
 from baton.kube.clock import ApiServerClock
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
-from baton.queues.protocol import Owner, QueueAdapter, QueueCheck, QueueUnreachable, Resizing
+from baton.queues.protocol import Ownership, QueueAdapter, QueueCheck, QueueUnreachable, Resizing
 from tests.unit.controller.memory_queue import MemoryQueue
 from tests.waiting import HOUR, PATIENCE, eventually
 
@@ -102,11 +102,11 @@ async def test_no_lag_is_told_of_a_queue_that_does_not_answer(kept: Kept) -> Non
 
 async def test_its_records_are_shown_at_the_first_contact() -> None:
     queue = MemoryQueue(partitions=4)
-    queue.records[1] = Owner(Uid("u"), Epoch(7))
+    queue.records[1] = Ownership(Uid("u"), Epoch(7))
     one = Kept(queue)
     try:
         await until(lambda: one.worker.facts.partitions == 4)
-        assert one.worker.facts.owners == {1: Owner(Uid("u"), Epoch(7))}
+        assert one.worker.facts.owners == {1: Ownership(Uid("u"), Epoch(7))}
     finally:
         one.task.cancel()
 
@@ -114,7 +114,7 @@ async def test_its_records_are_shown_at_the_first_contact() -> None:
 async def test_a_grant_is_carried_out_and_its_outcome_kept_until_it_was_told(kept: Kept) -> None:
     wanted = grant(0, "u", 3)
     kept.want(wanted)
-    outcome = Outcome(partition(0), Owner(Uid("u"), Epoch(3)))
+    outcome = Outcome(partition(0), Ownership(Uid("u"), Epoch(3)))
     await until(lambda: kept.outcomes == {outcome})
     kept.want(wanted)  # the ledger could not be written: it is wanted still
     assert kept.outcomes == {outcome}
@@ -135,7 +135,7 @@ async def test_a_partition_that_cannot_be_granted_keeps_no_other_from_it_and_is_
         return Pause(partition(number), Epoch(3), 100.0, then) if paused else then
 
     kept.want(*map(wanted, range(6)))
-    outcomes = {Outcome(partition(number), Owner(Uid("u"), Epoch(4))) for number in range(6)}
+    outcomes = {Outcome(partition(number), Ownership(Uid("u"), Epoch(4))) for number in range(6)}
     await until(lambda: {one.partition.number for one in kept.outcomes} == {5})
     await until(lambda: kept.queue.calls.count("grant") > 20)
     kept.worker.ask_for(6)  # which it looks at
@@ -171,15 +171,15 @@ async def test_a_partition_that_its_owner_has_handed_over_is_not_told_to_be_unav
     pause = Pause(partition(0), Epoch(3), 100.0, grant(0, "u", 4))
     kept.want(pause)
     await until(lambda: kept.worker.effects.warnings)
-    kept.queue.owners_say[0] = Owner(Uid("u"), Epoch(4))
+    kept.queue.owners_say[0] = Ownership(Uid("u"), Epoch(4))
     await until(lambda: kept.outcomes)
     assert kept.worker.effects.warnings == ()
 
 
 async def test_a_refused_grant_comes_back_with_the_record_that_is_there(kept: Kept) -> None:
-    kept.queue.records[0] = Owner(Uid("other"), Epoch(9))
+    kept.queue.records[0] = Ownership(Uid("other"), Epoch(9))
     kept.want(grant(0, "u", 3))
-    await until(lambda: kept.outcomes == {Outcome(partition(0), Owner(Uid("other"), Epoch(9)))})
+    await until(lambda: kept.outcomes == {Outcome(partition(0), Ownership(Uid("other"), Epoch(9)))})
 
 
 async def test_a_partition_is_drained_when_nothing_is_outstanding_any_more(kept: Kept) -> None:
@@ -201,7 +201,7 @@ async def test_what_is_let_go_of_is_granted_at_once_and_the_engine_hears_of_both
     await until(lambda: "outstanding" in kept.queue.calls)
     assert kept.queue.records == {}, "its owner has not let go"
     kept.queue.left[2] = 0
-    outcome = Outcome(partition(2), Owner(Uid("u"), Epoch(4)))
+    outcome = Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))
     await until(lambda: kept.outcomes == {outcome})
     assert kept.drained == {(partition(2), Epoch(3))}
     kept.want(told=kept.outcomes)
@@ -214,7 +214,7 @@ async def test_a_grant_that_is_under_way_is_not_made_twice(kept: Kept) -> None:
     kept.want(Pause(partition(2), Epoch(3), 100.0, then))
     await until(lambda: "grant" in kept.queue.calls)
     kept.want(then)  # the engine has heard of the release elsewhere
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Owner(Uid("u"), Epoch(4)))})
+    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))})
     assert kept.queue.calls.count("grant") == 1
 
 
@@ -224,12 +224,12 @@ async def test_a_grant_that_was_under_way_when_it_was_redirected_is_told_before_
     await until(lambda: "grant" in kept.queue.calls)
     now = Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5))
     kept.want(now)
-    accepted = {Outcome(partition(2), Owner(Uid("u"), Epoch(4)))}
+    accepted = {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
     await until(lambda: kept.outcomes == accepted)
     news = kept.news
     assert (kept.queue.calls.count("pause"), kept.queue.calls.count("grant")) == (1, 1)
     kept.want(Pause(partition(2), Epoch(4), 100.0, grant(2, "v", 5)), told=kept.outcomes)
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Owner(Uid("v"), Epoch(5)))})
+    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("v"), Epoch(5)))})
     assert kept.news > news
 
 
@@ -239,37 +239,39 @@ async def test_a_grant_whose_answer_was_lost_is_told_before_the_next_is_made(kep
         then = grant(2, uid, epoch, above=3)
         return Pause(partition(2), Epoch(3), 100.0, then) if paused else then
 
-    kept.queue.records[2] = Owner(Uid("giver"), Epoch(3))
+    kept.queue.records[2] = Ownership(Uid("giver"), Epoch(3))
     kept.queue.loses = frozenset({"grant"})
     kept.want(wanted("u", 4))
     await until(lambda: kept.worker.facts.problem)
     kept.want(wanted("v", 5))
     kept.want(wanted("u", 6))
     kept.queue.loses = frozenset()
-    accepted = {Outcome(partition(2), Owner(Uid("u"), Epoch(4)))}
+    accepted = {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
     await until(lambda: kept.outcomes)
     assert (kept.outcomes, kept.queue.records[2]) == (accepted, ("u", 4, False)), "it is not shut out"
     kept.want(wanted("u", 6), told=kept.outcomes)
     await until(lambda: kept.outcomes)
-    assert kept.outcomes == {Outcome(partition(2), Owner(Uid("u"), Epoch(6)))}, "nothing followed from that"
+    assert kept.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(6)))}, "nothing followed from that"
 
 
 async def test_a_grant_that_another_operator_had_made_is_told_before_the_next_is_made() -> None:
     queue = MemoryQueue(partitions=4)
-    queue.records[2] = Owner(Uid("u"), Epoch(4))
+    queue.records[2] = Ownership(Uid("u"), Epoch(4))
     one = Kept(queue)
     try:
         await until(lambda: one.worker.facts.partitions == 4)
         one.want(grant(2, "v", 5, above=3))
         await until(lambda: one.outcomes)
-        assert one.outcomes == {Outcome(partition(2), Owner(Uid("u"), Epoch(4)))}
+        assert one.outcomes == {Outcome(partition(2), Ownership(Uid("u"), Epoch(4)))}
         assert "grant" not in queue.calls
     finally:
         one.task.cancel()
 
 
-@pytest.mark.parametrize("record", [Owner(Uid("u"), Epoch(3)), Owner(Uid("u"), Epoch(5)), Owner(None, Epoch(4))])
-async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_grant_whose_answer_was_lost(record: Owner) -> None:
+@pytest.mark.parametrize("record", [Ownership(Uid("u"), Epoch(3)), Ownership(Uid("u"), Epoch(5)), Ownership(None, Epoch(4))])
+async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_grant_whose_answer_was_lost(
+    record: Ownership,
+) -> None:
     queue = MemoryQueue(partitions=4)
     queue.records[2] = record
     one = Kept(queue)
@@ -283,12 +285,12 @@ async def test_what_the_ledger_has_or_the_queue_refuses_or_nobody_owns_is_no_gra
 
 
 async def test_a_refused_grant_is_made_above_the_record_that_was_told(kept: Kept) -> None:
-    kept.queue.records[0] = Owner(Uid("other"), Epoch(9))
+    kept.queue.records[0] = Ownership(Uid("other"), Epoch(9))
     kept.want(grant(0, "u", 3, above=1))
     await until(lambda: kept.outcomes)
     kept.want(grant(0, "u", 10, above=1), told=kept.outcomes)
     await until(lambda: kept.outcomes)
-    assert kept.outcomes == {Outcome(partition(0), Owner(Uid("u"), Epoch(10)))}
+    assert kept.outcomes == {Outcome(partition(0), Ownership(Uid("u"), Epoch(10)))}
 
 
 async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more(kept: Kept) -> None:
@@ -297,7 +299,7 @@ async def test_what_is_let_go_of_is_not_granted_to_whom_it_is_not_to_go_any_more
     await until(lambda: "outstanding" in kept.queue.calls)
     kept.want(Pause(partition(2), Epoch(3), 100.0, grant(2, "v", 5)))
     kept.queue.left[2] = 0
-    await until(lambda: kept.outcomes == {Outcome(partition(2), Owner(Uid("v"), Epoch(5)))})
+    await until(lambda: kept.outcomes == {Outcome(partition(2), Ownership(Uid("v"), Epoch(5)))})
     assert kept.queue.calls.count("grant") == 1
 
 
@@ -336,9 +338,9 @@ async def test_a_restarted_server_shows_its_records_again(kept: Kept) -> None:
     kept.want(grant(0, "u", 3))
     await until(lambda: kept.worker.facts.problem is not None)
     kept.queue.run, kept.queue.down = "run-2", False
-    kept.queue.records[1] = Owner(Uid("rolled-back"), Epoch(1))
+    kept.queue.records[1] = Ownership(Uid("rolled-back"), Epoch(1))
     await until(lambda: kept.worker.facts.incarnation == "run-2")
-    assert kept.worker.facts.owners[1] == Owner(Uid("rolled-back"), Epoch(1))
+    assert kept.worker.facts.owners[1] == Ownership(Uid("rolled-back"), Epoch(1))
 
 
 async def test_a_change_of_the_count_is_taken_on_until_it_is_done() -> None:
@@ -500,7 +502,7 @@ async def test_the_incarnation_that_was_known_first_stays_known_until_the_queue_
 
 async def test_what_came_of_a_grant_where_the_queue_was_is_not_believed_where_it_is_now(kept: Kept) -> None:
     kept.want(grant(0, "u", 4))
-    outcome = Outcome(partition(0), Owner(Uid("u"), Epoch(4)))
+    outcome = Outcome(partition(0), Ownership(Uid("u"), Epoch(4)))
     await until(lambda: kept.outcomes == {outcome})
     kept.queue = MemoryQueue()
     kept.queue.run = "run-2"

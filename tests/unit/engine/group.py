@@ -8,7 +8,7 @@ from baton.engine.observation import GroupSpec, HeldBack, Observation, ObservedM
 from baton.engine.results import DeadlineMissed, Granted, Released, Revoked, StepEvent
 from baton.model.ids import Epoch, MemberId, Partition, QueueName, Uid
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 
 def partition(number: int, queue: str = "orders") -> Partition:
@@ -24,7 +24,7 @@ class Group:
         self.members: dict[MemberId, ObservedMember] = {}
         self.away: dict[MemberId, Uid] = {}
         self.state = GroupState.new("shop/orders")
-        self.records: dict[Partition, Owner] = {}
+        self.records: dict[Partition, Ownership] = {}
         self.releases: set[Release] = set()
         self.drained: set[tuple[Partition, Epoch]] = set()
         self.request: str | None = None
@@ -102,9 +102,9 @@ class Group:
         return done
 
     def carry_out(self, grant: Grant) -> Outcome:
-        record = self.records.get(grant.partition, Owner(None, Epoch(0)))
+        record = self.records.get(grant.partition, Ownership(None, Epoch(0)))
         if grant.epoch > record.epoch:
-            record = self.records[grant.partition] = Owner(grant.uid, grant.epoch)
+            record = self.records[grant.partition] = Ownership(grant.uid, grant.epoch)
         return Outcome(grant.partition, record)
 
     def start(self, *names: str) -> "Group":

@@ -17,7 +17,7 @@ from baton.engine.results import StandsBy
 from baton.engine.state_machine import state_of
 from baton.engine.step import OF_A_PART, SIZE_LIMIT, TooLarge, fitting_step, size
 from baton.model.ids import OnDeadline, QueueName
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.bench.fleet import Fleet
 from tests.unit.engine.group import Group, grants, partition, pauses
 
@@ -374,7 +374,7 @@ def test_eight_hundred_members_with_four_thousand_partitions() -> None:
         largest = max(largest, size(made.texts or {}))
         fleet.state = made.step.state
         fleet.let_go()
-        outcomes = frozenset(Outcome(e.partition, Owner(e.uid, e.epoch)) for e in made.step.effects if isinstance(e, Grant))
+        outcomes = frozenset(Outcome(e.partition, Ownership(e.uid, e.epoch)) for e in made.step.effects if isinstance(e, Grant))
         if not fleet.state.moves:
             if made.step.wake_at is None:
                 break

@@ -7,7 +7,7 @@ from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
 from baton.engine.results import Redirected, Revoked
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, grants, partition, pauses
 
 
@@ -48,7 +48,7 @@ def test_a_grant_says_above_which_epoch_an_owner_at_the_queue_is_news() -> None:
 def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_granted() -> None:
     group = handing_off()
     group.drained.add((partition(1), Epoch(1)))
-    group.step(12.5, frozenset({Outcome(partition(1), Owner(Uid("uid-b"), Epoch(2)))}))
+    group.step(12.5, frozenset({Outcome(partition(1), Ownership(Uid("uid-b"), Epoch(2)))}))
     assert group.owners() == "ab"
     assert group.moved() == ["release 1 a consumer", "grant 1 b 2"]
 
@@ -56,7 +56,7 @@ def test_what_was_granted_as_soon_as_nothing_was_outstanding_was_released_and_gr
 def granted_at_queue(group: Group, number: int, member: str, epoch: int) -> frozenset[Outcome]:
     """The queue accepted a grant, and the ledger had another receiver, or none, before that was known."""
     group.drained.add((partition(number), Epoch(epoch - 1)))
-    return frozenset({Outcome(partition(number), Owner(Uid(f"uid-{member}"), Epoch(epoch)))})
+    return frozenset({Outcome(partition(number), Ownership(Uid(f"uid-{member}"), Epoch(epoch)))})
 
 
 def test_who_was_granted_a_partition_just_before_it_was_to_go_to_nobody_is_its_owner_and_lets_go_of_it() -> None:
@@ -110,7 +110,7 @@ def test_who_was_granted_a_partition_without_an_owner_just_before_it_was_redirec
     group.terminate("c")
     assert grants(group.step(10.1)) == [(1, "a", 3)]
     group.events.clear()
-    late = frozenset({Outcome(partition(1), Owner(Uid("uid-c"), Epoch(2)))})
+    late = frozenset({Outcome(partition(1), Ownership(Uid("uid-c"), Epoch(2)))})
     done = group.step(10.2, late)
     assert (group.owners(), group.moved()) == ("ac", ["grant 1 c 2", "revoke 1 c"])
     (pause,) = done.effects
@@ -129,7 +129,7 @@ def test_who_had_a_partition_before_it_was_without_an_owner_is_not_its_owner_by_
     group.come_back("b").terminate("b").join("c")
     assert grants(group.step(10.1)) == [(1, "c", 2)]
     before = group.state
-    group.step(10.2, frozenset({Outcome(partition(1), Owner(Uid("uid-b"), Epoch(1)))}))
+    group.step(10.2, frozenset({Outcome(partition(1), Ownership(Uid("uid-b"), Epoch(1)))}))
     assert group.state == before
 
 
@@ -178,7 +178,7 @@ def coming_back() -> Group:
 
 def test_who_had_a_partition_last_works_on_by_a_grant_that_its_queue_accepted_before_it_was_redirected_and_back() -> None:
     group = coming_back()
-    late = frozenset({Outcome(partition(0), Owner(Uid("uid-a"), Epoch(2)))})
+    late = frozenset({Outcome(partition(0), Ownership(Uid("uid-a"), Epoch(2)))})
     done = group.step(10.4, late)
     assert (group.owners(), done.effects, group.moved()) == ("a", (), ["grant 0 a 2"]), "it is not shut out"
     before = group.state
@@ -190,7 +190,7 @@ def test_who_had_a_partition_last_works_on_by_a_grant_that_its_queue_accepted_be
 def test_what_the_last_owner_of_a_partition_had_is_no_grant_of_its_next_hand_off() -> None:
     group = coming_back()
     before = group.state
-    done = group.step(10.4, frozenset({Outcome(partition(0), Owner(Uid("uid-a"), Epoch(1)))}))
+    done = group.step(10.4, frozenset({Outcome(partition(0), Ownership(Uid("uid-a"), Epoch(1)))}))
     assert (grants(done), group.state) == ([(0, "a", 4)], before)
 
 
@@ -198,7 +198,7 @@ def test_an_epoch_that_stood_in_the_ledger_is_not_given_again_after_an_earlier_g
     group = coming_back()
     group.terminate("a").step(10.4)
     assert (group.owners(), group.state.moves) == ("-", {})
-    group.step(10.5, frozenset({Outcome(partition(0), Owner(Uid("uid-a"), Epoch(2)))}))
+    group.step(10.5, frozenset({Outcome(partition(0), Ownership(Uid("uid-a"), Epoch(2)))}))
     assert group.owners() == "a"
     (pause,) = group.join("c").step(10.6).effects
     assert isinstance(pause, Pause) and pause.then is not None
@@ -219,7 +219,7 @@ def test_who_has_let_go_of_it_is_not_its_owner_again_by_the_answer_to_its_grant(
 def test_the_answer_to_the_givers_own_grant_ends_no_hand_off() -> None:
     group = handing_off()
     before = group.state
-    group.step(12.2, frozenset({Outcome(partition(1), Owner(Uid("uid-a"), Epoch(1)))}))
+    group.step(12.2, frozenset({Outcome(partition(1), Ownership(Uid("uid-a"), Epoch(1)))}))
     assert group.state == before
 
 
@@ -299,7 +299,7 @@ def test_a_receiver_that_vanishes_with_its_giver_is_replaced_by_the_assignor() -
 
 def test_a_refused_grant_is_asked_for_again_above_the_record() -> None:
     group = handing_off()
-    group.records[partition(1)] = Owner(Uid("somebody"), Epoch(40))
+    group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(40))
     group.release("a", 1).settle(12.5)
     assert group.records[partition(1)] == ("uid-b", 41, False)
     assert group.state.records[partition(1)].epoch == 41
@@ -309,7 +309,7 @@ def test_a_grant_is_asked_for_until_its_outcome_is_seen() -> None:
     group = handing_off()
     group.release("a", 1)
     assert grants(group.step(12.5)) == grants(group.step(13)) == [(1, "b", 2)]
-    done = group.step(14, frozenset({Outcome(partition(1), Owner(Uid("uid-b"), Epoch(2)))}))
+    done = group.step(14, frozenset({Outcome(partition(1), Ownership(Uid("uid-b"), Epoch(2)))}))
     assert done.effects == ()
 
 

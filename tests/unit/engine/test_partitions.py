@@ -10,7 +10,7 @@ from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.engine.state_machine import state_of
 from baton.model.ids import Epoch, MemberId, OnDeadline, QueueName, Uid
 from baton.model.session import Release
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, grants, partition, pauses
 
 # Rules 1, 2 and 8: queues that grow, shrink, come, go, and change their access type.
@@ -288,7 +288,7 @@ def test_what_is_recorded_for_live_members_stays_with_them_above_the_record() ->
 
 def test_what_is_recorded_for_others_goes_above_the_record_after_a_holddown() -> None:
     group = lose_the_ledger(Group(4).start("a", "b"))
-    group.records[partition(1)] = Owner(Uid("gone"), Epoch(70))
+    group.records[partition(1)] = Ownership(Uid("gone"), Epoch(70))
     lose_the_ledger(group).settle(100)
     assert group.owners() == "a-ab"
     assert summary(group.state).hold_until == 105
@@ -304,7 +304,7 @@ def test_an_empty_ledger_of_a_new_group_adopts_nothing() -> None:
 
 def test_withdrawn_partitions_keep_their_epochs() -> None:
     group = Group(2).start("a")
-    group.records[partition(3)] = Owner(None, Epoch(9))
+    group.records[partition(3)] = Ownership(None, Epoch(9))
     lose_the_ledger(group).settle(100)
     group.resize(4).settle(110)
     assert group.state.records[partition(3)].epoch == 10
@@ -312,7 +312,7 @@ def test_withdrawn_partitions_keep_their_epochs() -> None:
 
 def test_another_run_of_the_server_has_owners_asserted_again() -> None:
     group = Group(2, incarnation="one").start("a", "b")
-    group.records[partition(0)] = Owner(Uid("uid-b"), Epoch(9))
+    group.records[partition(0)] = Ownership(Uid("uid-b"), Epoch(9))
     group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={0: group.records[partition(0)]})
     done = group.step(60)
     assert grants(done) == [(0, "a", 10), (1, "b", 2)]
@@ -342,7 +342,7 @@ def test_a_stopping_pod_is_asserted_too() -> None:
 def test_an_orphan_goes_above_what_another_run_of_the_server_has_recorded() -> None:
     group = Group(2, incarnation="one").start("a", "b")
     group.leave("b").settle(60)
-    group.records[partition(1)] = Owner(Uid("somebody"), Epoch(50))
+    group.records[partition(1)] = Ownership(Uid("somebody"), Epoch(50))
     group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: group.records[partition(1)]})
     group.settle(61)
     assert grants(group.step(65)) == [(1, "a", 51)]
@@ -352,7 +352,7 @@ def test_a_hand_off_under_way_goes_above_it_too() -> None:
     group = Group(2, incarnation="one").start("a")
     group.join("b").settle(60)
     group.settle(65)
-    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: Owner(Uid("uid-b"), Epoch(50))})
+    group.queues[ORDERS] = ObservedQueue(2, incarnation="two", owners={1: Ownership(Uid("uid-b"), Epoch(50))})
     group.step(66)
     assert grants(group.release("a", 1).step(67))[-1] == (1, "b", 51)
 
@@ -368,7 +368,7 @@ def test_what_an_owner_let_go_of_uncalled_is_granted_to_it_again() -> None:
 
 def test_it_is_granted_above_what_the_queue_has_recorded() -> None:
     group = Group(2).start("a", "b").release("a", 0)
-    group.queues[ORDERS] = replace(group.queues[ORDERS], owners={0: Owner(Uid("uid-a"), Epoch(50))})
+    group.queues[ORDERS] = replace(group.queues[ORDERS], owners={0: Ownership(Uid("uid-a"), Epoch(50))})
     assert grants(group.step(60)) == [(0, "a", 51)]
 
 

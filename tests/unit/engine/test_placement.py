@@ -11,7 +11,7 @@ from baton.assignors import Answer, Request, get, install
 from baton.engine import GroupState, dump, load, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, even_size
 from baton.model.ids import Epoch, MemberId, QueueName, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from tests.unit.engine.group import Group, partition, pauses
 
 # Options, zones, weights and capacities reach the assignor, and another one is a trigger.
@@ -157,7 +157,7 @@ def each_queue_with_another_member(assignor: str) -> Group:
     group.start("a", "b")
     group.state = GroupState.new("shop/orders")
     for queue, uid in ((ORDERS, Uid("uid-a")), (PAYMENTS, Uid("uid-b"))):
-        owners = {number: Owner(uid, Epoch(7)) for number in range(2)}
+        owners = {number: Ownership(uid, Epoch(7)) for number in range(2)}
         group.records |= {partition(number, queue): record for number, record in owners.items()}
         group.queues[queue] = replace(group.queues[queue], owners=owners)
     group.settle(10)

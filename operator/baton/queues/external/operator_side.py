@@ -3,7 +3,7 @@
 from baton.model.ids import Epoch, Uid
 from baton.queues.external.kind import KIND
 from baton.queues.opening import QueueToOpen
-from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueCheck
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueCheck
 
 
 class ExternalQueue:
@@ -21,14 +21,14 @@ class ExternalQueue:
     async def ensure(self, count: int | None) -> None:
         self._partitions = count if count is not None else self._partitions
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | None:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int | None:
         return None
 
     async def outstanding(self, partition: int) -> int | None:
         return None
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
-        return Owner(uid, epoch)
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
+        return Ownership(uid, epoch)
 
     async def release(self) -> bool:
         self._partitions = None

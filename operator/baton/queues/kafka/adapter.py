@@ -33,7 +33,7 @@ from baton.queues.kafka.topic import (
     unfinished,
 )
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import IN_USE, Claimant, Owner, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
+from baton.queues.protocol import IN_USE, Claimant, Ownership, PartitionUnavailable, QueueCheck, QueueConflict, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Pauses:
         """Under which it was paused last."""
         return self._paused.get(partition)
 
-    def left(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Owner:
+    def left(self, partition: int, epoch: Epoch | None, record: Record | None) -> int | Ownership:
         """How much is left of what was paused under this epoch, where this record stands. IN_USE: the owner has not let go, and
         only it knows how much it has in hand. One to whom it was handed over: until that was `told`; who asks again grants."""
         if record is None or epoch is None or record.epoch < epoch:
@@ -89,7 +89,7 @@ class Pauses:
                 return IN_USE
             self.let_go.add(partition)
             return 0
-        return Owner(record.uid, record.epoch) if self.is_news(partition, record) else 0
+        return Ownership(record.uid, record.epoch) if self.is_news(partition, record) else 0
 
     def is_news(self, partition: int, record: Record) -> bool:
         """The owner that was paused has handed it over to this one, and nobody was told."""
@@ -112,7 +112,7 @@ _ELECTS_WITHIN, _PAUSE = 2.0, 0.02
 """Seconds for which a partition without a leader is waited for, and between looks for it: a new one has none for a moment."""
 _A_RELEASE = 2.0
 """Seconds after which one answer to `release` gives up no further partition."""
-_NOBODY = Owner(None, Epoch(0))
+_NOBODY = Ownership(None, Epoch(0))
 
 
 class KafkaQueue:
@@ -180,7 +180,9 @@ class KafkaQueue:
         await self._give_up_elsewhere(found)
         await self._see_beginning(topic)
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int | Owner:
+    async def pause(
+        self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None
+    ) -> int | Ownership:
         """The broker cannot keep an owner from reading: it is told; its record says when it let go, or whose the partition is
         since then."""
         self._pauses.begin(partition, epoch)
@@ -189,11 +191,11 @@ class KafkaQueue:
         self._announcer.paused(partition, epoch, within, then, direct=direct)
         return self._left(partition, epoch, now)
 
-    async def outstanding(self, partition: int) -> int | Owner:
+    async def outstanding(self, partition: int) -> int | Ownership:
         """See `Pauses.left`."""
         return self._left(partition, self._pauses.epoch(partition), await self._now.of(partition))
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """See QueueAdapter. First a new token, which shuts out whoever has an earlier one; then the offset is read, which cannot
         change any more under an earlier one; then offset and record are written under the new one."""
         owner = await self._granted_in_time(partition, uid, epoch)
@@ -244,7 +246,7 @@ class KafkaQueue:
 
     # -- grants
 
-    async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def _granted_in_time(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """The same as `_granted`, also where others grant at the same time."""
         for tries in range(_TRIES):
             if partition not in self._pauses.let_go:
@@ -253,7 +255,7 @@ class KafkaQueue:
                     return self._handed_over(partition, record)
                 if record is not None and record.epoch >= epoch:
                     self._refuse_others(record)
-                    return Owner(record.uid, record.epoch)
+                    return Ownership(record.uid, record.epoch)
             self._pauses.let_go.discard(partition)
             began = time.monotonic()
             try:
@@ -263,7 +265,7 @@ class KafkaQueue:
                 await asyncio.sleep(random.uniform(0, took) * 2**tries)
         raise self._others_grant(partition)
 
-    async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def _granted(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         """Raises StaleToken where another had a token since."""
         token = await self._transactions.init(partition)
         seen, _ = await asyncio.gather(self._transactions.stable(partition), self._transactions.begin(partition, token))
@@ -271,7 +273,7 @@ class KafkaQueue:
         offset, record = await self._next(partition, uid, epoch, token, seen)
         await self._transactions.end(partition, offset, record, seen)
         self._announcer.granted(partition, record.epoch, record.uid)
-        return Owner(record.uid, record.epoch)
+        return Ownership(record.uid, record.epoch)
 
     async def _next(self, partition: int, uid: Uid | None, epoch: Epoch, token: Token, seen: Committed) -> tuple[int, Record]:
         """The offset and the record to be written. A record that is as high already keeps its owner, and gets the token."""
@@ -440,25 +442,25 @@ class KafkaQueue:
         """What was committed before the commit that is under way."""
         return (await self._transactions.before_pending((partition,)))[partition]
 
-    def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Owner:
+    def _left(self, partition: int, epoch: Epoch | None, now: Committed | None) -> int | Ownership:
         """How much is left where this is seen of it. Who is just committing is asked about again: nobody waits for a commit
         here, and none is aborted."""
         if now is None:
             return IN_USE
         left = self._pauses.left(partition, epoch, now.record)
-        return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Owner) else left
+        return self._handed_over(partition, now.record) if now.record is not None and isinstance(left, Ownership) else left
 
-    def _handed_over(self, partition: int, record: Record) -> Owner:
+    def _handed_over(self, partition: int, record: Record) -> Ownership:
         """To this owner: it is told, and announced."""
         self._refuse_others(record)
         self._pauses.told(partition, record.epoch)
         self._announcer.granted(partition, record.epoch, record.uid)
-        return Owner(record.uid, record.epoch)
+        return Ownership(record.uid, record.epoch)
 
-    def _owner(self, partition: int, record: Record | None) -> Owner:
+    def _owner(self, partition: int, record: Record | None) -> Ownership:
         if record is None:
             return _NOBODY
-        return Owner(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
+        return Ownership(record.uid, record.epoch, paused=self._pauses.epoch(partition) == record.epoch)
 
     # -- who else is there
 

@@ -29,7 +29,7 @@ from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fence import committed
 from baton.queues.kafka.fetcher import PodFetchers
 from baton.queues.kafka.record import BY_GIVER, Committed, Record
-from baton.queues.protocol import Heard, Owner, QueueUnreachable
+from baton.queues.protocol import Heard, Ownership, QueueUnreachable
 
 # -- The text of announcements. Pure.
 
@@ -157,7 +157,7 @@ class KafkaAnnouncer:
         """The record says so."""
         self._owners[partition] = mark(uid)
 
-    def paused(self, partition: int, epoch: int, within: float | None, then: Owner | None, *, direct: bool) -> None:
+    def paused(self, partition: int, epoch: int, within: float | None, then: Ownership | None, *, direct: bool) -> None:
         """`within`: seconds that the owner has. `then`: who is to be granted it. `direct`: by its owner,
         which hands it over."""
         receiver = then.uid if then is not None else None
@@ -399,7 +399,7 @@ class KafkaAnnouncements:
             if one.owner in (ANYBODY, self._mark):
                 self._paused[partition] = one.epoch, now + one.within / 1000
                 uid = announcement.receiver(one) if one.within >= _LONG else None
-                then = Owner(uid, Epoch(one.then)) if uid and uid != self._uid else None
+                then = Ownership(uid, Epoch(one.then)) if uid and uid != self._uid else None
                 self._handoffs.set_next_owner(partition, Epoch(one.epoch), then)
                 if then is not None:
                     self._paused_at[partition] = now + _HEARD_WITHIN

@@ -17,7 +17,7 @@ from baton.queues.kafka.fence import ENDS_WITHIN, GRANTED_WITHIN
 from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, names
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 
 # -- A lock for each partition: two commits of one partition at a time would be one transaction. Others do not wait for it.
 
@@ -60,7 +60,7 @@ class PartitionLocks:
 
 # -- What owner records tell of whose a partition is. Pure.
 
-NOBODY = Owner(None, Epoch(0))
+NOBODY = Ownership(None, Epoch(0))
 
 
 def is_before(record: Record | None, epoch: Epoch) -> bool:
@@ -68,9 +68,9 @@ def is_before(record: Record | None, epoch: Epoch) -> bool:
     return record is not None and record.epoch < epoch
 
 
-def owner_of(record: Record | None) -> Owner:
+def owner_of(record: Record | None) -> Ownership:
     """Nobody, where there is no record."""
-    return NOBODY if record is None else Owner(record.uid, record.epoch)
+    return NOBODY if record is None else Ownership(record.uid, record.epoch)
 
 
 # -- What an owner asks and commits.

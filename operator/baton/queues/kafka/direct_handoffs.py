@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from baton.model.ids import Epoch, Partition
 from baton.queues.kafka.record import Committed
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 _MOMENT = 1.0
 """Seconds. An owner that is not in a handler for long lets go within a third of it."""
@@ -40,7 +40,7 @@ class DirectHandoffs:
         """The lowest epoch at which this process has seen each partition,"""
         self._begun: dict[Partition, Epoch] = {}
         """and the one under which it has begun to read it."""
-        self._next: dict[Partition, tuple[Epoch, Owner, float]] = {}
+        self._next: dict[Partition, tuple[Epoch, Ownership, float]] = {}
         """Who is to have each, after whoever has it under this epoch, and when that was heard (monotonic)."""
         self._handed_over: dict[Partition, HandedOver] = {}
 
@@ -60,7 +60,7 @@ class DirectHandoffs:
             self._begun[partition] = epoch
             self._handed_over.pop(partition, None)
 
-    def set_next_owner(self, partition: Partition, epoch: Epoch, then: Owner | None) -> None:
+    def set_next_owner(self, partition: Partition, epoch: Epoch, then: Ownership | None) -> None:
         """The owner at this epoch is to hand it to `then`; None: to nobody that is known, and the operator grants it."""
         with self._lock:
             if then is None:
@@ -68,7 +68,7 @@ class DirectHandoffs:
             else:
                 self._next[partition] = epoch, then, time.monotonic()
 
-    def next_owner(self, partition: Partition, epoch: Epoch) -> Owner | None:
+    def next_owner(self, partition: Partition, epoch: Epoch) -> Ownership | None:
         """Who is to have it after the owner at this epoch."""
         with self._lock:
             under, then, _ = self._next.get(partition, (None, None, 0.0))

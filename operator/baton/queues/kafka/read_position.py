@@ -11,7 +11,7 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.outputs import PendingOutputs
 from baton.queues.kafka.record import BY_GIVER, Committed, Record
 from baton.queues.output import MOST_IN_TRANSACTION
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 # -- How far an owner is in a partition: what it was handed out, and what may be committed of it. Pure.
 
@@ -89,7 +89,7 @@ class ReadPosition:
     committed_at: float
     unsettled: bool = False
     """Somebody's commit of it did not end, as far as was seen."""
-    lost: Owner | None = None
+    lost: Ownership | None = None
     """Whose it is now;"""
     other_process: bool = False
     """of this pod's, another process reads it."""
@@ -116,7 +116,7 @@ class ReadPosition:
     counting: dict[int, int] = field(default_factory=dict)
     """How often entries have failed with a failure that the broker is being told of: it may have taken that, and its answer be
     lost."""
-    then: Owner | None = None
+    then: Ownership | None = None
     """Whose it is to be when it was let go of, as far as that is known."""
     told_full: bool = False
     """It was said that it is full."""

@@ -27,7 +27,7 @@ from baton.queues.kafka.messages import MessageEntries
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.take_up import TakingUp
 from baton.queues.output import FinishedTogether
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ class KafkaReader:
             position = self._taking_up.take(partition, epoch)
             self._hold(partition, position)
         if position.epoch != epoch:
-            raise StaleOwner(partition, self._uid, epoch, Owner(position.record.uid, position.epoch))
+            raise StaleOwner(partition, self._uid, epoch, Ownership(position.record.uid, position.epoch))
         self._commits.refuse_lost(partition, position)
         return position
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.offsets import PartitionOffsets, Reached
-from baton.queues.protocol import Claimant, Owner, QueueCheck, QueueConflict, Resizing
+from baton.queues.protocol import Claimant, Ownership, QueueCheck, QueueConflict, Resizing
 from baton.queues.redis import records, scripts
 from baton.queues.redis.announcements import Announcer
 from baton.queues.redis.backlog import PartitionCheck, VanishedEntries, read_checks
@@ -244,14 +244,14 @@ class RedisQueue:
                     return Resizing(there, count, ())  # somebody else was faster
             return None if change is None else await self._resizer.advance(change)
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:
         hints, arguments = self._announcing.hints(partition), (epoch, "" if within is None else round(within * 1000))
         return await self._batched(self._transport.durably, records.number, scripts.PAUSE, partition, *arguments, hints=hints)
 
     async def outstanding(self, partition: int) -> int:
         return await self._batched(self._transport.asking, records.number, scripts.OUTSTANDING, partition)
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         hints, arguments = self._announcing.hints(partition, uid), (uid or "", epoch)
         answer = await self._batched(
             self._transport.durably, records.scalars(3), scripts.GRANT, partition, *arguments, hints=hints

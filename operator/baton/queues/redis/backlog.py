@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from baton.model.ranges import format_numbers
 from baton.model.wording import counted
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from baton.queues.redis import records
 from baton.queues.redis.keys import PartitionKeys
 from baton.queues.redis.records import OddAnswerError
@@ -85,7 +85,7 @@ class VanishedEntries:
 class PartitionCheck(NamedTuple):
     """One partition."""
 
-    owner: Owner | None
+    owner: Ownership | None
     """None: it was never granted."""
     whole: bool
     """All that makes it a partition is there."""

@@ -14,7 +14,7 @@ from baton.model.ids import Epoch, QueueName, Uid
 from baton.queues.entries import Entries
 from baton.queues.entry import Entry
 from baton.queues.fence import PartitionPaused, StaleOwner
-from baton.queues.protocol import Owner, QueueUnreachable
+from baton.queues.protocol import Ownership, QueueUnreachable
 from baton.queues.redis import scripts
 from baton.queues.redis.backlog import unfinished
 from baton.queues.redis.connection import client
@@ -371,7 +371,7 @@ class RedisReader:
         match answer[0]:
             case b"STALE":
                 _, recorded, recorded_epoch, paused, other_process = answer
-                record = Owner(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
+                record = Ownership(Uid(recorded.decode()) if recorded else None, Epoch(recorded_epoch), paused == 1)
                 self._positions.recorded(partition, recorded_epoch, ours=record.uid == uid)
                 raise StaleOwner(partition, uid, epoch, record, other_process=other_process == 1)
             case b"UNKNOWN":

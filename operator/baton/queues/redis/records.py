@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from baton.model.ids import Epoch, Uid
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 from baton.queues.redis.routing import SLOTS, RoutingTable
 
 
@@ -135,10 +135,10 @@ def word(raw: object, what: str) -> str:
     return text
 
 
-def owner(raw: Sequence[object]) -> Owner:
+def owner(raw: Sequence[object]) -> Ownership:
     """Of uid, epoch and paused. Raises ForeignRecord."""
     uid, epoch, paused = raw
-    return Owner(Uid(word(uid, "uid")) if uid else None, Epoch(recorded(epoch, "epoch")), paused in (1, b"1"))
+    return Ownership(Uid(word(uid, "uid")) if uid else None, Epoch(recorded(epoch, "epoch")), paused in (1, b"1"))
 
 
 def table(version: Any, text: Any, partitions: int) -> RoutingTable:

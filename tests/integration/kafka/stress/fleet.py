@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.kafka.adapter import KafkaQueue
-from baton.queues.protocol import IN_USE, Owner, QueueUnreachable
+from baton.queues.protocol import IN_USE, Ownership, QueueUnreachable
 from tests.integration.kafka.stress.verdict import Line, lines
 from tests.kafka_broker import ORDERED, STARTS_WITHIN
 from tests.processes import ChildProcess
@@ -122,7 +122,7 @@ class Fleet:
         await self._marks_nothing(partition)
         giver, epoch = self.owners[partition][0], Epoch(self.owners[partition][1])
         receiver = self.chance.choice([uid for uid in self._processes if uid != giver])
-        then = Owner(Uid(receiver), Epoch(epoch + 1))
+        then = Ownership(Uid(receiver), Epoch(epoch + 1))
         left = await self.operators[0].pause(partition, epoch, PATIENCE, then)
         harmed = self.chance.choice((None, None, giver, receiver))
         harm = signal.SIGSTOP if self.chance.random() < 0.5 else signal.SIGKILL

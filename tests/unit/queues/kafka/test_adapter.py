@@ -12,7 +12,7 @@ from baton.queues.kafka.adapter import KafkaQueue, Pauses, TopicToOpen
 from baton.queues.kafka.address import KafkaAddress
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.kafka.topic import Topic
-from baton.queues.protocol import IN_USE, Claimant, Owner
+from baton.queues.protocol import IN_USE, Claimant, Ownership
 from tests.unit.queues.kafka.slow_coordinator import OWNED, PARTITIONS, SlowCoordinator
 
 # -- What the operator takes a paused partition's record for.
@@ -33,13 +33,13 @@ def paused() -> Pauses:
     [
         (RECORD, IN_USE),  # how much it has in hand only it knows
         (replace(RECORD, released=True), 0),
-        (replace(RECORD, uid=Uid("b"), epoch=THREE), Owner(Uid("b"), THREE)),
+        (replace(RECORD, uid=Uid("b"), epoch=THREE), Ownership(Uid("b"), THREE)),
         (replace(RECORD, uid=None, epoch=THREE), 0),  # nobody was granted it since
         (replace(RECORD, epoch=ONE), 0),  # the pause does nothing: another epoch is in force
         (None, 0),
     ],
 )
-def test_what_is_left_is_said_by_the_record(record: Record | None, left: int | Owner) -> None:
+def test_what_is_left_is_said_by_the_record(record: Record | None, left: int | Ownership) -> None:
     assert paused().left(0, TWO, record) == left
 
 
@@ -49,10 +49,10 @@ def test_of_what_was_not_paused_nothing_is_waited_for() -> None:
 
 def test_one_to_whom_it_was_handed_over_is_told_once_and_the_next_one_again() -> None:
     pauses, handed_over = paused(), replace(RECORD, uid=Uid("b"), epoch=THREE)
-    assert pauses.left(0, TWO, handed_over) == Owner(Uid("b"), THREE)
+    assert pauses.left(0, TWO, handed_over) == Ownership(Uid("b"), THREE)
     pauses.told(0, THREE)
     assert pauses.left(0, TWO, handed_over) == 0, "whoever asks again grants"
-    assert pauses.left(0, TWO, replace(handed_over, epoch=Epoch(4))) == Owner(Uid("b"), Epoch(4))
+    assert pauses.left(0, TWO, replace(handed_over, epoch=Epoch(4))) == Ownership(Uid("b"), Epoch(4))
 
 
 def test_that_an_owner_has_let_go_holds_until_another_pause() -> None:

@@ -16,7 +16,7 @@ from baton.queues.kafka.direct_handoffs import DirectHandoffs
 from baton.queues.kafka.event_loop import EventLoopThread
 from baton.queues.kafka.fetcher import Fetcher, PodFetchers
 from baton.queues.kafka.record import Committed
-from baton.queues.protocol import Heard, Owner, QueueUnreachable
+from baton.queues.protocol import Heard, Ownership, QueueUnreachable
 from tests.waiting import eventually
 
 # -- Announcements as they stand beside an offset.
@@ -198,7 +198,7 @@ class Listening(Announced):
 
 def test_an_owner_hears_who_is_next_at_once_and_that_it_is_to_let_go_when_that_one_has_heard() -> None:
     pod = Listening()
-    assert (pod.hears(A, B), pod.handoffs.next_owner(GRANTED, ONE)) == (set(), Owner(B, TWO))
+    assert (pod.hears(A, B), pod.handoffs.next_owner(GRANTED, ONE)) == (set(), Ownership(B, TWO))
     assert pod.wait(60.0) == {GRANTED: HEARD}, "a moment later"
     pod.close()
 
@@ -216,7 +216,7 @@ def test_the_last_plan_counts_and_of_its_epoch_only() -> None:
     pod.hears(A, B)
     assert pod.handoffs.next_owner(GRANTED, TWO) is None
     pod.hears(A, Uid("c"), then=3, number=2)
-    assert pod.handoffs.next_owner(GRANTED, ONE) == Owner(Uid("c"), Epoch(3))
+    assert pod.handoffs.next_owner(GRANTED, ONE) == Ownership(Uid("c"), Epoch(3))
     pod.hears(A, B, then=0, number=3)
     assert pod.handoffs.next_owner(GRANTED, ONE) is None, "the operator grants it"
     pod.close()

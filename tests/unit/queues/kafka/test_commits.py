@@ -21,8 +21,7 @@ from baton.queues.kafka.group_offsets import Commit, GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition, sent_together
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.output import MOST_IN_TRANSACTION, Output
-from baton.queues.protocol import Owner as BatonOwner
-from baton.queues.protocol import PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 from tests.waiting import PATIENCE
 
 # -- Who commits one partition keeps nobody from committing others.
@@ -334,7 +333,7 @@ class OneAtATime(Broker):
         self.records.append(wanted.record)
 
 
-def handed_over(then: BatonOwner | None) -> tuple[Owner, Broker]:
+def handed_over(then: Ownership | None) -> tuple[Owner, Broker]:
     """All that was handed out is finished, and who has it next is known or not, when the owner lets go."""
     handoffs = DirectHandoffs()
     handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), then)
@@ -345,7 +344,7 @@ def handed_over(then: BatonOwner | None) -> tuple[Owner, Broker]:
 
 
 def test_an_owner_that_lets_go_hands_it_over_and_takes_no_token_any_more() -> None:
-    _, broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))
+    _, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
     record = broker.committed.record
     assert record is not None
     assert (broker.committed.offset, record.uid, record.epoch, record.reader) == (10, "b", 2, BY_GIVER)
@@ -354,7 +353,7 @@ def test_an_owner_that_lets_go_hands_it_over_and_takes_no_token_any_more() -> No
 
 def test_only_the_last_of_several_transactions_hands_it_over() -> None:
     handoffs = DirectHandoffs()
-    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     for offset in range(10):
         owner.position.outputs.add([offset], [LARGE])
@@ -391,7 +390,7 @@ class Receiver:
 
 
 def received() -> Receiver:
-    return Receiver(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1])
+    return Receiver(handed_over(Ownership(Uid("b"), Epoch(2)))[1])
 
 
 def test_whoever_was_handed_a_partition_begins_without_a_word_and_is_found_to_be_its_owner() -> None:
@@ -440,7 +439,7 @@ class Granting(Broker):
 
 @pytest.mark.parametrize("several", [True, False])
 def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same(several: bool) -> None:
-    handed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
+    handed = handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed
     receiver = Receiver(Granting(handed, 1))
     if several:
         run(receiver.commits.commit_several({0}))
@@ -450,7 +449,7 @@ def test_where_the_operator_takes_a_token_meanwhile_the_mark_is_put_all_the_same
 
 
 def test_the_giver_is_refused_what_it_says_after_that() -> None:
-    owner, broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))
+    owner, broker = handed_over(Ownership(Uid("b"), Epoch(2)))
     run(Receiver(broker).commits.commit_several({0}))
     assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}, "it was taken before"
     assert broker.committed.record is not None and broker.committed.record.reader != BY_GIVER
@@ -471,7 +470,7 @@ class AnsweredLate(Broker):
 
 
 def test_a_look_from_before_the_mark_does_not_shut_its_own_process_out() -> None:
-    broker = AnsweredLate(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed)
+    broker = AnsweredLate(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed)
     receiver = Receiver(broker)
     broker.meanwhile = lambda: receiver.commits.commit_several({0})
     run(receiver.commits.look(0, receiver.positions[0]))
@@ -500,7 +499,7 @@ def test_a_look_from_before_an_own_commit_does_not_tell_whose_the_partition_is()
 
 
 def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark_of_another() -> None:
-    broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
+    broker = handed_over(Ownership(Uid("b"), Epoch(2)))[1]
     handoffs = DirectHandoffs()
     handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
     position = run(OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs).begin(0, Epoch(2)))
@@ -511,12 +510,12 @@ def test_what_was_handed_over_since_the_process_began_is_taken_up_without_a_mark
 
 def test_who_is_next_stays_while_the_last_word_may_have_been_taken() -> None:
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.set_next_owner(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := Broker(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     broker.loses = ["answer"]
     assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
-    for then in (BatonOwner(Uid("c"), Epoch(3)), None):
+    for then in (Ownership(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
         broker.loses = ["answer"]
         assert run(owner.commits.last_words({0: owner.position}, PATIENCE))
@@ -548,13 +547,13 @@ class NoToken(Broker):
 
 def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_at_its_old_place() -> None:
     handoffs = DirectHandoffs()
-    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(Partition(QueueName("orders"), 0), Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     owner.position.progress.finish(range(5))
 
     def finished_meanwhile(position: ReadPosition) -> Record:
         position.progress.finish(range(5, 10))
-        position.then, position.left = BatonOwner(Uid("b"), Epoch(2)), True
+        position.then, position.left = Ownership(Uid("b"), Epoch(2)), True
         return position.next_record()
 
     run(owner.commits.commit(0, owner.position, finished_meanwhile))
@@ -563,12 +562,12 @@ def test_what_is_finished_while_a_commit_is_made_does_not_make_it_the_last_word_
 
 def test_what_was_handed_over_by_a_commit_in_the_background_is_not_said_once_more() -> None:
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
-    handoffs.set_next_owner(place, Epoch(1), BatonOwner(Uid("b"), Epoch(2)))
+    handoffs.set_next_owner(place, Epoch(1), Ownership(Uid("b"), Epoch(2)))
     owner = Owner(broker := OneAtATime(), handoffs=handoffs)
     owner.position.progress.finish(range(10))
     assert run(owner.commits.last_words({0: owner.position}, 0.0)), "it is too late for it"
     run(owner.commits.commit_several({0}))
-    for then in (BatonOwner(Uid("c"), Epoch(3)), None):
+    for then in (Ownership(Uid("c"), Epoch(3)), None):
         handoffs.set_next_owner(place, Epoch(1), then)
         assert run(owner.commits.last_words({0: owner.position}, PATIENCE)) == {}
     assert [(one.uid, one.epoch) for one in broker.records[1:]] == [("b", 2)]
@@ -589,7 +588,7 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
 
     broker = Losing()
     broker.end_of_log = 1000  # so an earlier process may have read on
-    broker.committed = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed
+    broker.committed = handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed
     handoffs = DirectHandoffs()
     handoffs.saw(Partition(QueueName("orders"), 0), Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)
@@ -600,7 +599,7 @@ def test_a_mark_of_which_the_answer_was_lost_is_no_earlier_process() -> None:
 
 
 def test_one_that_gets_no_token_keeps_no_other_from_its_commit() -> None:
-    receiver = Receiver(broker := NoToken(handed_over(BatonOwner(Uid("b"), Epoch(2)))[1].committed))
+    receiver = Receiver(broker := NoToken(handed_over(Ownership(Uid("b"), Epoch(2)))[1].committed))
     other = receiver.positions[1] = ReadPosition.begun(Committed(0, replace(receiver.record, reader="p")), 0.0)
     other.progress.handed_out([0])
     other.progress.finish([0])
@@ -621,7 +620,7 @@ def test_two_processes_of_the_receiver_do_not_both_go_on() -> None:
 
 
 def test_what_was_seen_under_an_earlier_epoch_or_in_another_topic_is_not_begun_with() -> None:
-    broker = handed_over(BatonOwner(Uid("b"), Epoch(2)))[1]
+    broker = handed_over(Ownership(Uid("b"), Epoch(2)))[1]
     handoffs, place = DirectHandoffs(), Partition(QueueName("orders"), 0)
     handoffs.saw(place, Epoch(1))
     commits = OwnerCommits(broker, QueueName("orders"), Uid("b"), {}, handoffs)

@@ -9,7 +9,7 @@ from baton.model.ids import Epoch, Partition, QueueName, Uid
 from baton.queues.kafka import direct_handoffs
 from baton.queues.kafka.direct_handoffs import DirectHandoffs, HandedOver
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 FIRST = Partition(QueueName("orders"), 0)
 ONE, TWO, THREE = Epoch(1), Epoch(2), Epoch(3)
@@ -62,13 +62,13 @@ def test_who_has_heard_who_is_next_is_about_to_let_go_for_a_moment(monkeypatch: 
     now, handoffs = [100.0], seen(ONE)
     monkeypatch.setattr(direct_handoffs, "time", SimpleNamespace(monotonic=lambda: now[0]))
     assert not handoffs.is_about_to_go(FIRST, ONE)
-    handoffs.set_next_owner(FIRST, ONE, Owner(Uid("b"), TWO))
+    handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
     assert handoffs.is_about_to_go(FIRST, ONE)
     assert not handoffs.is_about_to_go(FIRST, TWO), "another has it by then"
     now[0] += 1.5
     assert not handoffs.is_about_to_go(FIRST, ONE), "it is in a long handler"
-    assert handoffs.next_owner(FIRST, ONE) == Owner(Uid("b"), TWO)
-    handoffs.set_next_owner(FIRST, ONE, Owner(Uid("b"), TWO))
+    assert handoffs.next_owner(FIRST, ONE) == Ownership(Uid("b"), TWO)
+    handoffs.set_next_owner(FIRST, ONE, Ownership(Uid("b"), TWO))
     handoffs.set_next_owner(FIRST, ONE, None)
     assert not handoffs.is_about_to_go(FIRST, ONE)
 
@@ -80,7 +80,7 @@ def test_what_an_earlier_process_may_have_begun_with_is_not_taken() -> None:
 
 
 def test_a_plan_is_for_the_owner_at_its_epoch() -> None:
-    handoffs, b = DirectHandoffs(), Owner(Uid("b"), TWO)
+    handoffs, b = DirectHandoffs(), Ownership(Uid("b"), TWO)
     handoffs.set_next_owner(FIRST, ONE, b)
     assert (handoffs.next_owner(FIRST, ONE), handoffs.next_owner(FIRST, TWO)) == (b, None)
     handoffs.set_next_owner(FIRST, ONE, None)

@@ -11,7 +11,7 @@ from baton.queues.consumer_side import SURE_FOR
 from baton.queues.kafka.read_position import AHEAD, FinishedOffsets, ReadPosition, taken_up
 from baton.queues.kafka.record import BY_GIVER, Committed, Record, Token
 from baton.queues.output import Output
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 # -- What may be committed of what was handed out.
 
@@ -223,7 +223,7 @@ def test_twice_what_was_handed_out_since_the_last_record_is_reserved_and_less_ag
     assert one.next_record().reserved == one.progress.end + AHEAD
 
 
-B2 = Owner(Uid("b"), Epoch(2))
+B2 = Ownership(Uid("b"), Epoch(2))
 
 
 def left(record: Record, finished: int = 2) -> Record:

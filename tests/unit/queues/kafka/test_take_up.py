@@ -19,7 +19,7 @@ from baton.queues.kafka.group_offsets import GroupOffsets
 from baton.queues.kafka.read_position import ReadPosition
 from baton.queues.kafka.record import Committed, Record, Token
 from baton.queues.kafka.take_up import Found, TakingUp
-from baton.queues.protocol import Owner, PartitionUnavailable, QueueUnreachable
+from baton.queues.protocol import Ownership, PartitionUnavailable, QueueUnreachable
 from tests.waiting import HOUR, PATIENCE, eventually, until
 
 # -- Partitions that are taken up one by one: one that cannot be keeps the others from that once, and not for good.
@@ -194,7 +194,7 @@ def test_an_outage_is_told_once_and_all_are_tried_again(broker: Broker) -> None:
 
 
 def test_a_refusal_is_told_to_whom_it_concerns(broker: Broker) -> None:
-    broker.refusals[0] = StaleOwner(0, Uid("a"), Epoch(1), Owner(Uid("b"), Epoch(2)))
+    broker.refusals[0] = StaleOwner(0, Uid("a"), Epoch(1), Ownership(Uid("b"), Epoch(2)))
     broker.shut()
     broker.asks(1)
     broker.open.set()

@@ -5,7 +5,7 @@ from baton.queues.toy.server import SERVERS, ToyQueue
 
 from baton.model.ids import Epoch, Uid
 from baton.queues.opening import QueueToOpen
-from baton.queues.protocol import Claimant, Owner, QueueAdapter, QueueCheck, QueueConflict
+from baton.queues.protocol import Claimant, Ownership, QueueAdapter, QueueCheck, QueueConflict
 
 
 async def open_queue(queue: QueueToOpen, claimant: Claimant) -> QueueAdapter:
@@ -35,7 +35,7 @@ class ToyAdapter:
         self._queue.group = self._claimant.uid
         self._queue.partitions = count or self._queue.partitions
 
-    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Owner | None = None) -> int:
+    async def pause(self, partition: int, epoch: Epoch, within: float | None = None, then: Ownership | None = None) -> int:
         record = self._queue.owner(partition)
         if record.epoch == epoch:
             self._queue.owners[partition] = record._replace(paused=True)
@@ -44,10 +44,10 @@ class ToyAdapter:
     async def outstanding(self, partition: int) -> int:
         return 0
 
-    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Owner:
+    async def grant(self, partition: int, uid: Uid | None, epoch: Epoch) -> Ownership:
         if epoch > self._queue.owner(partition).epoch:
-            self._queue.owners[partition] = Owner(uid, epoch)
-        record: Owner = self._queue.owner(partition)
+            self._queue.owners[partition] = Ownership(uid, epoch)
+        record: Ownership = self._queue.owner(partition)
         return record
 
     async def release(self) -> bool:

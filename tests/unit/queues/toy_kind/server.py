@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from baton.model.ids import Epoch
-from baton.queues.protocol import Owner
+from baton.queues.protocol import Ownership
 
 
 @dataclass
@@ -13,13 +13,13 @@ class ToyQueue:
 
     group: str | None = None
     partitions: int | None = None
-    owners: dict[int, Owner] = field(default_factory=dict)
+    owners: dict[int, Ownership] = field(default_factory=dict)
     values: defaultdict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
     done: set[tuple[int, int]] = field(default_factory=set)
     """Partition and place."""
 
-    def owner(self, partition: int) -> Owner:
-        return self.owners.get(partition, Owner(None, Epoch(0)))
+    def owner(self, partition: int) -> Ownership:
+        return self.owners.get(partition, Ownership(None, Epoch(0)))
 
 
 SERVERS: defaultdict[str, defaultdict[str, ToyQueue]] = defaultdict(lambda: defaultdict(ToyQueue))
