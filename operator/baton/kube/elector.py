@@ -12,9 +12,9 @@ import structlog
 
 from baton.kube.api import Api, Json
 from baton.kube.clock import ApiServerClock
-from baton.kube.errors import ApiError, ConflictError, UnavailableError
+from baton.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from baton.kube.leases import LEASES, leases_path
-from baton.model.lease import Vacancy, held, holder_of
+from baton.model.lease import Vacancy, held, holder_of, spec_of
 
 T = TypeVar("T")
 
@@ -145,6 +145,10 @@ class Elector:
         """HOST:PORT of the pages of the other candidate that led at the last look; empty: none did, or it did not say."""
         self._vacancy = Vacancy()
         self._renewed_at: float | None = None
+        self._written: Json | None = None
+        """The Lease as this candidate last wrote it, while no request since has failed."""
+        self._sent: dict[str | None, float] = {}
+        """The `renewTime`s sent since then, and when each attempt was begun: a look may show that one arrived after all."""
         self._led = False
         self._another_leads = False
         self.term = 0
@@ -193,7 +197,8 @@ class Elector:
             await self._sleep(began + self._terms.retry)
 
     async def attempt(self) -> None:
-        """One look at the Lease, and what follows from it. Those who ask while one is under way share the next."""
+        """One look at the Lease, and what follows from it; a leader writes it as it knows it, and looks only where that is
+        refused, as client-go does. Those who ask while one is under way share the next."""
         begun = self._begun
         async with self._looking:
             if self._ended <= begun and not self._resigned:
@@ -202,29 +207,44 @@ class Elector:
                 self._ended = self._begun
 
     async def _attempt(self) -> None:
-        asked = self._clock.ticks()
+        asked, known = self._clock.ticks(), self._written if self.leading else None
+        self._written = None
         try:
-            lease = await self._answered(self._api.find(self._path))
-            answered = self._clock.ticks()
-            told = ((lease or {}).get("metadata") or {}).get("annotations") or {}
-            self._another_leads = holder_of(lease) not in ("", self.identity)
-            self.leader_address = told.get(ADDRESS_ANNOTATION, "") if self._another_leads else ""
-            if not self.leading:
-                self._set_clock()
-            if self._vacancy.free(lease, self.identity, answered):
-                await self._write(lease, asked)
-            elif self._renewed_at is not None:
-                self._renewed_at = None
+            while True:
+                try:
+                    await (self._look(asked) if known is None else self._write(known, asked))
+                    break
+                except ConflictError:  # another candidate wrote first, or this one with a request that it gave up
+                    if not self.leading:
+                        break
+                except NotFoundError:
+                    if known is None:
+                        raise
+                known = None
             self._worked()
-        except ConflictError:
-            self._worked()  # another candidate wrote first; the next look shows what
         except (ApiError, UnavailableError) as error:
             self._failed(str(error))
 
+    async def _look(self, asked: float) -> None:
+        lease = await self._answered(self._api.find(self._path))
+        answered = self._clock.ticks()
+        told = ((lease or {}).get("metadata") or {}).get("annotations") or {}
+        self._another_leads = holder_of(lease) not in ("", self.identity)
+        self.leader_address = told.get(ADDRESS_ANNOTATION, "") if self._another_leads else ""
+        if not self.leading:
+            self._set_clock()
+            self._sent.clear()
+        elif not self._another_leads:
+            self._renewed_at = self._sent.get(spec_of(lease).get("renewTime"), self._renewed_at)
+        if self._vacancy.free(lease, self.identity, answered):
+            await self._write(lease, asked)
+        else:
+            self._renewed_at = None
+
     async def _answered(self, request: Coroutine[Any, Any, T]) -> T:
-        """In half the time that there is: where its connection has died without a word, there is time for another. Raises
-        TimeoutError."""
-        async with asyncio.timeout(self._terms.renew_deadline / 2):
+        """In half the time that is left: where its connection has died without a word, or one answer in many is late, there is
+        time for another. Raises TimeoutError."""
+        async with asyncio.timeout(max(self._lasts(self._clock.ticks()) / 2, self._terms.retry)):
             return await request
 
     async def confirm(self) -> bool:
@@ -267,17 +287,19 @@ class Elector:
         """What is written counts from when this attempt was begun: others may see it as soon as it is sent."""
         tells = {NAMESPACES_ANNOTATION: self._serves, ADDRESS_ANNOTATION: self.address}
         spec = held(lease, self.identity, self._terms.duration, datetime.fromtimestamp(self._clock.now(), UTC))
+        self._sent[spec["renewTime"]] = asked
         if lease is None:
             metadata = {"name": self._name, "annotations": tells}
             body = {"apiVersion": LEASES, "kind": "Lease", "metadata": metadata, "spec": spec}
-            await self._answered(self._api.create(self._collection, body))
+            written = await self._answered(self._api.create(self._collection, body))
         else:
             metadata = lease["metadata"]
             told = {**metadata, "annotations": {**(metadata.get("annotations") or {}), **tells}}
             body = {**lease, "metadata": told, "spec": spec}
-            await self._answered(self._api.replace(self._path, body))
+            written = await self._answered(self._api.replace(self._path, body))
         self.term, self._acquired = spec["leaseTransitions"], spec["acquireTime"]
-        self._renewed_at, self._another_leads = asked, False
+        self._renewed_at, self._another_leads, self._written = asked, False, written
+        self._sent.clear()
 
     def _set_clock(self) -> None:
         """Before this candidate leads, that is: a step of the API server's clock does not move what runs."""
