@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from baton.api.group import Approval, Protocol
+from baton.api.group import Approval, GroupRebalance, Protocol
 from baton.engine import Step
 from baton.engine.observation import GroupSpec, Observation, ObservedQueue
 from baton.engine.results import Approved, Revoked
@@ -51,7 +51,9 @@ class Approving(Fleet):
 def live_through(seed: int) -> Approving:
     chance = random.Random(seed)
     fleet = Approving(
-        spec=GroupSpec(approval=Approval.MANUAL, delay=2.0, max_concurrent_handoffs=chance.choice((0, 2))),
+        spec=GroupSpec(
+            approval=Approval.MANUAL, delay=2.0, rebalance=GroupRebalance(max_concurrent_handoffs=chance.choice((0, 2)))
+        ),
         queues={QueueName("orders"): ObservedQueue(chance.randint(1, 9)), QueueName("mail"): ObservedQueue(3)},
     )
     names = [f"m{number}" for number in range(6)]

@@ -8,7 +8,7 @@ from typing import TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baton.api.group import Protocol
+from baton.api.group import GroupRebalance, Protocol
 from baton.engine import State, summary
 from baton.engine.observation import GroupSpec, ObservedQueue
 from baton.model.ids import MemberId, QueueName
@@ -75,7 +75,7 @@ MEMBERSHIP = st.one_of(
 def test_solace_never_moves_more_than_the_lower_bound(
     batches: list[list[Operation]], bound: int, pay: ObservedQueue | None, protocol: Protocol
 ) -> None:
-    fleet = Fleet(spec=GroupSpec(max_concurrent_handoffs=bound, protocol=protocol))
+    fleet = Fleet(spec=GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=bound), protocol=protocol))
     if pay is not None:
         fleet.queues[QueueName("pay")] = pay
     for batch in batches:

@@ -334,7 +334,7 @@ class GroupRebalance(Shape):
     """How long an owner may take to finish its work on a partition that it loses. Seconds. Default: the queue's."""
     resync_seconds: Annotated[int, Field(ge=1, le=3600)] = 20
     """How often the operator compares the fleet with its records. Seconds."""
-    max_concurrent_handoffs: Annotated[int, Field(ge=0, le=100_000)] = 0
+    max_concurrent_handoffs: Annotated[int, Field(strict=True, ge=0, le=100_000)] = 0
     """The most partitions that a cooperative rebalance pauses at once. 0: no bound."""
 
 
@@ -477,7 +477,7 @@ class ConsumerGroupSpec(Shape):
     approval: Approval = Approval.AUTOMATIC
     """Manual: status.proposal shows a plan, and working pods keep their partitions until it is approved, by `baton approve` or by
     the annotation baton.dev/approve. Partitions without an owner, or with one that is stopping, do not wait."""
-    replicas: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    replicas: Annotated[int, Field(strict=True, ge=0, le=100_000)] | None = None
     """The desired number of pods, usually set through /scale. Needs spec.scale.mode Workload or Spark. If absent with Workload,
     the operator sets it to the present size of spec.scale.targetRef."""
     scale: Scale | None = None

@@ -180,7 +180,7 @@ class PartitionLook:
             yield f"{partition.queue} is to record its owner again, at epoch {move.epoch}; the owner works on it meanwhile."
         if partition in state.waiting:
             running = counted(len(state.moves), "hand-off runs", "hand-offs run")
-            turn = f"{running} (spec.rebalance.maxConcurrentHandoffs), and {counted(len(state.waiting), 'waits', 'wait')}"
+            turn = f"{running}, as many as spec.rebalance allows, and {counted(len(state.waiting), 'waits', 'wait')}"
             yield f"It goes to {state.waiting[partition]} in its turn: {turn}."
         if state.proposal is not None and partition in state.proposal.receivers:
             name = f"{look.group.name} -n {look.group.namespace}"

@@ -11,7 +11,7 @@ from textwrap import wrap
 from rich.console import RenderableType
 from rich.text import Text
 
-from baton.api.group import Approval
+from baton.api.group import Approval, GroupRebalance
 from baton.assignors import Member
 from baton.assignors.building_blocks import readable, zones_of
 from baton.assignors.request import Request
@@ -462,7 +462,7 @@ def _suppose(seen: Observation, what_if: WhatIf, now: float) -> Observation:
         seen.spec,
         assignors=seen.spec.assignors if what_if.assignor is None else (what_if.assignor,),
         delay=0.0,
-        max_concurrent_handoffs=0,
+        rebalance=GroupRebalance(),
         session_timeout=0.0 if what_if.remove else seen.spec.session_timeout,
         paused=False,
         approval=Approval.AUTOMATIC,

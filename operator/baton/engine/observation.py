@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from baton.api import AccessType, ConsumerGroupSpec, PartitionedQueueSpec, attributes
-from baton.api.group import Approval, Protocol, ScaleMode
+from baton.api.group import Approval, GroupRebalance, Protocol, ScaleMode
 from baton.api.queue import QueueRebalance
 from baton.assignors import DEFAULT
 from baton.model.ids import Epoch, MemberId, OnDeadline, Partition, QueueName, Uid
@@ -40,9 +40,8 @@ class GroupSpec:
     assignors: tuple[str, ...] = (DEFAULT,)
     protocol: Protocol = Protocol.COOPERATIVE
     delay: float = 5.0
-    resync: float = 20.0
-    max_concurrent_handoffs: int = 0
-    """0: no bound."""
+    """The holddown: the group's, or the longest of its queues'."""
+    rebalance: GroupRebalance = field(default_factory=GroupRebalance)
     session_timeout: float = 0.0
     """How long a slot is reserved for a static member that vanished; 0: no static membership."""
     paused: bool = False
@@ -52,6 +51,11 @@ class GroupSpec:
     scale_mode: ScaleMode | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     """The assignors' options by the names of `baton plan`, as the assignors' functions take them."""
+
+    @property
+    def most_paused(self) -> int:
+        """How many partitions a rebalance may pause at once; 0: no bound. Eager pauses all."""
+        return self.rebalance.max_concurrent_handoffs if self.protocol is Protocol.COOPERATIVE else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,7 @@ def engine_spec(spec: ConsumerGroupSpec, queues: Iterable[PartitionedQueueSpec])
         assignors=tuple(spec.assignors),
         protocol=spec.protocol,
         delay=float(delay),
-        resync=float(spec.rebalance.resync_seconds),
-        max_concurrent_handoffs=spec.rebalance.max_concurrent_handoffs,
+        rebalance=spec.rebalance,
         session_timeout=float(spec.membership.session_timeout_seconds) if spec.membership.identity_label else 0.0,
         paused=spec.paused,
         approval=spec.approval,

@@ -85,10 +85,10 @@ def carry_out_approved(draft: Draft) -> None:
 
 
 def begin_waiting(draft: Draft) -> None:
-    """Begin planned hand-offs, as many at once as maxConcurrentHandoffs allows (rule 9). Eager has no such bound."""
+    """Begin planned hand-offs, as many at once as spec.rebalance allows (rule 9)."""
     if not draft.waiting:
         return
-    bound = draft.spec.max_concurrent_handoffs if draft.spec.protocol is Protocol.COOPERATIVE else 0
+    bound = draft.spec.most_paused
     paused = sum(move.giver in draft.eligible and move.receiver is not None and not move.quiet for move in draft.moves.values())
     why = "" if draft.rebalance is None else draft.rebalance.why
     for partition, receiver in sorted(draft.waiting.items()):

@@ -121,7 +121,7 @@ RULES = (
     Rule(plan.carry_out_approved, ("Approval",), _DECIDES,
          "Begins a proposal that was approved."),
     Rule(plan.begin_waiting, ("9",), _GOES_ON,
-         "Begins as many planned hand-offs as maxConcurrentHandoffs allows. After all rules that plan them."),
+         "Begins as many planned hand-offs as spec.rebalance allows. After all rules that plan them."),
     Rule(membership.release_ending, ("7",), _NOT_FULL,
          "A stopping pod releases before its grace period ends. After the plan, which may have found receivers."),
     # Decisions that take effect at once

@@ -41,7 +41,7 @@ def preview(state: GroupState) -> ProposalStatus | None:
         gains[receiver] += 1
     loads = Counter(record.owner for record in state.records.values())
     paused = _paused(state, proposal, observation)
-    bound = observation.spec.max_concurrent_handoffs if observation.spec.protocol is Protocol.COOPERATIVE else 0
+    bound = observation.spec.most_paused
     longest = _longest(paused, observation)
     return ProposalStatus(
         id=proposal.id,

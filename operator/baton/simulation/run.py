@@ -317,7 +317,7 @@ class _Run:
         """The next instant at which anything can happen."""
         times = [event]
         if self._runtime is not None and self._behind:
-            resync = self._cluster.spec.resync
+            resync = self._cluster.spec.rebalance.resync_seconds
             times.append(moment((math.floor(self._now / resync + 1e-9) + 1) * resync))
         if self._wake is not None and self._wake > self._now:
             times.append(self._wake)
@@ -337,7 +337,7 @@ class _Run:
         self._behind |= lost
         if self._runtime is None:
             return
-        resync = self._cluster.spec.resync
+        resync = self._cluster.spec.rebalance.resync_seconds
         noticed |= abs(self._now / resync - round(self._now / resync)) < 1e-9
         noticed |= self._wake is not None and self._now >= self._wake
         if noticed:

@@ -165,7 +165,6 @@ class GroupRebalancePart(_Part, GroupRebalance):
     delay_seconds: Seconds | None = None  # type: ignore[assignment]
     max_handoff_seconds: Seconds | None = None  # type: ignore[assignment]
     resync_seconds: Annotated[Seconds, Field(ge=0.001)] = 20  # type: ignore[assignment]
-    max_concurrent_handoffs: Count = 0
 
 
 class MembershipPart(_Part, Membership):
@@ -192,7 +191,6 @@ class GroupPart(_SpecPart, ConsumerGroupSpec):
     assignors: Annotated[tuple[Name, ...], Field(min_length=1)] = (DEFAULT,)  # type: ignore[assignment]
     rebalance: GroupRebalancePart = GroupRebalancePart()
     membership: MembershipPart = MembershipPart()
-    replicas: Count | None = None
 
     @field_validator("assignors")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from baton.api import ConsumerGroupSpec, PartitionedQueueSpec
-from baton.api.group import Protocol, ScaleMode
+from baton.api.group import GroupRebalance, Protocol, ScaleMode
 from baton.engine.observation import GroupSpec, engine_spec
 
 
@@ -52,8 +52,7 @@ def test_everything_is_handed_on() -> None:
     assert made == GroupSpec(
         assignors=("range", "solace"),
         protocol=Protocol.EAGER,
-        resync=7.0,
-        max_concurrent_handoffs=2,
+        rebalance=GroupRebalance(resync_seconds=7, max_concurrent_handoffs=2),
         session_timeout=60.0,
         paused=True,
         replicas=3,

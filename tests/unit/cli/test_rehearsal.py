@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from rich.console import Console
 
-from baton.api.group import Approval, ScaleMode
+from baton.api.group import Approval, GroupRebalance, ScaleMode
 from baton.assignors import Request, get
 from baton.assignors.building_blocks import holders
 from baton.cli.cluster import NoAnswerError
@@ -67,7 +67,7 @@ def test_another_number_of_partitions() -> None:
 
 
 def test_nothing_that_waits_is_waited_for() -> None:
-    spec = GroupSpec(delay=600, max_concurrent_handoffs=1, approval=Approval.MANUAL, paused=True)
+    spec = GroupSpec(delay=600, rebalance=GroupRebalance(max_concurrent_handoffs=1), approval=Approval.MANUAL, paused=True)
     group = Group(8, replace(spec, paused=False, delay=5)).start("a", "b")
     group.spec = spec
     group.queues[QueueName("orders")] = replace(group.queues[QueueName("orders")], fenced=False)

@@ -14,7 +14,7 @@ from baton.api import (
     PartitionScaleStatus,
     ShownState,
 )
-from baton.api.group import Approval, Protocol
+from baton.api.group import Approval, GroupRebalance, Protocol
 from baton.controller.group_observation import QueueFacts, QueueSight
 from baton.controller.problems import Problem, Reason
 from baton.controller.queue_reports import queue_status
@@ -154,7 +154,9 @@ def proposing(spec: GroupSpec, **queue: Any) -> Group:
 
 
 def test_a_proposal_stands_in_the_status_with_who_gains_and_what_it_costs() -> None:
-    whole = summary(proposing(GroupSpec(approval=Approval.MANUAL, max_concurrent_handoffs=4), max_handoff=2.0).state)
+    whole = summary(
+        proposing(GroupSpec(approval=Approval.MANUAL, rebalance=GroupRebalance(max_concurrent_handoffs=4)), max_handoff=2.0).state
+    )
     told = group_status(group_view(approval="Manual"), whole, GroupMembers(), FINE_SO_FAR, NOW, {}).proposal
     assert told is not None
     assert (told.moves, told.paused, told.paused_at_once, told.longest_pause_seconds) == (20, 20, 4, 2)

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from baton.api.group import Approval
+from baton.api.group import Approval, GroupRebalance
 from baton.engine import Summary, step, summary
 from baton.engine.balance import even, evenly_spread, within_one
 from baton.engine.draft import Draft
@@ -106,7 +106,7 @@ def test_it_is_neither_while_a_change_is_held_down_nor_while_partitions_move(par
 
 
 def test_it_is_neither_while_hand_offs_wait_for_their_turn() -> None:
-    group = Group(12, GroupSpec(max_concurrent_handoffs=1)).start("a", "b").join("c")
+    group = Group(12, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a", "b").join("c")
     group.settle(at=20)
     group.settle(at=25)
     while group.state.waiting:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.api.group import Approval, Protocol
+from baton.api.group import Approval, GroupRebalance, Protocol
 from baton.engine import Grant, State, Step, dump, load
 from baton.engine.draft import Draft
 from baton.engine.member_slots import expire_reserved_slots
@@ -122,7 +122,7 @@ def test_nobody_takes_a_slot_where_nothing_new_fits() -> None:
 
 
 def test_what_waits_for_its_turn_has_it_where_no_plan_fits() -> None:
-    group = held(HeldBack.PLANS, 8, GroupSpec(max_concurrent_handoffs=1))
+    group = held(HeldBack.PLANS, 8, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1)))
     assert len(group.state.waiting) == 1
     for _ in range(2):
         group.settle(at=group.now + 3)
@@ -276,7 +276,7 @@ def test_the_rest_does_not_wait_for_a_giver_that_has_missed_its_deadline() -> No
 
 @pytest.mark.parametrize("at_once", [0, 1], ids=["all at once", "one at a time"])
 def test_the_rest_does_not_wait_for_a_queue_that_does_not_answer(at_once: int) -> None:
-    group = growing(GroupSpec(delay=0.0, max_concurrent_handoffs=at_once), max_handoff=3)
+    group = growing(GroupSpec(delay=0.0, rebalance=GroupRebalance(max_concurrent_handoffs=at_once)), max_handoff=3)
     begun = group.step()
     of_part, began = {*group.state.moves, *group.state.waiting}, group.now
     assert begun.wake_at == began + 3

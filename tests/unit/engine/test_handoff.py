@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from baton.api.group import Protocol
+from baton.api.group import GroupRebalance, Protocol
 from baton.engine import Grant, Pause, State, step, summary
 from baton.engine.observation import GroupSpec, ObservedQueue, Outcome
 from baton.engine.results import Redirected, Revoked
@@ -366,7 +366,7 @@ def test_eager_grants_nothing_before_everything_is_released() -> None:
 
 
 def test_no_more_are_paused_at_once_than_allowed() -> None:
-    group = Group(8, GroupSpec(delay=0, max_concurrent_handoffs=1)).start("a")
+    group = Group(8, GroupSpec(delay=0, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     group.now = 10
     group.join("b").settle(10)
     for number in (4, 5, 6, 7):
@@ -377,7 +377,7 @@ def test_no_more_are_paused_at_once_than_allowed() -> None:
 
 
 def test_a_paused_group_finishes_and_begins_nothing() -> None:
-    group = Group(8, GroupSpec(delay=0, max_concurrent_handoffs=1)).start("a")
+    group = Group(8, GroupSpec(delay=0, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     group.now = 10
     group.join("b").settle(10)
     group.spec = replace(group.spec, paused=True)
@@ -396,7 +396,7 @@ def test_a_step_at_rest_gives_back_the_very_state() -> None:
 
 
 def test_eager_has_no_bound_on_what_is_paused() -> None:
-    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER, max_concurrent_handoffs=1)).start("a")
+    group = Group(4, GroupSpec(delay=0, protocol=Protocol.EAGER, rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     assert pauses(group.join("b").step(10)) == [0, 1, 2, 3]
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baton.api.group import GroupRebalance
 from baton.engine import GroupState, LedgerError, dump, load, partition_states, step, summary
 from baton.engine.ledger import MOST_PARTITIONS
 from baton.engine.observation import GroupSpec
@@ -22,7 +23,7 @@ from tests.unit.engine.group import Group, partition
 
 def busy() -> GroupState:
     """A group with everything in it: moves, waiting ones, orphans, a holddown, a static member's slot, a standby."""
-    group = Group(20, GroupSpec(delay=2, session_timeout=30, max_concurrent_handoffs=1))
+    group = Group(20, GroupSpec(delay=2, session_timeout=30, rebalance=GroupRebalance(max_concurrent_handoffs=1)))
     group.join("a", instance="i0").join("b", instance="i1").start()
     group.now = 10
     group.join("c").settle(10)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baton.api.group import Approval, Protocol
+from baton.api.group import Approval, GroupRebalance, Protocol
 from baton.engine import State, dump, load
 from baton.engine.observation import GroupSpec
 from baton.engine.results import ApprovalRefused, Approved, Granted, Proposed, Withdrawn
@@ -218,7 +218,7 @@ def test_eager_takes_everything_from_everybody_only_when_it_was_approved() -> No
 
 
 def test_moves_that_were_approved_and_wait_for_their_turn_need_no_second_approval() -> None:
-    spec = replace(MANUAL, max_concurrent_handoffs=1)
+    spec = replace(MANUAL, rebalance=GroupRebalance(max_concurrent_handoffs=1))
     group = Group(8, spec, max_handoff=60.0).start("a", "b")
     group.join("c").settle(100)
     group.settle(105)

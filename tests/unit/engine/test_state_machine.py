@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from baton.api.group import GroupRebalance
 from baton.engine import PartitionState, partition_state, partition_states
 from baton.engine.observation import GroupSpec
 from tests.unit.engine.group import Group, partition
@@ -43,7 +44,7 @@ def test_what_waits_in_a_vacant_slot_is_unbound_until_the_slot_lapses() -> None:
 
 
 def test_what_waits_for_its_turn_is_ready() -> None:
-    group = Group(4, GroupSpec(max_concurrent_handoffs=1)).start("a")
+    group = Group(4, GroupSpec(rebalance=GroupRebalance(max_concurrent_handoffs=1))).start("a")
     group.join("b").settle(10)
     group.settle(15)
     assert sorted(words(group)) == ["Paused", "Ready", "Ready", "Ready"]
