@@ -83,7 +83,7 @@ ENGINE = (
          ("1", "fill_with_standbys"),
          ("1", "fill_with_newcomers"),
          ("5", "_free_slots", "return vacant_slots(draft)"),
-         ("1", "members_without_slot", "return sorted({*draft.eligible} - {*slot_holders(draft), *draft.standbys})"),
+         ("1", "members_without_slot", "return sorted({*draft.eligible} - {*draft.slot_holders(), *draft.standbys})"),
          ("1", "newcomers", "return members_without_slot(draft)"),
          ("1", "_longest_waiting", "return draft.standbys[::-1]"),
          ("1", "return_members"),

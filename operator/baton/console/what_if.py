@@ -36,9 +36,8 @@ def with_pods(state: GroupState, seen: Observation, pods: int) -> WhatIf:
     there = {name: member for name, member in seen.members.items() if not member.terminating}
     if pods >= len(there):
         return WhatIf(add=pods - len(there))
-    holders = {slot.member for slot in state.member_slots if slot.vacated is None}
     counts = Counter(record.owner for record in state.records.values() if record.owner is not None)
-    return WhatIf(remove=tuple(cheapest_first(there, holders, counts)[: len(there) - pods]))
+    return WhatIf(remove=tuple(cheapest_first(there, {*state.slot_holders()}, counts)[: len(there) - pods]))
 
 
 def answer(of: Comparison, pods_now: int, pods: int) -> Json:

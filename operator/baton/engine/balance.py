@@ -93,7 +93,7 @@ def _least_moves_of_rebalance(draft: Draft, rebalance: Rebalance) -> int:
     whose origin can no longer own it.
     """
     origins = rebalance.origins
-    members = set(draft.plan_members())
+    members = set(draft.slot_holders())
     fixed = {p: slot.member for slot in draft.member_slots if slot.vacated for p in slot.vacated}
     moved = sum(_elsewhere(origins.get(p), holder) for p, holder in fixed.items() if p in origins)
     if not rebalance.full:

@@ -125,10 +125,6 @@ class Draft(GroupState):
         """The queue has no such partition any more."""
         return partition.number >= self.queues[partition.queue].partitions
 
-    def plan_members(self) -> list[MemberId]:
-        """The members that hold a slot, in the order of the slots."""
-        return [slot.member for slot in self.member_slots if slot.vacated is None and slot.member in self.eligible]
-
     def vacated(self) -> set[Partition]:
         """The partitions of all vacant slots."""
         return {partition for slot in self.member_slots if slot.vacated for partition in slot.vacated}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from baton.engine.balance import even, evenly_spread, within_one
 from baton.engine.draft import Draft
 from baton.engine.handoff import waits_for_giver
-from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, slot_holders, vacant_slots
+from baton.engine.member_slots import make_standbys, members_without_slot, newcomers, vacant_slots
 from baton.engine.placement import assignor_in_use, fingerprint, left_out, several_active, traits
 from baton.engine.state import Facts, KnownQueue, MemberSlot
 from baton.model.ids import Partition
@@ -36,7 +36,7 @@ def follow_facts(draft: Draft) -> None:
     draft.facts = Facts(assignor, spec.protocol, False, draft.observation.request, before.answered, inputs)
     if before.paused:
         draft.plan_now = "the group goes on after a pause"
-    if not any(slot.vacated is None for slot in draft.member_slots):
+    if not draft.slot_holders():
         return  # No member holds a slot yet: the first to join starts the holddown.
     if before.assignor is not None and assignor != before.assignor:
         draft.trigger(f"the assignor is {assignor} instead of {before.assignor}")
@@ -81,7 +81,7 @@ def update_holddown(draft: Draft) -> None:
     empty, new = vacant_slots(draft), newcomers(draft)
     if empty or new:
         draft.trigger(_why(draft), pinned=False)
-    holders = slot_holders(draft)
+    holders = draft.slot_holders()
     reads = {queue for member in holders for queue in draft.subscribed(member)}
     resting = draft.vacated()
     if any(partition.queue in reads and partition not in resting for partition in unserved(draft)):
@@ -169,7 +169,7 @@ def balanced(draft: Draft) -> bool:
         bool(draft.queues)
         and _follows_queues(draft)
         and at_rest(draft)
-        and evenly_spread(draft, slot_holders(draft))
+        and evenly_spread(draft, draft.slot_holders())
         and not unserved(draft)
         and not newcomers(draft)
     )

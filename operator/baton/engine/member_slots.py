@@ -15,7 +15,7 @@ def give_to_active_member(draft: Draft) -> None:
     """Vacant partitions of an exclusive queue go to its active member, and not to a member that takes the slot (rule 8)."""
     if not any(draft.queues[partition.queue].exclusive for slot in _free_slots(draft) for partition in slot.vacated or ()):
         return
-    active = active_members(draft, slot_holders(draft) + draft.standbys)
+    active = active_members(draft, draft.slot_holders() + draft.standbys)
     for slot in _free_slots(draft):
         given = {p: active[p.queue] for p in sorted(slot.vacated or ()) if p.queue in active}
         for partition, member in given.items():
@@ -23,7 +23,7 @@ def give_to_active_member(draft: Draft) -> None:
             draft.new_generation()
         if given:
             at, rest = draft.member_slots.index(slot), (slot.vacated or frozenset()) - given.keys()
-            without_slot = sorted(set(given.values()) - set(slot_holders(draft)))
+            without_slot = sorted(set(given.values()) - set(draft.slot_holders()))
             draft.member_slots[at : at + 1] = [draft.new_slot(m) for m in without_slot] + (
                 [replace(slot, vacated=rest)] if rest else []
             )
@@ -64,14 +64,9 @@ def _free_slots(draft: Draft) -> list[MemberSlot]:
     ]
 
 
-def slot_holders(draft: Draft) -> list[MemberId]:
-    """The members that hold a slot, in the order of the slots."""
-    return [slot.member for slot in draft.member_slots if slot.vacated is None]
-
-
 def members_without_slot(draft: Draft) -> list[MemberId]:
     """Members that neither have a slot nor stand by, ordered by joining, then name."""
-    placed = {*slot_holders(draft), *draft.standbys}
+    placed = {*draft.slot_holders(), *draft.standbys}
     return sorted((m for m in draft.eligible if m not in placed), key=lambda m: (draft.eligible[m].joined, m))
 
 
@@ -81,7 +76,7 @@ def newcomers(draft: Draft) -> list[MemberId]:
     if not candidates:
         return []
     limit = MemberLimit(draft)
-    for member in slot_holders(draft):
+    for member in draft.slot_holders():
         limit.add(member)
     return [member for member in candidates if limit.add_if_room(member)]
 
@@ -89,8 +84,9 @@ def newcomers(draft: Draft) -> list[MemberId]:
 def _longest_waiting(draft: Draft) -> list[MemberId]:
     """The standbys, longest waiting first, and then members that hold a slot without partitions."""
     loads = draft.loads()
-    idle = [member for member in slot_holders(draft) if not loads.get(member)]
-    waiting = [member for member in draft.standbys if member in idle or member not in slot_holders(draft)]
+    holders = draft.slot_holders()
+    idle = [member for member in holders if not loads.get(member)]
+    waiting = [member for member in draft.standbys if member in idle or member not in holders]
     return waiting + [member for member in idle if member not in waiting]
 
 
@@ -172,7 +168,7 @@ def _take(draft: Draft, slot: MemberSlot, member: MemberId, why: str) -> None:
         draft.hand_off(partition, member, why)
         draft.new_generation()
     at = draft.member_slots.index(slot)
-    draft.member_slots[at : at + 1] = [] if member in slot_holders(draft) else [draft.new_slot(member)]
+    draft.member_slots[at : at + 1] = [] if member in draft.slot_holders() else [draft.new_slot(member)]
     if member in draft.standbys:
         draft.standbys.remove(member)
     # The others may have been balanced without this slot, and an old imbalance must not last (rule 2). Counting shows an
@@ -207,11 +203,11 @@ def promote_standbys(draft: Draft) -> None:
     if not draft.standbys:
         return
     limit = MemberLimit(draft, vacant_too=True)
-    for member in slot_holders(draft):
+    for member in draft.slot_holders():
         limit.add(member)
     for member in members_without_slot(draft):
         limit.add_if_room(member)
-    holders = set(slot_holders(draft))
+    holders = set(draft.slot_holders())
     draft.standbys = [member for member in draft.standbys if member in holders or not limit.add_if_room(member)]
 
 

@@ -92,10 +92,9 @@ def choose_victims(draft: Draft, live: Mapping[MemberId, ObservedMember]) -> tup
     chosen = draining_first(pod for pod in draft.victims if pod[0] in live and live[pod[0]].uid == pod[1])[:excess]
     if len(chosen) < excess:
         loads = draft.loads()
-        holders = {slot.member for slot in draft.member_slots if slot.vacated is None}
         names = {name for name, _ in chosen}
         counts = {name: len(of) for name, of in loads.items()}
-        rest = cheapest_first({name: pod for name, pod in live.items() if name not in names}, holders, counts)
+        rest = cheapest_first({name: pod for name, pod in live.items() if name not in names}, {*draft.slot_holders()}, counts)
         chosen = draining_first([*chosen, *((name, live[name].uid) for name in rest[: excess - len(chosen)])])
     return tuple(chosen)
 

@@ -283,7 +283,7 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
 
     If the assignor fails, the partitions go to the members with the fewest, and a trigger starts a holddown.
     """
-    holders = draft.plan_members()
+    holders = draft.slot_holders()
     if not holders:
         return {}
     if draft.facts is None or draft.facts.assignor is None:
@@ -300,7 +300,7 @@ def receivers_by_assignor(draft: Draft, without_receiver: Collection[Partition])
 def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition, MemberId]) -> dict[Partition, MemberId]:
     """The receivers that cost the fewest moves for all hand-offs under way. `without_receiver`: receivers chosen for the lost
     hand-offs alone; they stand unless redirecting the others too saves moves. A partition at rest never moves."""
-    holders = draft.plan_members()
+    holders = draft.slot_holders()
     open_ = {p for p, move in draft.moves.items() if not move.quiet and move.receiver is not None}
     claims = {member: partitions - open_ for member, partitions in draft.loads().items()}
     for partition in open_:
@@ -325,7 +325,7 @@ def receivers_with_fewer_moves(draft: Draft, without_receiver: Mapping[Partition
 
 def receivers_with_fewest(draft: Draft, new: Collection[Partition]) -> dict[Partition, MemberId]:
     """Receivers for new partitions: the members of the plan with the fewest, under any assignor (rule 1)."""
-    holders = draft.plan_members()
+    holders = draft.slot_holders()
     if not holders:
         return {}
     resting = _resting(draft) - set(new)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from baton.api.group import Approval, Protocol
 from baton.engine.draft import Draft
 from baton.engine.holddown import due
-from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot, slot_holders
+from baton.engine.member_slots import MemberLimit, make_standbys, mark_overtaken, members_without_slot
 from baton.engine.placement import FAILURES, plan_owners, problem_of
 from baton.engine.results import ApprovalRefused, Approved, Proposed, Withdrawn
 from baton.engine.state import Holddown, PartitionRecord, Proposal, moment
@@ -40,7 +40,7 @@ def _plan(draft: Draft) -> None:
     draft.holddown = None
     approved = dict(draft.waiting)
     draft.waiting.clear()
-    had_slot = set(slot_holders(draft))
+    had_slot = set(draft.slot_holders())
     members = _members(draft)
     draft.member_slots = [slot for slot in draft.member_slots if slot.expires is not None]
     if not members:
@@ -146,7 +146,7 @@ def _members(draft: Draft) -> list[MemberId]:
     standbys by waiting, then newcomers by joining.
     """
     loads = draft.loads()
-    line = sorted(slot_holders(draft) + _rest(draft), key=lambda member: -len(loads.get(member, ())))
+    line = sorted(draft.slot_holders() + _rest(draft), key=lambda member: -len(loads.get(member, ())))
     limit = MemberLimit(draft)
     members = [member for member in line if limit.add_if_room(member)]
     draft.standbys = [member for member in draft.standbys if member not in members]
@@ -155,7 +155,7 @@ def _members(draft: Draft) -> list[MemberId]:
 
 def _rest(draft: Draft) -> list[MemberId]:
     """Members without a slot: standbys first, then by joining."""
-    holders = set(slot_holders(draft))
+    holders = set(draft.slot_holders())
     return [member for member in draft.standbys if member not in holders] + members_without_slot(draft)
 
 

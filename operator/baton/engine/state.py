@@ -253,6 +253,10 @@ class GroupState:
         """The number of hand-offs that run or are planned."""
         return sum(not move.quiet for move in self.moves.values()) + len(self.waiting)
 
+    def slot_holders(self) -> list[MemberId]:
+        """The members that hold a slot, in the order of the slots."""
+        return [slot.member for slot in self.member_slots if slot.vacated is None]
+
     @property
     def hold_until(self) -> float | None:
         """The end of the holddown or of the first reserved slot, whichever is earlier, in Unix seconds."""

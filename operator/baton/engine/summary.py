@@ -129,9 +129,8 @@ def summary(state: GroupState) -> Summary:
 
 
 def _of_ledger(state: GroupState) -> GroupNumbers:
-    holders = [slot.member for slot in state.member_slots if slot.vacated is None]
     return GroupNumbers(
-        members=len({*holders, *state.standbys}),
+        members=len({*state.slot_holders(), *state.standbys}),
         standbys=sum(not known.active for known in state.known.values()),
         partitions=sum(queue.partitions for queue in state.queues.values()),
         unowned=sum(record.owner is None for record in state.records.values()),
