@@ -14,18 +14,14 @@ from baton.engine.state import MemberSlot
 from baton.engine.state_machine import PartitionState
 from baton.model.ids import MemberId, Partition, QueueName
 from baton.model.ledger import LedgerError, MemberEntry
+from baton.model.ranges import shortened
 from baton.model.times import read_seconds
 from baton.model.wording import one_line
 
 
-def short(ranges: str, most: int) -> str:
-    """`0-3,7,9,…`: at most so many characters of `0-3,7,9,11-40`."""
-    return ranges if len(ranges) <= most else ranges[: ranges.rfind(",", 0, most) + 1] + "…"
-
-
 def short_numbers(partitions: Iterable[Partition], most: int) -> dict[QueueName, str]:
     """`{"orders": "0-3,7"}`"""
-    return {queue: short(ranges, most) for queue, ranges in write_numbers(partitions).items()}
+    return {queue: shortened(ranges, most) for queue, ranges in write_numbers(partitions).items()}
 
 
 UNOWNED = -1
@@ -234,8 +230,8 @@ def _member(look: GroupLook, name: MemberId) -> Json:
             "name": name,
             "count": entry.count,
             "role": "standby" if is_idle(entry) else "member",
-            "owned": {queue: short(of, LONGEST_RANGES) for queue, of in numbers(entry.owned).items()},
-            "revoking": {queue: short(of, LONGEST_RANGES) for queue, of in numbers(entry.revoking).items()},
+            "owned": {queue: shortened(of, LONGEST_RANGES) for queue, of in numbers(entry.owned).items()},
+            "revoking": {queue: shortened(of, LONGEST_RANGES) for queue, of in numbers(entry.revoking).items()},
         }
     problem = str(entry) if isinstance(entry, LedgerError) else None
     return {"name": name, "count": 0, "role": "gone", "owned": {}, "revoking": {}, "problem": problem}

@@ -2,7 +2,7 @@
 who approves it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,7 +21,7 @@ from baton.engine.results import State
 from baton.engine.state import GroupState, Move, PlanProblem, Proposal
 from baton.engine.state_machine import state_of
 from baton.model.ids import MemberId, OnDeadline, Partition, QueueName
-from baton.model.ranges import format_numbers
+from baton.model.ranges import format_numbers, shortened
 from baton.model.times import to_text
 
 
@@ -57,15 +57,12 @@ def preview(state: GroupState) -> ProposalStatus | None:
             if gain
         ][:MOST_PROPOSED_SHOWN],
         handoffs=[
-            ProposedMove(queue=queue, partitions=_ranges(numbers), giver=giver, receiver=receiver)
+            ProposedMove(
+                queue=queue, partitions=shortened(format_numbers(numbers), LONGEST_RANGES), giver=giver, receiver=receiver
+            )
             for (queue, giver, receiver), numbers in islice(moves.items(), MOST_PROPOSED_SHOWN)
         ],
     )
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    text = format_numbers(numbers)
-    return text if len(text) <= LONGEST_RANGES else text[: text.rindex(",", 0, LONGEST_RANGES)] + ",…"
 
 
 def _paused(state: GroupState, proposal: Proposal, observation: Observation) -> set[Partition]:

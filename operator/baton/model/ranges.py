@@ -47,6 +47,11 @@ def parse_numbers(text: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
+def shortened(ranges: str, most: int) -> str:
+    """`0-3,7,9,…`: whole ranges of `0-3,7,9,11-40`, `most` characters of them at most."""
+    return ranges if len(ranges) <= most else ranges[: ranges.rfind(",", 0, most) + 1] + "…"
+
+
 def count_named(text: str) -> int:
     """The number of partitions that a text of numbers or grants names, without making any. For any other text: some number."""
     if not text:
